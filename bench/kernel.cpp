@@ -40,8 +40,7 @@ enum Region : unsigned {
   interrupt_entry,
 };
 
-constexpr unsigned repetitions = 10'000;
-constexpr unsigned warm_up = 200;
+constexpr unsigned repetitions = 10'000, warm_up = 200;
 
 template <Region region>
 [[gnu::always_inline]] inline void begin() {
@@ -57,7 +56,6 @@ void must(bool holds) {
 }
 
 // --- This core's events ------------------------------------------------------------------------------------------------------------------
-
 /// A chain of events: from one event's call of `spawn` to the first instruction of the next event.
 struct Chain {
   unsigned left = warm_up + repetitions;
@@ -82,7 +80,6 @@ task<void> count_spawns() {
 }
 
 // --- Another core's ----------------------------------------------------------------------------------------------------------------------
-
 /// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed. Then core 1 executes the received work.
 struct Remote {
   static constexpr unsigned batch = 1000;
@@ -119,7 +116,6 @@ task<void> count_remote_spawns() {
 }
 
 // --- Timers ------------------------------------------------------------------------------------------------------------------------------
-
 void count_timers() {
   static std::array<Timer, 1000> others;  // pending timers, so that the wheel is not empty
   for (std::size_t i = 0; i < others.size(); ++i) others[i].arm(std::chrono::seconds(100 + i), [] {});
@@ -140,7 +136,6 @@ void count_timers() {
 }
 
 // --- Ebbs and RCU ------------------------------------------------------------------------------------------------------------------------
-
 struct Requests {
   std::uint64_t served = 0;
 };
@@ -184,7 +179,6 @@ void count_ebbs_and_rcu() {
 }
 
 // --- Coroutines --------------------------------------------------------------------------------------------------------------------------
-
 [[gnu::noinline]] task<int> at_once(int value) { co_return value; }
 
 task<void> count_awaits() {

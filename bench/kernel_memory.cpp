@@ -23,7 +23,6 @@ enum Region : unsigned { known_sequence, string_instruction, small_pair, page_pa
 
 using bench::hidden;
 using bench::repetitions;
-
 using Objects = std::array<void*, repetitions>;
 
 }  // namespace

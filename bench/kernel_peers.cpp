@@ -77,7 +77,6 @@ void stay_on(unsigned cpu) {
 }
 
 // --- Work for later, here and on another thread ------------------------------------------------------------------------------------------
-
 void count_function_queue() {
   std::deque<std::function<void()>> queue;
   unsigned ran = 0;
@@ -137,7 +136,6 @@ void count_pipe() {
 }
 
 // --- Timers ------------------------------------------------------------------------------------------------------------------------------
-
 void set_timer(int timer, std::int64_t seconds, std::int64_t ns) {
   const itimerspec when{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_nsec = ns}};
   must(timerfd_settime(timer, 0, &when, nullptr) == 0, "a timer is set");
@@ -169,7 +167,6 @@ void count_timers() {
 }
 
 // --- Thread-local data, and data that is read while other threads may change it ----------------------------------------------------------
-
 struct Requests {
   Requests() : served(hidden(std::uint64_t{0})) {}
   std::uint64_t served;
@@ -205,7 +202,6 @@ void count_calls_and_reads() {
 }
 
 // --- Coroutines --------------------------------------------------------------------------------------------------------------------------
-
 /// A minimal lazy task, without exceptions and cancellation. Its awaiter continues when the task ends.
 struct MinimalTask {
   struct promise_type {
@@ -249,7 +245,6 @@ MinimalTask count_awaits() {
 }
 
 // --- Interrupts --------------------------------------------------------------------------------------------------------------------------
-
 void count_signals() {
   must(std::signal(SIGUSR1, [](int) { bench::end_counting<signal_to_handler>(); }) != SIG_ERR, "a signal's handler");
   for (unsigned i = 0; i < repetitions; ++i) {
@@ -259,7 +254,6 @@ void count_signals() {
 }
 
 // --- Memory, beyond bench/memory_steps.hpp -----------------------------------------------------------------------------------------------
-
 void count_remote_frees() {
   static std::array<void*, repetitions> objects;
   std::thread([] {

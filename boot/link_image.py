@@ -28,8 +28,7 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
-# C and C++ library facilities that are missing in Neap. For each: the functions that, if undefined at link time, show that a program uses
-# the facility.
+# C and C++ library facilities that are missing in Neap. For each: functions that, if undefined at link time, show that it is used.
 MISSING = {
     "Neap has no file system: std::filesystem's operations, directories and links cannot be used; fopen and std::fstream find no file": (
         *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),

@@ -32,8 +32,7 @@ struct alignas(16) Descriptor {
 
 class DescriptorRing {
  public:
-  static constexpr std::uint32_t descriptors_min = 64;
-  static constexpr std::uint32_t descriptors_max = 4096;
+  static constexpr std::uint32_t descriptors_min = 64, descriptors_max = 4096;
 
   /// `count` MUST be a power of two from `descriptors_min` to `descriptors_max`. Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> allocate(std::uint32_t count) noexcept {

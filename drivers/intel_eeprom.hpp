@@ -17,11 +17,8 @@ constexpr std::uint16_t intel_eeprom_checksum = 0xBABA;
 /// word or an error; an error is passed on.
 template <class Read>
 [[nodiscard]] task<Result<std::uint16_t>> sum_intel_eeprom(Read read) {
-  constexpr std::uint16_t checksum_word = 0x3F;
-  constexpr std::uint16_t first_pointer = 0x03;
-  constexpr std::uint16_t last_pointer = 0x0E;
-  constexpr std::uint16_t no_section = 0xFFFF;
-  constexpr std::uint16_t section_words_max = 4096;
+  constexpr std::uint16_t checksum_word = 0x3F, first_pointer = 0x03, last_pointer = 0x0E;
+  constexpr std::uint16_t no_section = 0xFFFF, section_words_max = 4096;
   std::uint16_t sum = 0;
   for (std::uint16_t address = 0; address <= checksum_word; ++address) {
     const Result<std::uint16_t> word = co_await read(address);

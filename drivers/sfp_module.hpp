@@ -25,15 +25,9 @@ enum class SfpKind : std::uint8_t {
 namespace sff_8472 {
 
 // SFF-8472, table 4-1: offsets in device A0h and their values.
-constexpr std::uint8_t module_address = 0xA0;
-constexpr std::uint8_t identifier_offset = 0;
-constexpr std::uint8_t ethernet_10g_offset = 3;
-constexpr std::uint8_t cable_offset = 8;
-constexpr std::uint8_t identifier_sfp = 3;
-constexpr std::uint8_t code_10g_sr = 1 << 4;
-constexpr std::uint8_t code_10g_lr = 1 << 5;
-constexpr std::uint8_t cable_passive = 1 << 2;
-constexpr std::uint8_t cable_active = 1 << 3;
+constexpr std::uint8_t module_address = 0xA0, identifier_offset = 0, ethernet_10g_offset = 3, cable_offset = 8;
+constexpr std::uint8_t identifier_sfp = 3, code_10g_sr = 1 << 4, code_10g_lr = 1 << 5;
+constexpr std::uint8_t cable_passive = 1 << 2, cable_active = 1 << 3;
 
 /// Errors: `not_found` (no module responds).
 template <class Lines>

@@ -203,7 +203,6 @@ void Arguments::mark_secret(std::string_view key) {
 }
 
 bool Arguments::secret(std::string_view key) const { return std::find(secrets_.begin(), secrets_.end(), key) != secrets_.end(); }
-
 std::string Arguments::shown_value(std::string_view key, std::string_view value) const { return secret(key) ? "***" : std::string(value); }
 
 std::string Arguments::shown() const {

@@ -55,9 +55,7 @@ class Arguments {
  private:
   struct Word {
     std::string key, value;
-    bool has_value = false;
-    bool taken = false;
-    bool repeated = false;
+    bool has_value = false, taken = false, repeated = false;
   };
   struct Key {
     std::string name, otherwise, accepts, help;

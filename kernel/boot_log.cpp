@@ -14,7 +14,6 @@ namespace {
 // The lock is held only for a short copy. A longer wait means that an exception interrupted this core while it held the lock. The core
 // continues without the lock.
 constexpr unsigned tries_max = 10'000'000;
-
 constinit char ring[bytes_max]{};
 constinit std::atomic<std::uint64_t> written{0};
 constinit SpinLock lock;

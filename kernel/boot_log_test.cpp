@@ -46,7 +46,6 @@ TEST(BootLog, SmallBufferReceivesAllLinesWhole) {
     next += part.bytes;
   }
   EXPECT_EQ(seen, said);
-  // A line longer than the buffer is returned in pieces.
   const auto long_line = boot_log::extent().end;
   boot_log::append("0123456789012345678\n");
   EXPECT_EQ(read_from(long_line, 17), "01234567890123456");

@@ -28,7 +28,6 @@ using host::HostMachine;
 using namespace std::chrono_literals;
 
 // --- Callback ----------------------------------------------------------------------------------------------------------------------------
-
 TEST(Callback, OwnsCapturesOfAnySize) {
   const auto witness = std::make_shared<int>(0);
   {
@@ -53,7 +52,6 @@ TEST(Callback, OwnsCapturesOfAnySize) {
 }
 
 // --- Ebb ---------------------------------------------------------------------------------------------------------------------------------
-
 struct Tally {
   Tally() : home(this_core()) { ++made; }
   unsigned home;
@@ -82,7 +80,6 @@ TEST(Ebb, EachCoreHasItsOwnObjectMadeAtTheFirstUse) {
 }
 
 // --- RCU table ---------------------------------------------------------------------------------------------------------------------------
-
 TEST(RcuTable, InsertsFindsReplacesAndErases) {
   HostMachine machine{1};
   machine.on(0, [] {
@@ -161,7 +158,6 @@ TEST(RcuTable, ReadersSeeCompleteEntriesWhileWritersReplaceAndErase) {
 }
 
 // --- Several tasks -----------------------------------------------------------------------------------------------------------------------
-
 task<int> later(std::chrono::nanoseconds delay, int value) {
   co_await sleep_for(delay);
   co_return value;
@@ -249,7 +245,6 @@ TEST(OnCore, TaskRunsThereToItsEndAndReturnsItsOutcome) {
 }
 
 // --- Cancellation ------------------------------------------------------------------------------------------------------------------------
-
 /// Records its outcome in `outcome`. The count of `held` shows whether its locals are destroyed.
 task<void> wait_deep(std::string& outcome, std::shared_ptr<int> held) {
   const auto inner = [](std::shared_ptr<int> kept) -> task<void> {

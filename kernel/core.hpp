@@ -73,7 +73,6 @@ void prepare_cores(unsigned count);
 /// For tests. MUST NOT be called while a core runs.
 void release_cores() noexcept;
 
-/// The state of a prepared core.
 [[nodiscard]] Core& core_state(unsigned core) noexcept;
 /// The calling core's state; null on a thread that is no core (tests).
 [[nodiscard]] Core* this_core_state() noexcept;

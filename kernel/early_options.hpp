@@ -27,11 +27,7 @@ struct EarlyOptions {
 
   std::array<SerialPort, serial_max> serial{SerialPort{}};
   std::size_t serial_count = 1;
-  bool vga = false;
-  bool reboot_after_panic = false;
-  bool checked_heap = false;
-  bool assume_mwait = false;
-  bool keep_demotion = false;
+  bool vga = false, reboot_after_panic = false, checked_heap = false, assume_mwait = false, keep_demotion = false;
 
   /// Accepts any command line. Uses the first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=`.
   static EarlyOptions from(std::string_view command_line) noexcept;

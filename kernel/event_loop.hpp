@@ -110,7 +110,6 @@ class EventLoop {
   WatchedLine watched_;                     // `monitor`: a copy of the line that the card writes next, made before the last check
 };
 
-/// This core's loop.
 extern constinit thread_local EventLoop event_loop;
 
 // The parts of an iteration that other files implement. Each returns true if it ran something.

@@ -53,7 +53,6 @@ void hand_over(unsigned core, RemoteNode& node) noexcept {
 }
 
 void run_event_loop() { event_loop.run(); }
-
 void stop_event_loop() noexcept { event_loop.stop(); }
 
 EventCounters event_counters(unsigned core) noexcept {
@@ -84,7 +83,6 @@ IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)
 IdleHook::~IdleHook() { event_loop.remove(*this); }
 
 // --- The loop ----------------------------------------------------------------------------------------------------------------------------
-
 void EventLoop::request(EventEndHook& hook) noexcept {
   queue_of(hook).push_back(hook);
   hooks_wait_ = true;
@@ -217,7 +215,6 @@ bool EventLoop::run_idle_hooks() noexcept {
 }
 
 // --- Nothing to do -----------------------------------------------------------------------------------------------------------------------
-
 void EventLoop::found_work() noexcept {
   idle_since_ns_ = 0;
   found_none_at_tsc_ = 0;

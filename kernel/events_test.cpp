@@ -87,8 +87,7 @@ TEST(Events, FullRemoteQueueRefusesAndLosesNothing) {
 TEST(Events, ManySendersToOneFullQueueKeepCountAndOrder) {
   constexpr int each = 50'000;
   std::array<int, 4> next{};  // used by core 0 only
-  std::atomic<int> received{0};
-  std::atomic<int> disorder{0};
+  std::atomic<int> received{0}, disorder{0};
   struct Sender {
     unsigned core;
     int sent = 0;

@@ -95,8 +95,7 @@ TEST(Interrupts, VectorFreedByItsOwnCallbackIsSpuriousThenFree) {
 // Cores allocate and free vectors of one core while interrupts arrive on it.
 TEST(Interrupts, AllocationFromManyCoresRacesWithArrival) {
   std::atomic<bool> stop{false};
-  std::atomic<int> rounds{0};
-  std::atomic<int> runs{0};
+  std::atomic<int> rounds{0}, runs{0};
   std::function<void()> churn = [&] {
     std::vector<std::uint8_t> mine;
     for (int i = 0; i < 3; ++i) {

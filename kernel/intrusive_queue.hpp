@@ -17,7 +17,6 @@ namespace neap {
 template <typename Link>
 inline constinit Link queue_end{};
 
-/// True if the object is in a queue.
 template <typename Link>
 [[nodiscard]] bool is_queued(const Link& object) noexcept {
   return object.next != nullptr;

@@ -97,7 +97,6 @@ void take_over() noexcept {
 }
 
 std::string_view text() noexcept { return {found, found_bytes}; }
-
 std::uint32_t boot_number() noexcept { return this_boot; }
 
 void keep() noexcept {

@@ -15,10 +15,8 @@
 namespace neap::kept_panic {
 
 constexpr std::size_t area_bytes = 8192;  ///< the size that a machine reserves
-constexpr std::size_t header_bytes = 32;
-constexpr std::size_t text_bytes_max = area_bytes - header_bytes;
+constexpr std::size_t header_bytes = 32, text_bytes_max = area_bytes - header_bytes;
 
-/// The contents of an area.
 struct Kept {
   std::uint32_t boot = 0;        ///< starts since memory was last lost, including the start that wrote the area
   std::uint32_t panic_boot = 0;  ///< number of the start that ended in the panic below

@@ -24,7 +24,6 @@ TEST(KeptPanic, ReadReturnsTheWrittenText) {
   EXPECT_EQ(kept.boot, 7U);
   EXPECT_EQ(kept.panic_boot, 6U);
   EXPECT_EQ(kept.text, "panic on core 3\n");
-  // A text that does not fit loses whole lines at its beginning.
   std::string lines;
   for (int i = 0; i < 2000; ++i) lines += "line " + std::to_string(i) + '\n';
   kept_panic::write(area, {.boot = 1, .panic_boot = 1, .text = lines});

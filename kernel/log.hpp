@@ -45,7 +45,6 @@ constexpr std::uint64_t entries_per_core_max = std::uint64_t{1} << 28;  // 16 Gi
 void release() noexcept;
 
 // --- Written by each core ----------------------------------------------------------------------------------------------------------------
-
 /// Traffic of this core's queues since the card was opened; counted by the driver. A segmented frame counts as its segments. Bytes are
 /// without FCS and without the padding of short frames, as the card counts them for the queue.
 struct Traffic {
@@ -85,7 +84,6 @@ void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
-
 /// Bounds at which a run ends by itself. Zero: no such bound.
 struct Bounds {
   std::chrono::nanoseconds time{0};
@@ -112,7 +110,6 @@ unsigned add_run_observer(std::function<void()> on_change);
 void remove_run_observer(unsigned id) noexcept;
 
 // --- Read from any core ------------------------------------------------------------------------------------------------------------------
-
 struct Extent {
   std::uint64_t first = 0;      ///< position of the oldest entry that is still there
   std::uint64_t end = 0;        ///< one past the newest entry that may be read

@@ -146,7 +146,6 @@ struct Settings {
 struct Anchor {
   NEAP_LOG_ANCHOR(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-/// One sleep.
 struct Idle {
   NEAP_LOG_IDLE(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };

@@ -118,8 +118,7 @@ class Ring {
   Entry* const entries_;
   const std::uint64_t capacity_;
   alignas(64) std::atomic<std::uint64_t> end_{0};
-  std::atomic<std::uint64_t> claimed_{0};
-  std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<std::uint64_t> claimed_{0}, epoch_{0};
   Counter unwritten_;
 };
 

@@ -19,9 +19,7 @@ namespace neap::log {
 /// The settings of a run that every core needs.
 struct RunPlan {
   std::uint32_t run = 0;
-  bool overwrite = false;
-  bool idle_records = false;
-  bool count_requests = false;
+  bool overwrite = false, idle_records = false, count_requests = false;
   std::uint64_t sample_period_ticks = 0;  ///< 0: samples with anchors only
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
@@ -86,9 +84,7 @@ class Writer {
   void refill_pending() noexcept;
 
   // The members that the fast path uses, in the order of their use.
-  bool on_ = false;
-  bool idle_records_ = false;
-  bool count_requests_ = false;
+  bool on_ = false, idle_records_ = false, count_requests_ = false;
   std::uint8_t idle_state_ = 0;
   std::uint32_t generation_ = 0;
   std::uint64_t slow_path_tsc_ = 0;  // a record at this TSC or later takes the slow path
@@ -102,20 +98,17 @@ class Writer {
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
   std::uint64_t room_end_ = 0;  // end of the room for all entries except those of `stop`
-  std::uint64_t next_sample_tsc_ = 0;
-  std::uint64_t sample_period_ticks_ = 0;
+  std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;
   ControlTraffic overflow_control_;
-  std::uint64_t uncounted_requests_ = 0;
-  std::uint64_t requests_at_once_ = 0;
+  std::uint64_t uncounted_requests_ = 0, requests_at_once_ = 0;
   std::uint64_t sleeps_ = 0;  // since boot
   std::uint64_t idle_ticks_ = 0;
   bool has_settings_ = false;
   Settings settings_{};
 };
 
-/// The writer of this core.
 extern constinit thread_local Writer writer;
 
 }  // namespace neap::log

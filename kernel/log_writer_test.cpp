@@ -9,7 +9,6 @@
 #include <fstream>
 #include <random>
 #include <sstream>
-#include <string>
 #include <vector>
 
 #include "tests/host/host_machine.hpp"

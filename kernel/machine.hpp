@@ -21,7 +21,6 @@ namespace neap::machine {
 constexpr unsigned cores_max = 256;
 
 // --- Cores -------------------------------------------------------------------------------------------------------------------------------
-
 /// Cores that run, 1 to `cores_max`; constant once `start_cores` has returned.
 [[nodiscard]] unsigned core_count() noexcept;
 
@@ -70,7 +69,6 @@ constexpr unsigned vector_first = 0x30;
 constexpr unsigned vector_last = 0xDF;
 
 // --- Time --------------------------------------------------------------------------------------------------------------------------------
-
 /// Nanoseconds since boot, monotonic, equal on all cores within the accuracy of the TSC.
 [[nodiscard]] std::uint64_t now_ns() noexcept;
 
@@ -87,7 +85,6 @@ constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
 
 // --- Power: what this CPU has, and settings of this core or its package (kernel/x86/power/) ---------------------------------------------
-
 /// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
 
@@ -131,7 +128,6 @@ struct HardwareErrors {
 void check_hardware_errors() noexcept;
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
-
 /// NUMA nodes: memory and the cores near it, numbered from 0 without gaps, in the order of firmware's numbers. One node if firmware reports
 /// none. Nodes beyond `nodes_max` count as node 0.
 constexpr unsigned nodes_max = 64;
@@ -142,8 +138,7 @@ constexpr unsigned nodes_max = 64;
 [[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
 
 struct MemoryRange {
-  std::uint64_t physical;
-  std::uint64_t bytes;
+  std::uint64_t physical, bytes;
   std::uint32_t node;
 };
 
@@ -167,7 +162,6 @@ void write_back_caches() noexcept;
 [[nodiscard]] std::uint64_t random_bits() noexcept;
 
 // --- Console and the end -----------------------------------------------------------------------------------------------------------------
-
 /// Writes `text` to the console and to the boot log (boot_log.hpp). May be called anywhere, on any core. Lines of different cores do not
 /// mix.
 void console_write(std::string_view text) noexcept;

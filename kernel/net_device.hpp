@@ -55,8 +55,7 @@ class ReceiveInfo {
   static constexpr std::uint32_t l4_good = 1 << 5;  ///< the checksum of TCP or UDP is right
   static constexpr std::uint32_t ip_good = 1 << 6;  ///< the checksum of the IPv4 header is right
   static constexpr std::uint32_t bad = 1 << 7;      ///< one of the two checksums is wrong
-  static constexpr std::uint64_t hash_type_mask = 0xF;
-  static constexpr std::uint64_t hash_mask = 0xFFFF'FFFF'0000'0000;
+  static constexpr std::uint64_t hash_type_mask = 0xF, hash_mask = 0xFFFF'FFFF'0000'0000;
 
   constexpr ReceiveInfo() = default;
   /// `hash_type`: the card's number, below 16, for the set of header fields that RSS hashed; 0: there is no hash. `vlan_tag`: 0 if the
@@ -103,8 +102,7 @@ enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4
 /// pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. Eight bytes: the struct
 /// passes in a register, and two of them are compared as one number.
 struct TransmitOffload {
-  std::uint8_t l2_bytes = 14;
-  std::uint8_t l3_bytes = 0;
+  std::uint8_t l2_bytes = 14, l3_bytes = 0;
   std::uint8_t l4_bytes = 0;  ///< header, with options; needed for segmentation
   Checksums checksums = Checksums::none;
   std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card makes; 0: it makes none
@@ -120,8 +118,7 @@ static_assert(sizeof(TransmitOffload) == sizeof(std::uint64_t));
 /// The frames that a device sends for one frame of the stack: several if it segments, each with headers of its own. Bytes are without FCS
 /// and without the padding that a device adds to short frames.
 struct FramesSent {
-  std::uint32_t frames;
-  std::uint32_t bytes;
+  std::uint32_t frames, bytes;
 };
 constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offload) noexcept {
   if (offload.segment_bytes == 0) return {.frames = 1, .bytes = frame_bytes};

@@ -16,19 +16,15 @@ namespace neap::pci {
 
 struct Address {
   std::uint16_t segment;
-  std::uint8_t bus;
-  std::uint8_t device;
-  std::uint8_t function;
+  std::uint8_t bus, device, function;
   friend bool operator==(const Address&, const Address&) = default;
 };
 
 /// A device found at boot. Configuration accesses take microseconds: set-up and faults only.
 struct Device {
   Address address;
-  std::uint16_t vendor_id;
-  std::uint16_t device_id;
-  std::uint8_t class_code;
-  std::uint8_t subclass;
+  std::uint16_t vendor_id, device_id;
+  std::uint8_t class_code, subclass;
 
   [[nodiscard]] std::uint32_t read_config(std::uint16_t offset, unsigned bytes) const noexcept;  ///< 1, 2 or 4 bytes, aligned
   void write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept;

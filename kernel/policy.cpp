@@ -26,7 +26,6 @@ namespace {
 
 constinit std::atomic<std::uint32_t> accepted_changes{0};
 constinit std::atomic<Device*> device_in_use{nullptr};
-
 using Cores = std::bitset<machine::cores_max>;
 using Outcome = std::expected<Applied, Refusal>;
 
@@ -42,7 +41,6 @@ void store(std::atomic<T>& place, T value) {
 }
 
 // --- On the core concerned ---------------------------------------------------------------------------------------------------------------
-
 Value present_value(Setting setting, const PolicySlot& slot) noexcept {
   switch (setting) {
     case Setting::idle:
@@ -166,7 +164,6 @@ unsigned note_granted_ratio() noexcept {
 }
 
 // --- On core 0 ---------------------------------------------------------------------------------------------------------------------------
-
 Cores cores_in_scope(const Row& row, unsigned core) {
   Cores cores;
   for (unsigned i = 0; i < core_count(); ++i) {

@@ -33,15 +33,12 @@ namespace neap::policy {
 /// their bytes into one buffer; with `chain` the card reads the bytes where they are.
 enum class Segmentation : std::uint8_t { off, copy, chain };
 constexpr std::array<const char*, 3> segmentation_names{"off", "copy", "chain"};
-
 constexpr unsigned all_cores = ~0u;
 
-/// The present settings of one core.
 struct CorePolicy {
   IdleState idle = IdleState::halt;
   std::uint8_t turbo = 2;  ///< 0 off, 1 on, 2 never set
-  std::uint32_t itr_us = 0;
-  std::uint32_t poll_budget_us = 0;
+  std::uint32_t itr_us = 0, poll_budget_us = 0;
   std::uint64_t pstate = 0;          ///< as IA32_PERF_CTL takes it; 0: never set
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
   std::uint16_t epp = 256;           ///< 256: never set, or firmware's

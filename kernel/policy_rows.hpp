@@ -73,8 +73,7 @@ struct Row {
   std::string_view value_name = "N";  ///< stands for the value in the usage line of control
   Kind kind = Kind::number;
   Scope scope = Scope::core;
-  std::uint32_t value_min = 0;
-  std::uint32_t value_max = 0;
+  std::uint32_t value_min = 0, value_max = 0;
   std::string_view unit{};                      ///< of `number` and `time`
   bool off = false;                             ///< `number`: "off" is accepted too, and means 0
   std::span<const std::string_view> choices{};  ///< by value

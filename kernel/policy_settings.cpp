@@ -24,7 +24,6 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
 }
 
 // --- Idle states -------------------------------------------------------------------------------------------------------------------------
-
 bool has_state(const PowerAbilities& abilities, unsigned state) { return (abilities.idle_states >> state & 1) != 0; }
 
 std::string why_no_state(const PowerAbilities& abilities, IdleState state) {
@@ -55,7 +54,6 @@ std::string print_idle(Value value) {
 }
 
 // --- P-states ----------------------------------------------------------------------------------------------------------------------------
-
 std::optional<std::uint64_t> parse_ratio(std::string_view text, std::uint32_t step_khz) {
   if (text.starts_with("0x") || text.starts_with("0X")) {
     // On the supported CPUs IA32_PERF_CTL holds the ratio and nothing else.
@@ -117,7 +115,6 @@ Parsed parse_epp(const Row& row, std::string_view text, const PowerAbilities& ab
 std::string print_epp(Value value) { return value >= machine::firmwares_preference ? "off" : std::to_string(value); }
 
 // --- Power -------------------------------------------------------------------------------------------------------------------------------
-
 /// "35" for 35000, "35.125" for 35125.
 std::string thousandths(std::uint64_t value) {
   std::string text = std::to_string(value / 1000);
@@ -157,7 +154,6 @@ std::string report_turbo(Value value) {
 }
 
 // --- The rows ----------------------------------------------------------------------------------------------------------------------------
-
 constexpr OtherName itr_names[] = {{.name = "rx_usecs"}};
 constexpr OtherName pstate_names[] = {
     {.name = "dvfs", .convert = &raw_performance, .accepts = "what goes into PERF_CTL, decimal or 0x hexadecimal"}};

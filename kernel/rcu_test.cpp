@@ -22,8 +22,7 @@ using host::HostMachine;
 /// the thread sanitizer detects a read that is not ordered before it.
 struct Entry : rcu::Node {
   static constexpr std::uint64_t alive = 0xA11FE;
-  std::uint64_t state = alive;
-  std::uint64_t number = 0;
+  std::uint64_t state = alive, number = 0;
   static inline std::atomic<std::uint64_t> living{0};
 
   explicit Entry(std::uint64_t with) : number(with) {
@@ -37,7 +36,6 @@ struct Entry : rcu::Node {
   }
 };
 
-/// Waits until no node is pending on `core`.
 bool settled(HostMachine& machine, unsigned core) {
   return HostMachine::wait_until([&] { return machine.value_on(core, [] { return rcu::pending(); }) == 0; });
 }

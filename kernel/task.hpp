@@ -171,7 +171,6 @@ class [[nodiscard]] task {
     require(valid(), "a cancellation for an empty task");
     handle_.promise().cancellation = cancellation;
   }
-  /// Passes the ownership of the frame to the caller.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, nullptr); }
 
   class Awaiter {
@@ -421,8 +420,7 @@ class RemoteCall : RemoteNode {
   }
 
   Call& call_;
-  unsigned core_;
-  unsigned home_;
+  unsigned core_, home_;
   std::coroutine_handle<> waiter_;
   Outcome<Value> outcome_;
 };

@@ -216,8 +216,7 @@ TEST(Task, OnCoreWorksWhileTheRemoteQueueIsFull) {
 }
 
 TEST(Task, ManyTasksBetweenCoresAllEnd) {
-  constexpr int tasks_each = 200;
-  constexpr int hops = 50;
+  constexpr int tasks_each = 200, hops = 50;
   std::atomic<int> ended{0};
   HostMachine machine{4};
   for (unsigned core = 0; core < 4; ++core) {

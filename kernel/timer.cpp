@@ -102,7 +102,6 @@ void check_alarm_after_sleep() noexcept {
 }
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
-
 void TimerWheel::append_due(Timer& timer) noexcept {
   timer.next_ = nullptr;
   timer.link_ = due_ == nullptr ? &due_ : due_end_;
@@ -179,8 +178,7 @@ void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
 }
 
 void TimerWheel::advance(std::uint64_t now_tick) noexcept {
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   while (earliest_slot(level, slot)) {
     const std::uint64_t start = slot_start(level, slot);
     if (start > now_tick) break;
@@ -193,8 +191,7 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
 }
 
 void TimerWheel::update_next_look() noexcept {
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   next_look_ = earliest_slot(level, slot) ? slot_start(level, slot) : never;
 }
 
@@ -227,8 +224,7 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
 
 std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (due_ != nullptr) return 0;
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   if (!earliest_slot(level, slot)) return machine::alarm_none;
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;
   if (level == 0) return start_ns;

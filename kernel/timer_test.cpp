@@ -40,8 +40,7 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   std::vector<Expected> timers(count);
   std::atomic<unsigned> fired{0};
   std::uint64_t latest_tick = 0;
-  unsigned early = 0;
-  unsigned disorder = 0;
+  unsigned early = 0, disorder = 0;
   HostMachine machine{1};
   machine.on(0, [&] {
     std::mt19937 random(7);

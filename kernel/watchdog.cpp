@@ -25,7 +25,6 @@ struct alignas(64) Watched {
   std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported
 };
 constinit std::array<Watched, machine::cores_max> all{};
-
 constinit thread_local std::uintptr_t present_code = 0;
 constinit thread_local std::uint64_t awake_look_ns = 0;
 
@@ -131,7 +130,6 @@ void idle() noexcept {
 }
 
 std::uint64_t next_look_ns() noexcept { return guard_alarm_ns; }
-
 std::uint64_t named() noexcept { return named_events.load(std::memory_order_relaxed); }
 
 }  // namespace neap::watchdog

@@ -88,8 +88,7 @@ class Buffer {
 
   Piece* first_ = nullptr;
   Piece* last_ = nullptr;
-  std::size_t bytes_ = 0;
-  std::size_t pieces_ = 0;
+  std::size_t bytes_ = 0, pieces_ = 0;
 };
 
 }  // namespace neap::net

@@ -125,9 +125,7 @@ class ConnectionState final : public Connection {
   bool writable_due_ = false;
   bool end_wanted_ = false;    // close this side after all data was sent
   bool close_wanted_ = false;  // as `end_wanted_`, and discard received bytes
-  bool abort_wanted_ = false;
-  bool end_sent_ = false;
-  bool orderly_ = false;
+  bool abort_wanted_ = false, end_sent_ = false, orderly_ = false;
   bool control_ = false;  // exempt from memory limits
 };
 

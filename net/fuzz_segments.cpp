@@ -11,7 +11,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
 
 #include "net/testing/choices.hpp"
 #include "net/testing/hand_peer.hpp"

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,7 +36,6 @@ using namespace std::chrono_literals;
 
 constexpr Ipv4Address machine_address{0x0A000001}, client_address{0x0A000002};
 constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
-
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
 // Memory that the account does not include: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
@@ -103,7 +101,6 @@ class Case {
 
  private:
   // --- The wire --------------------------------------------------------------------------------------------------------------------------
-
   void arrive(Bytes frame) {
     card_.arrive(std::move(frame), 0);
     if (++arriving_ % frames_per_settling == 0) settle();
@@ -154,7 +151,6 @@ class Case {
   }
 
   // --- Clients that must be served -------------------------------------------------------------------------------------------------------
-
   void open_client(Peer& client) {
     client = {.from = {.address = client_address, .port = next_port_++}, .to = client.to, .sequence = choices_.bits(2)};
     send(client, client.sequence++, syn_flag);
@@ -177,7 +173,6 @@ class Case {
   }
 
   // --- The attack ------------------------------------------------------------------------------------------------------------------------
-
   Peer& any_peer() {
     while (peers_.size() < peers_max && (peers_.empty() || choices_.below(8) == 0)) open_peer();
     return peers_[choices_.below(static_cast<std::uint32_t>(peers_.size()))];
@@ -332,7 +327,6 @@ class Case {
   }
 
   // --- Checks ----------------------------------------------------------------------------------------------------------------------------
-
   /// Returns the allocated bytes without the spare objects of the core's pools.
   std::size_t allocated() {
     std::size_t bytes = 0;

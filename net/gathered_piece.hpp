@@ -20,8 +20,7 @@ class ConnectionState;
 struct GatheredBlock {
   ConnectionState* connection = nullptr;
   std::uint32_t room_bytes = 0;  ///< after the header
-  std::uint32_t used_bytes = 0;
-  std::uint32_t pieces = 0;
+  std::uint32_t used_bytes = 0, pieces = 0;
 
   [[nodiscard]] std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };

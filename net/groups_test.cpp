@@ -23,7 +23,6 @@ constexpr Ipv4Address group{0xEF010203};        // 239.1.2.3
 constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: the same MAC address
 constexpr Ipv4Address other_group{0xEF010204};  // 239.1.2.4
 
-/// An IPv4 frame from the client's address.
 Bytes frame_to(Ipv4Address to, unsigned protocol, const Bytes& payload, unsigned fragment_field = 0) {
   Ipv4Header header{
       .from = client_address, .to = to, .protocol = protocol, .identification = 77, .fragment_field = fragment_field, .hops = 1};

@@ -33,7 +33,6 @@ class IdleTest : public ::testing::Test {
               std::nullopt);
     return record;
   }
-  /// Runs on the client's core: sends 100 bytes of the pattern that the server echoes.
   void send() {
     world_->machine.on(world_->client_core, [&] {
       std::array<std::byte, 100> bytes;

@@ -25,11 +25,8 @@ const neap::SipKey& secret() {
 extern "C" {
 
 void neap_lwip_assertion_failed(const char* message, const char*, int line) { neap::panic(message, static_cast<std::uint64_t>(line)); }
-
 uint32_t neap_lwip_random(void) { return static_cast<uint32_t>(neap::machine::random_bits()); }
-
 void neap_lwip_segment_refused(void) { neap::net::Stack::here()->counters().segments_refused.add(); }
-
 void neap_lwip_challenged(void) { neap::net::Stack::here()->counters().challenge_acks.add(); }
 
 void neap_lwip_dhcp_event(int event) {

@@ -22,9 +22,7 @@ err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr milliseconds wait_step{5};
-constexpr milliseconds wait_report{10'000};
+constexpr milliseconds wait_step{5}, wait_report{10'000};
 
 constexpr std::uint16_t first_local_port = 49152;  // RFC 6335
 constexpr std::uint32_t local_ports = 65536 - first_local_port;

@@ -194,11 +194,9 @@ class Network {
   virtual ~Network() = default;
   /// Returns 0.0.0.0 if the machine has no address, for example after the lease expired.
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
-  /// The netmask of that address.
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
   /// The number of cores with a stack. These are the cores 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
-  /// The network's card.
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
   /// Serves `port` on every core with a receive queue. `acceptor` is called on each connection's core and MUST be safe for concurrent
   /// calls. Errors: `invalid` (the port is in use), `out_of_memory`.

@@ -21,9 +21,7 @@ namespace neap::net {
 namespace {
 
 // lwIP sends TCP without IP options.
-constexpr std::size_t ip_at = SIZEOF_ETH_HDR;
-constexpr std::size_t tcp_at = ip_at + IP_HLEN;
-constexpr std::size_t headers_bytes_min = tcp_at + TCP_HLEN;
+constexpr std::size_t ip_at = SIZEOF_ETH_HDR, tcp_at = ip_at + IP_HLEN, headers_bytes_min = tcp_at + TCP_HLEN;
 
 template <typename T>
 T read(const std::byte* at) noexcept {
@@ -51,11 +49,9 @@ bool is_segment(const pbuf& frame) noexcept {
 }
 
 // --- Buffers of the form `copy` ----------------------------------------------------------------------------------------------------------
-
 struct CopyBuffers {
   std::array<std::byte*, SegmentJoiner::copy_buffers_max> spare{};
-  unsigned spare_count = 0;
-  unsigned made = 0;
+  unsigned spare_count = 0, made = 0;
 
   std::byte* take() noexcept {
     if (spare_count > 0) return spare[--spare_count];

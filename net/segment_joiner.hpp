@@ -27,8 +27,7 @@ struct JoinedFrame;
 
 class SegmentJoiner {
  public:
-  static constexpr unsigned pieces_max = 40;
-  static constexpr unsigned segments_max = 48;
+  static constexpr unsigned pieces_max = 40, segments_max = 48;
   static constexpr std::uint32_t frame_bytes_max = 64 * 1024;
   static constexpr std::size_t headers_bytes_max = 14 + 20 + 60;
   /// The number of buffers for `copy`, each of `frame_bytes_max`. Without a free buffer, segments are sent one by one.
@@ -60,7 +59,6 @@ class SegmentJoiner {
   [[nodiscard]] Frame frame() noexcept;
   /// Gives up ownership: the card now owns the frame and its token.
   void forget() noexcept { segments_ = 0; }
-  /// Frees the held frame.
   void drop() noexcept;
 
   struct Counters {
@@ -88,8 +86,7 @@ class SegmentJoiner {
   policy::Segmentation form_ = policy::Segmentation::off;
   pbuf* first_ = nullptr;          // set if one segment is held
   JoinedFrame* joined_ = nullptr;  // set if two or more are held
-  std::uint32_t headers_bytes_ = 0;
-  std::uint32_t segment_bytes_ = 0;
+  std::uint32_t headers_bytes_ = 0, segment_bytes_ = 0;
   std::uint32_t bytes_ = 0;  // bytes of the headers and all payload
   std::uint32_t next_sequence_ = 0;
   std::uint16_t next_id_ = 0;

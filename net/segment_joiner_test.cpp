@@ -15,20 +15,15 @@
 namespace neap::net::testing {
 namespace {
 
-constexpr unsigned headers_bytes = 54;
-constexpr unsigned mss = 1460;
+constexpr unsigned headers_bytes = 54, mss = 1460;
 constexpr unsigned ack = 0x10, push = 0x08, finish = 0x01;
 constexpr std::uint16_t control_port = 5002;
 
 /// A frame as lwIP sends it: its bytes and the number of its parts.
 struct Segment {
   unsigned connection = 0;
-  std::uint32_t sequence = 0;
-  std::uint32_t acknowledged = 1;
-  unsigned window = 4096;
-  unsigned flags = ack;
-  unsigned options_bytes = 0;
-  unsigned payload_bytes = mss;
+  std::uint32_t sequence = 0, acknowledged = 1;
+  unsigned window = 4096, flags = ack, options_bytes = 0, payload_bytes = mss;
   unsigned payload_at = 0;  ///< offset in the pattern
   unsigned parts = 1;       ///< parts of the payload after the headers
   bool apart = false;       ///< the parts are not adjacent

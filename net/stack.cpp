@@ -45,7 +45,6 @@ void start_lwip_once() noexcept {
 
 ip4_addr_t to_lwip(Ipv4Address address) noexcept { return {.addr = lwip_htonl(address.value)}; }
 Ipv4Address from_lwip(const ip4_addr_t* address) noexcept { return {lwip_ntohl(ip4_addr_get_u32(address))}; }
-
 err_t transmit(netif*, pbuf* frame) { return Stack::here()->transmit(frame); }
 
 err_t initialise_interface(netif* interface) {
@@ -63,7 +62,6 @@ err_t initialise_interface(netif* interface) {
 }  // namespace
 
 // --- Construction and destruction --------------------------------------------------------------------------------------------------------
-
 Stack::Stack(StackGroup& group, unsigned core)
     : group_(group),
       core_(core),
@@ -152,7 +150,6 @@ bool Stack::start_dhcp() noexcept {
 }
 
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
-
 void Stack::end_of_event() noexcept {
   if (retry_blocked_) {
     retry_blocked_ = false;
@@ -205,7 +202,6 @@ void Stack::stop_transmitting() noexcept {
 }
 
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------
-
 namespace {
 
 /// Sets the addresses of every other stack of the group, one after the other; waits while the queue of a core is full.
@@ -233,7 +229,6 @@ void Stack::publish_addresses() noexcept {
 }
 
 // --- Listeners ---------------------------------------------------------------------------------------------------------------------------
-
 struct ListenerCallbacks {
   static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
     Stack& stack = *Stack::here();
@@ -288,7 +283,6 @@ void Stack::stop_listening(std::uint16_t port) noexcept {
 }
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
-
 namespace {
 
 std::uint64_t value_of(const STAT_COUNTER& counter) noexcept { return __atomic_load_n(&counter, __ATOMIC_RELAXED); }

@@ -43,8 +43,7 @@ struct FrameHeaders;
 /// application has one group, which starts at core 0. A test may have two machines in one process.)
 struct StackGroup {
   NetDevice& device;
-  unsigned first = 0;
-  unsigned cores = 0;
+  unsigned first = 0, cores = 0;
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< index: core - first
@@ -94,7 +93,6 @@ class Stack final : public FrameReceiver {
 
   /// The stack of the calling core; null without one.
   [[nodiscard]] static Stack* here() noexcept { return current_; }
-
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
@@ -302,8 +300,7 @@ class Stack final : public FrameReceiver {
   Timer timer_;
   std::uint64_t timer_due_ms_ = StackTimes::never;
   StackTimes times_;
-  bool arp_dirty_ = false;
-  bool groups_dirty_ = false;
+  bool arp_dirty_ = false, groups_dirty_ = false;
   Addresses published_{};
 };
 

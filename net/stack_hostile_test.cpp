@@ -138,7 +138,6 @@ TEST(Hostile, ControlHasReservedConnections) {
 }
 
 // --- Closed connections that a peer tries to keep ----------------------------------------------------------------------------------------
-
 class Closing : public ::testing::TestWithParam<bool> {};
 
 // A peer cannot keep a closed connection by sending or acknowledging a byte every half minute.

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <deque>
-#include <thread>
 
 #include "net/stack.hpp"
 #include "net/testing/two_machines.hpp"

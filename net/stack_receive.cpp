@@ -207,7 +207,6 @@ void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
 }
 
 // --- From core to core -------------------------------------------------------------------------------------------------------------------
-
 void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept {
   require(core != core_ && core - group_.first < group_.cores, "a frame is passed on to another core of the group", core);
   if (copy == nullptr) {

@@ -330,7 +330,6 @@ TEST(Stack, IdleStackArmsNoShortTimer) {
 }
 
 // --- DHCP --------------------------------------------------------------------------------------------------------------------------------
-
 /// A machine without an address, and a server that offers it one.
 struct Dhcp : ::testing::Test {
   Dhcp() : card({.cores = 2, .mac = {2, 0, 0, 0, 0, 0x77}}), machine(2) {}

@@ -117,7 +117,6 @@ void Stack::tcp_tick(std::uint64_t now) noexcept {
 }
 
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
-
 /// Runs the periods of the ARP timer that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
   if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
@@ -267,11 +266,9 @@ Waits waits() noexcept { return Stack::here() != nullptr ? Stack::here()->waits(
 }  // namespace neap::net
 
 // --- Functions that lwIP expects from its port -------------------------------------------------------------------------------------------
-
 extern "C" {
 
 u32_t sys_now(void) { return static_cast<u32_t>(neap::net::now_ms()); }
-
 void sys_init(void) {}
 
 void tcp_timer_needed(void) {

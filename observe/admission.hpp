@@ -20,7 +20,6 @@
 
 namespace neap::observe {
 
-/// A client's activity.
 enum class Activity : std::uint8_t {
   idle,     ///< no line is being answered
   busy,     ///< a command is running

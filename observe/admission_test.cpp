@@ -24,7 +24,6 @@ WorldOptions with_token() {
 }
 
 // --- The selection -----------------------------------------------------------------------------------------------------------------------
-
 /// Admits clients as the server does.
 class Places {
  public:
@@ -104,7 +103,6 @@ TEST(Admission, TheLongestIdleProvenClientIsDisplacedAndNoneThatMakesProgress) {
 }
 
 // --- The server --------------------------------------------------------------------------------------------------------------------------
-
 TEST(Control, ConnectionsWithoutTheTokenDoNotLockOutTheOwner) {
   World world(with_token());
   for (unsigned i = 0; i < 3 * clients_max; ++i) world.peer();

@@ -31,8 +31,7 @@ class AllowList {
 
  private:
   struct Network {
-    std::uint32_t address;
-    std::uint32_t mask;
+    std::uint32_t address, mask;
   };
   std::vector<Network> networks_;  // empty: the machine's network
 };

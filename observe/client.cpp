@@ -32,7 +32,6 @@ Client::Client(Server& server, net::Connection& connection)
     : server_(server), connection_(&connection), address_(connection.remote().address), progress_ns_(machine::now_ns()) {}
 
 // --- From the network --------------------------------------------------------------------------------------------------------------------
-
 void Client::received(net::Buffer data) {
   require(this_core() == core_, "a client receives on its own core", core_);
   if (over()) return;
@@ -119,7 +118,6 @@ void Client::abort() noexcept {
 }
 
 // --- The conversation --------------------------------------------------------------------------------------------------------------------
-
 task<void> Client::converse(std::shared_ptr<Client> client) {
   try {
     client->proof_limit_.arm(client->server_.environment().proof_limit, [&self = *client] {

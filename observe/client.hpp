@@ -31,8 +31,7 @@ class Client {
   /// Above this number of unacknowledged answer bytes, no further line is parsed. Each answer counts `answer_overhead_bytes` more, for the
   /// connection's overhead.
   static constexpr std::size_t answers_bytes_max = 64 * 1024;
-  static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024;
-  static constexpr std::size_t answer_overhead_bytes = 128;
+  static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024, answer_overhead_bytes = 128;
   /// Above this number of unacknowledged bytes of log blocks, the next block is not read.
   static constexpr std::size_t log_bytes_max = 512 * 1024;
   /// The limit of an unproven client's unread input while a line is answered. A proven client's limit is the receive window.
@@ -94,7 +93,6 @@ class Client {
   [[nodiscard]] Activity activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t progress_ns() const noexcept { return progress_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
-
   void set_activity(Activity activity) noexcept { activity_.store(activity, std::memory_order_relaxed); }
   /// Records progress of this client.
   void touch() noexcept;
@@ -113,8 +111,7 @@ class Client {
   net::Connection* connection_;  // null: the connection has ended
   const net::Ipv4Address address_;
   unsigned core_ = this_core();
-  std::atomic<std::uint64_t> progress_ns_;
-  std::atomic<std::uint64_t> held_bytes_{0};
+  std::atomic<std::uint64_t> progress_ns_, held_bytes_{0};
   std::atomic<Activity> activity_{Activity::idle};
   WakeSignal wake_signal_;
   Timer proof_limit_;
@@ -124,13 +121,10 @@ class Client {
   LineReader lines_;
   void (*machine_action_)() noexcept = nullptr;
   std::string_view end_reason_;
-  bool peer_closed_ = false;
-  bool ended_ = false;
-  bool finished_ = false;
+  bool peer_closed_ = false, ended_ = false, finished_ = false;
   bool last_line_ = false;  ///< the current line is the last one
 };
 
-/// The network's handler for a client's connection.
 class ClientHandler final : public net::ConnectionHandler {
  public:
   explicit ClientHandler(std::shared_ptr<Client> client) noexcept : client_(std::move(client)) {}

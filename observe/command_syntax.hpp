@@ -45,14 +45,12 @@ struct Command {
 
 /// The words that a usage accepts.
 struct Shape {
-  std::size_t words_min = 0;
-  std::size_t words_max = 0;
+  std::size_t words_min = 0, words_max = 0;
   bool core_last = false;  ///< word `words_max`, if present, is a core
 };
 constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 [[nodiscard]] Shape shape_of(std::string_view usage) noexcept;
 
-/// The checked words that follow the name.
 struct Checked {
   std::span<const std::string_view> words;
   std::optional<unsigned> core;
@@ -66,8 +64,7 @@ struct Checked {
 /// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses the word; `accepts` is
 /// the reason.
 struct Alias {
-  std::string_view name;
-  std::string_view stands_for;
+  std::string_view name, stands_for;
   std::string (*value)(std::string_view word) = nullptr;
   std::string_view accepts;
 };
@@ -79,8 +76,7 @@ struct Alias {
 
 /// The bound of a run, as `start` accepts it: none, a time with its unit, or a number of requests.
 struct RunBounds {
-  std::uint64_t time_ns = 0;
-  std::uint64_t requests = 0;
+  std::uint64_t time_ns = 0, requests = 0;
 };
 [[nodiscard]] std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::string_view> words);
 

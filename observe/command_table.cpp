@@ -13,7 +13,6 @@ namespace neap::observe {
 namespace {
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
-
 constexpr std::string_view run_is_on = "error: a run is on (stop ends it)";
 
 std::string describe(const Error& error) { return "error: " + std::string(error.message); }
@@ -54,7 +53,6 @@ task<std::string> clear_run(const Request& request) {
 }
 
 // --- The client and the machine ----------------------------------------------------------------------------------------------------------
-
 task<std::string> help(const Request& request) {
   std::string text;
   if (request.words.empty()) {

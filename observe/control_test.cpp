@@ -328,8 +328,7 @@ TEST_F(ControlClient, ReportsVisitNoCore) {
   // Received frames also count as visits of the connection's core. The other core has no visits, unless the network publishes something to
   // all cores, such as a new neighbour. That happens once, so at least one of several reports in a row must show no visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
-  std::string all;
-  std::string one;
+  std::string all, one;
   bool alone = false;
   for (int look = 0; look < 10 && !alone; ++look) {
     const auto before = visits();

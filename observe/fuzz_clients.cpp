@@ -21,7 +21,6 @@ namespace neap::observe::testing {
 namespace {
 
 using host::allocated_bytes;
-
 constexpr std::string_view token_line = "token,correct-horse\n";
 constexpr auto proof_limit = 2s;
 constexpr unsigned no_progress_s = 60;  ///< a case takes about a second; SIGALRM ends one that hangs

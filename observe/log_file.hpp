@@ -26,8 +26,7 @@ struct BootFacts {
   std::uint64_t boot_id = 0;
   std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0
   std::optional<unsigned> control_core;
-  std::string_view application = application_name;
-  std::string_view version = neap_version;
+  std::string_view application = application_name, version = neap_version;
 };
 /// Longer texts of users or hardware are cut to this length and end with `...`, so that the header has room for any text.
 constexpr std::size_t header_text_bytes_max = 128;

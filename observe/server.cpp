@@ -120,7 +120,6 @@ bool Server::prove(Client& client) {
 }
 
 // --- Lines -------------------------------------------------------------------------------------------------------------------------------
-
 std::string Server::refuse(std::string_view reason) {
   count(counters_.refused);
   return "error: " + std::string(reason);
@@ -190,7 +189,6 @@ std::vector<const Command*> Server::commands() const {
 }
 
 // --- Commands and statistics of applications ---------------------------------------------------------------------------------------------
-
 Result<void> Server::add_command(std::string usage, std::string help, Run run) {
   require(run != nullptr, "a command has a function");
   const std::size_t at = added_count_.load(std::memory_order_relaxed);
@@ -231,7 +229,6 @@ void Server::report_statistics(std::optional<unsigned> core, const Emit& emit) c
 }
 
 // --- Start -------------------------------------------------------------------------------------------------------------------------------
-
 task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network) {
   policy::use(&device);
   if (const auto applied = co_await policy::apply(options.boot_settings); !applied) {

@@ -56,14 +56,12 @@ class Server final : public Control {
   Result<void> add_statistics(std::string group, Statistics statistics) override;
   [[nodiscard]] std::uint64_t boot_id() const noexcept override { return boot_.boot_id; }
 
-  /// Executes a line and returns its answer.
   [[nodiscard]] task<std::string> answer(Client& client, std::string_view line);
   /// Gives the client a place among the proven clients, if it has none. Returns false if busy clients have all places.
   [[nodiscard]] bool prove(Client& client);
   /// Counts a refusal, and returns "error: " followed by `reason`.
   [[nodiscard]] std::string refuse(std::string_view reason);
 
-  /// Returns the command of this name, or null.
   [[nodiscard]] const Command* find(std::string_view name) const noexcept;
   /// Returns all commands in the order of `help`.
   [[nodiscard]] std::vector<const Command*> commands() const;

@@ -15,8 +15,7 @@ namespace {
 struct Collected {
   struct Core {
     std::uint64_t position = 0;  ///< position of the next line
-    std::string lines;
-    std::string header;
+    std::string lines, header;
     std::uint64_t lost = 0;
     std::optional<std::uint64_t> total;
   };

@@ -26,7 +26,6 @@ namespace neap::observe::testing {
 
 using namespace std::chrono_literals;
 using host::HostMachine;
-
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 
@@ -86,13 +85,11 @@ class Peer {
     send(std::string(text) + '\n');
     return line().value_or("(nothing)");
   }
-  /// Returns all bytes until the server closes the connection.
   std::string rest() {
     EXPECT_TRUE(HostMachine::wait_until([&] { return ended(); }));
     const std::lock_guard lock(seen_->mutex);
     return std::exchange(seen_->text, {});
   }
-  /// Removes and returns the bytes received so far.
   std::string take() {
     const std::lock_guard lock(seen_->mutex);
     return std::exchange(seen_->text, {});

@@ -79,10 +79,8 @@ class Archive:
         return re.findall(r"^Inst (\S+) \((\S+) ", plan, re.MULTILINE)
 
     def download(self, packages: Iterable[tuple[str, str]], into: Path) -> list[Path]:
-        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for.
-
-        Raises Failure if a version is not in the archive or does not arrive whole.
-        """
+        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for. Raises Failure if a
+        version is not in the archive or does not arrive whole."""
         wanted = list(packages)
         into.mkdir(parents=True, exist_ok=True)
         names = [f"{name}={version}" for name, version in wanted]
@@ -165,8 +163,7 @@ class Archive:
         (self._home / "sources.list").write_text(
             f"deb {signed} {uri} {SUITE} main\ndeb {signed} {uri} {BACKPORTS} main\ndeb-src {signed} {uri} {SUITE} main\n"
         )
-        own = output_of(["apt-config", "dump", "Acquire"]).splitlines()
-        carried = [line for line in own if CARRIED_SETTINGS.match(line)]
+        carried = [line for line in output_of(["apt-config", "dump", "Acquire"]).splitlines() if CARRIED_SETTINGS.match(line)]
         (self._home / "apt.conf").write_text(CONFIGURATION.format(home=self._home) + "\n".join(carried) + "\n")
 
     def _environment(self) -> dict[str, str]:

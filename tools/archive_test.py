@@ -11,8 +11,7 @@ from tools.fake_mirror import FakeMirror
 def test_a_package_is_fetched_and_unpacked_without_installing(mirror: FakeMirror, tmp_path: Path) -> None:
     mirror.add_package("thing", "1:2.0-1", {"usr/share/thing/file": "text\n"})
     apt = mirror.archive()
-    assert apt.candidate("thing") == "1:2.0-1"
-    assert apt.candidate("nothing") is None
+    assert (apt.candidate("thing"), apt.candidate("nothing")) == ("1:2.0-1", None)
     assert apt.closure("thing") == [("thing", "1:2.0-1")]
     (deb,) = apt.download([("thing", "1:2.0-1")], tmp_path / "packages")
     archive.unpack(deb, tmp_path / "tree")
@@ -23,8 +22,7 @@ def test_the_newest_version_is_the_candidate_and_a_gone_one_is_named(mirror: Fak
     for version in ("1.9", "1.10"):
         mirror.add_package("thing", version, {"file": version})
     apt = mirror.archive()
-    assert apt.candidate("thing") == "1.10"
-    assert apt.versions("thing") == ["1.10", "1.9"]
+    assert (apt.candidate("thing"), apt.versions("thing")) == ("1.10", ["1.10", "1.9"])
     with pytest.raises(archive.VersionGone, match=r"has thing 1.8 no longer; it has 1.10, 1.9") as caught:
         apt.download([("thing", "1.8")], tmp_path)
     assert caught.value.available == ["1.10", "1.9"]

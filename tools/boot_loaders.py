@@ -37,10 +37,8 @@ def efi_network(programs: BootPrograms, output: Path) -> None:
 
 
 def disc(programs: BootPrograms, tree: Path, marker: str, output: Path) -> None:
-    """Writes `tree` as one image that boots as a CD and as a disk, on BIOS and on UEFI.
-
-    `marker` is a file of the tree that no other disc has. GRUB finds its own disc by that file.
-    """
+    """Writes `tree` as one image that boots as a CD and as a disk, on BIOS and on UEFI. `marker` is a file of the tree that no other disc
+    has. GRUB finds its own disc by that file."""
     start = f"search --set=root --file /{marker}\nset prefix=($root){PREFIX}\nconfigfile $prefix/grub.cfg\n"
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f"{output.name}.") as name:
         work = Path(name)

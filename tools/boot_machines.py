@@ -143,9 +143,7 @@ def parse(text: str, where: str) -> Machines:
 
 def _require_shallow(text: str) -> None:
     """Raises ValueError for a key with many dots. tomllib's memory grows with the square of their number; 200 KB of dots take 20 GB.
-
-    Strings over several lines are refused. Without them, each line by itself shows which parts are strings.
-    """
+    Strings over several lines are refused. Without them, each line by itself shows which parts are strings."""
     for number, line in enumerate(text.split("\n"), 1):
         if '"""' in line or "'''" in line:
             raise ValueError(f"a text of several lines (at line {number})")

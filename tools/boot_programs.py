@@ -45,8 +45,7 @@ class BootPrograms:
         return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
-        lines = (self.root / "versions").read_text().splitlines()
-        return dict(line.split(" ", 1) for line in lines)
+        return dict(line.split(" ", 1) for line in (self.root / "versions").read_text().splitlines())
 
     def missing(self) -> list[Path]:
         files = [self.grub_bios / "pxeboot.img", self.grub_bios / "cdboot.img", self.grub_bios / "boot_hybrid.img"]
@@ -58,8 +57,7 @@ class BootPrograms:
 @functools.cache
 def require() -> BootPrograms:
     """The programs, which are fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
-    found = find()
-    return found or fetch()
+    return find() or fetch()
 
 
 def find() -> BootPrograms | None:

@@ -59,8 +59,7 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
         progress.say(f"neap: serving {out} on {interface} ({address.ip}) by {by}; Ctrl-C ends it")
         for line in dnsmasq.stdout:
             progress.say(line.decode(errors="replace").rstrip())
-        status = dnsmasq.wait()
-        raise Failure(f"dnsmasq ended with status {status}", "its own words are above; another server may have its ports")
+        raise Failure(f"dnsmasq ended with status {dnsmasq.wait()}", "its own words are above; another server may have its ports")
     finally:
         if dnsmasq:
             stop(dnsmasq)
@@ -71,8 +70,7 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
 
 @contextlib.contextmanager
 def _alone_on(interface: str) -> Iterator[None]:
-    """Raises Failure if another neap serves on this interface. Two processes of dnsmasq can share their ports without an error, and would
-    answer each machine twice."""
+    """Raises Failure if another neap serves on this interface. Two dnsmasqs can share ports, and would answer each machine twice."""
     folder = cache.root() / "boot-trees"
     folder.mkdir(exist_ok=True)
     namespace = str(os.stat("/proc/self/ns/net").st_ino)  # interface names belong to a network namespace

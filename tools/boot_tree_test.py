@@ -47,8 +47,7 @@ def contents(tmp_path: Path) -> Contents:
         images[name].write_text(f"image {name}")
     (tmp_path / "vmlinuz").write_text("kernel")
     (tmp_path / "initramfs").write_text("first files")
-    machines = boot_machines.parse(MACHINES, "machines")
-    return Contents(images, machines, tmp_path / "vmlinuz", tmp_path / "initramfs", "one, two of a test")
+    return Contents(images, boot_machines.parse(MACHINES, "machines"), tmp_path / "vmlinuz", tmp_path / "initramfs", "one, two of a test")
 
 
 def _files(tree: Path) -> dict[str, bytes]:
@@ -98,9 +97,7 @@ def test_a_tree_made_again_takes_the_place_of_the_old_one_in_one_step(tmp_path: 
 
     def look() -> None:
         while not over.is_set():
-            for name in ("tree.json", "grub/bios.0", "images/two.elf"):
-                if not (tree / name).is_file():
-                    torn.append(name)
+            torn.extend(name for name in ("tree.json", "grub/bios.0", "images/two.elf") if not (tree / name).is_file())
 
     looker = threading.Thread(target=look)
     looker.start()
@@ -160,8 +157,7 @@ def test_the_next_boot_of_a_machine_is_changed_and_nothing_else(tmp_path: Path, 
     assert b"linux /linux/vmlinuz" in after["grub/machines/52-54-00-00-00-aa.cfg"]
     # A MAC with dashes names the machine that the file lists with colons, and creates no second machine.
     boot_tree.choose_next(tree, "52-54-00-00-00-02", "two", None)
-    record = json.loads((tree / "tree.json").read_text())
-    assert [machine["mac"] for machine in record["machines"]].count("52:54:00:00:00:02") == 1
+    assert [machine["mac"] for machine in json.loads((tree / "tree.json").read_text())["machines"]].count("52:54:00:00:00:02") == 1
     # The words of an earlier choice do not apply to another image.
     boot_tree.choose_next(tree, "third", "one", None)
     assert b"multiboot2 /images/one.elf 'a=1' 'b=2'" in _files(tree)["grub/machines/serial-S3.cfg"]

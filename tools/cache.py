@@ -45,10 +45,7 @@ def root() -> Path:
 @contextlib.contextmanager
 def lock(path: Path, *, work: str = "", timeout_seconds: float | None = None) -> Iterator[None]:
     """Holds an exclusive lock on the file `path`, which is made if missing. If another process holds the lock, its `work` ("builds image")
-    is reported once.
-
-    Raises Failure after `timeout_seconds` (None: no limit).
-    """
+    is reported once. Raises Failure after `timeout_seconds` (None: no limit)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -70,10 +67,8 @@ def lock(path: Path, *, work: str = "", timeout_seconds: float | None = None) ->
 
 
 def try_lock(path: Path) -> int | None:
-    """Takes the lock if it is free and returns its descriptor, which the caller MUST close. Returns None if the lock is held.
-
-    `path` may be a directory; a file is made if missing.
-    """
+    """Takes the lock if it is free and returns its descriptor, which the caller MUST close. Returns None if the lock is held. `path` may be
+    a directory; a file is made if missing."""
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, how | os.O_CLOEXEC, 0o644)
     try:
@@ -98,11 +93,9 @@ class Entry:
 
     @contextlib.contextmanager
     def making(self, *, keep_partial: bool = False, work: str = "") -> Iterator[bool]:
-        """Holds the entry's lock. Yields True if the body has to make the entry, False if another process has completed it meanwhile.
-
-        The body fills `self.path`; the marker is written after the body's end. If the body raises, its files are removed, unless
-        `keep_partial` is set (for makers that resume).
-        """
+        """Holds the entry's lock. Yields True if the body has to make the entry, False if another process has completed it meanwhile. The
+        body fills `self.path`; the marker is written after the body's end. If the body raises, its files are removed, unless `keep_partial`
+        is set (for makers that resume)."""
         with lock(self._lock_path, work=work):
             if self.ready:
                 yield False

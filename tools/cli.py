@@ -67,7 +67,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str]) -> int:
-    """Runs one command. Returns the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -203,8 +202,7 @@ def _parser() -> Parser:
     top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")
     top.add_argument("--json", dest="as_json", action="store_true", help="a line of JSON each time")
 
-    log = command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False)
-    _add_log_actions(log)
+    _add_log_actions(command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False))
 
     _add_boot_commands(command)
 
@@ -355,8 +353,7 @@ def _build(arguments) -> int:
     run.require_build_packages()
     preset = "image-debug" if arguments.debug else "image"
     if names or not folders:
-        targets = [f"{name}.elf" for name in names]
-        run.in_parallel([lambda: build.build(preset, targets), build.build_soft_card])
+        run.in_parallel([lambda: build.build(preset, [f"{name}.elf" for name in names]), build.build_soft_card])
     made = [build.image(name, preset) for name in names or ([] if folders else build.applications())]
     for folder in folders:
         with outside.built(folder, preset) as application:
@@ -386,8 +383,7 @@ def _log(arguments) -> int:
 
 
 def _log_reading(arguments) -> int:
-    """Runs a command that needs numpy and other packages. If this environment lacks them, the launcher restarts itself in an environment
-    with them."""
+    """Runs a command that needs numpy and other packages. If they are missing, the launcher restarts itself in an environment with them."""
     from tools import pythons
 
     if not pythons.has_log_packages():

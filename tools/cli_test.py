@@ -56,8 +56,7 @@ from tools.process import finished
 )
 def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, words: list[str], expected: str) -> None:
     done = neap(*words, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     first, *hints = done.stderr.splitlines()
     assert first.startswith(f"neap: error: {expected}")
     assert len(hints) <= 1 and all(hint.startswith("neap: ") for hint in hints)
@@ -130,8 +129,7 @@ def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> 
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def clean(*words: str) -> subprocess.CompletedProcess:
-        argv = [sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words]
-        return finished(argv, env=environment)
+        return finished([sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words], env=environment)
 
     held = cache.try_lock(checkout / "build/image.lock")
     done = clean()

@@ -30,8 +30,7 @@ def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
     maps = [f"-ffile-prefix-map={old}=." for old in ("../..", checkout)]
     argv = ["ccache", "gcc", "-g", *maps, "-I", str(checkout), "-c", "-o", "main.o", str(checkout / "main.c")]
     subprocess.run(argv, cwd=checkout / "build/image", env=environment, check=True, timeout=60)
-    statistics = finished(["ccache", "--print-stats"], env=environment, check=True).stdout
-    counts = dict(line.split("\t") for line in statistics.splitlines())
+    counts = dict(line.split("\t") for line in finished(["ccache", "--print-stats"], env=environment, check=True).stdout.splitlines())
     return (checkout / "build/image/main.o").read_bytes(), int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
 
 

@@ -86,8 +86,7 @@ def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
 
 def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:
     """Runs the launcher as its users do."""
-    argv = [sys.executable, str(directory / "neap"), *words]
-    return finished(argv, 120, env={**os.environ, **environment}, cwd="/")
+    return finished([sys.executable, str(directory / "neap"), *words], 120, env={**os.environ, **environment}, cwd="/")
 
 
 def alive(pid: int) -> bool:
@@ -104,5 +103,4 @@ def on_small_disk(directory: Path, size: str, program: str) -> subprocess.Comple
     namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     script = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3"'
     argv = [*namespaces, "sh", "-c", script, "sh", str(directory), sys.executable, program]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)}
-    return finished(argv, 120, env=environment)
+    return finished(argv, 120, env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)})

@@ -87,10 +87,8 @@ class Control(contextlib.AbstractContextManager):
         return line
 
     def read(self, count: int, seconds: float) -> bytes:
-        """Reads exactly `count` bytes, or fewer if the connection ends.
-
-        Raises Lost after `seconds` without data, or if the whole read is slower than SLOWEST_BYTES_PER_SECOND.
-        """
+        """Reads exactly `count` bytes, or fewer if the connection ends. Raises Lost after `seconds` without data, or if the whole read is
+        slower than SLOWEST_BYTES_PER_SECOND."""
         deadline = time.monotonic() + seconds + count / SLOWEST_BYTES_PER_SECOND
         while len(self._buffer) < count and self._receive(seconds, deadline):
             pass
@@ -155,5 +153,4 @@ def next_piece(fields: dict[str, str]) -> int | None:
 
 def fields_of(answer: str) -> dict[str, str]:
     """'ok a=1; b=2' -> {"a": "1", "b": "2"}. Parts without '=' are left out."""
-    text = answer.removeprefix("ok").strip()
-    return dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)
+    return dict(part.strip().split("=", 1) for part in answer.removeprefix("ok").strip().split(";") if "=" in part)

@@ -79,9 +79,7 @@ def test_an_invalid_address_is_refused(text: str) -> None:
 
 def test_the_control_port_is_forwarded_to_itself_or_a_free_one() -> None:
     assert run.control_port("hello", []) is None
-    assert run.control_port("memcached", []) == 5002
-    assert run.control_port("memcached", ["memory=1G", "control=6000"]) == 6000
-    assert run.control_port("memcached", ["control=off"]) is None
+    assert [run.control_port("memcached", words) for words in ([], ["memory=1G", "control=6000"], ["control=off"])] == [5002, 6000, None]
     port = machine.free_port()
     assert run.control_forward(port, [(11211, 11211)]) == [(port, port)]
     ((host, guest),) = run.control_forward(port, [(port, 11211)])
@@ -111,24 +109,20 @@ def test_text_in_one_answer_line_is_printed_as_separate_lines(capsys) -> None:
     pieces = [r"ok first=7; next=30; end=61; text=neap: hello\x3b \\n is no line\n\xc3end\n", r"ok first=30; next=61; end=61; text=last\n"]
     panic = r"ok boot=2; text=panic on core 0: x\n"
     with FakeMachine([], answers={"dmesg": lambda: pieces[min(len(fake.requests) - 1, 1)], "last_panic": lambda: panic}) as fake:
-        assert ask(fake, "dmesg,7") == 0
-        assert capsys.readouterr().out == "neap: hello; \\n is no line\n\u00c3end\nlast\n"
+        assert (ask(fake, "dmesg,7"), capsys.readouterr().out) == (0, "neap: hello; \\n is no line\n\u00c3end\nlast\n")
         assert fake.requests == ["dmesg,7", "dmesg,30"]
-        assert ask(fake, "last_panic") == 0
-        assert capsys.readouterr().out == "panic on core 0: x\n"
+        assert (ask(fake, "last_panic"), capsys.readouterr().out) == (0, "panic on core 0: x\n")
         assert ask(fake, "last_panic", as_json=True) == 0
         assert json.loads(capsys.readouterr().out)[0]["answer"] == panic
     with FakeMachine([], answers={"dmesg": lambda: "error: no such thing"}) as fake:
-        assert ask(fake, "dmesg") == 1
-        assert capsys.readouterr().out == "error: no such thing\n"
+        assert (ask(fake, "dmesg"), capsys.readouterr().out) == (1, "error: no such thing\n")
 
 
 def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) -> None:
     (tmp_path / "token").write_text("s3cret\nsecond line\n")
     (tmp_path / "wrong").write_text("oth3r\n")
     with FakeMachine([], answers=ANSWERS, token="s3cret") as fake:
-        assert ask(fake, "status") == 1
-        assert ask(fake, "status", token_file=str(tmp_path / "token")) == 0
+        assert (ask(fake, "status"), ask(fake, "status", token_file=str(tmp_path / "token"))) == (1, 0)
         with pytest.raises(control_client.Refused) as caught:
             ask(fake, "status", token_file=str(tmp_path / "wrong"))
         assert ask(fake, "token,s3cret", "status", as_json=True) == 0

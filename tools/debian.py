@@ -40,8 +40,7 @@ def _apt(argv: list[str]) -> str:
 
 def resolve(names: list[str]) -> list[Package]:
     """The packages that `apt-get download` would fetch for `names` now. Needs no network."""
-    output = _apt(["apt-get", "download", "--print-uris", *names])
-    lines = [shlex.split(line) for line in output.splitlines() if line.startswith("'")]
+    lines = [shlex.split(line) for line in _apt(["apt-get", "download", "--print-uris", *names]).splitlines() if line.startswith("'")]
     found = [Package(file_name=fields[1], digest=fields[3]) for fields in lines if len(fields) >= 4]
     if len(found) != len(names):
         raise Failure(f"apt names {len(found)} files for {len(names)} packages", _UPDATE_HINT)
@@ -58,8 +57,7 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """`names` and every library package that they need, sorted. Of a dependency with alternatives, all that are named like libraries are
-    included."""
+    """`names` and every library package that they need, sorted. Includes all alternatives of a dependency that are named like libraries."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:
@@ -79,8 +77,7 @@ def digest_of(packages: list[Package]) -> str:
 
 
 def unpack(names: list[str], target: Path) -> None:
-    """Downloads `names` and unpacks them into the new folder `target`. The caller removes `packages` and a log, which remain beside
-    `target`."""
+    """Downloads `names`, and unpacks them into the new folder `target`. The caller removes `packages` and a log, which stay beside it."""
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)

@@ -70,8 +70,7 @@ def _packages(name: str, *groups: str) -> Callable[[], Finding]:
         lacking = packages.missing(list(groups))
         if not lacking:
             return Finding(name, "ok", "all there")
-        state = "later" if os.geteuid() == 0 else "missing"
-        return Finding(name, state, f"apt-get install --no-install-recommends {' '.join(lacking)}")
+        return Finding(name, "later" if os.geteuid() == 0 else "missing", f"apt-get install --no-install-recommends {' '.join(lacking)}")
 
     check.__name__ = name
     return check
@@ -109,8 +108,7 @@ def _boot_programs() -> Finding:
 
 
 def _sources() -> Finding:
-    pinned = sources.pins(sources.PINS)
-    return Finding("sources", "ok", ", ".join(f"{pin.name} {pin.version}" for pin in pinned.values()))
+    return Finding("sources", "ok", ", ".join(f"{pin.name} {pin.version}" for pin in sources.pins(sources.PINS).values()))
 
 
 def _rust() -> Finding:

@@ -13,10 +13,8 @@ EXIT_USAGE = 2
 
 
 class Failure(Exception):
-    """A problem outside the launcher. `message` is one line; `hint` is a remedy; `details` are lines that are shown before `message`.
-
-    The three texts may quote a peer. Terminal control characters are escaped here, so no caller has to escape them.
-    """
+    """A problem outside the launcher. `message` is one line; `hint` is a remedy; `details` are lines that are shown before `message`. The
+    three texts may quote a peer. Terminal control characters are escaped here, so no caller has to escape them."""
 
     exit_status = EXIT_FAILURE
 

@@ -31,8 +31,7 @@ UNPACKED_BYTES_MAX = 10 * NEEDED_BYTES
 
 
 def export_toolchain(file_name: str) -> None:
-    """Writes this checkout's toolchain to a file. The toolchain MUST have been built. An older file with that name is replaced when the new
-    file is complete."""
+    """Writes this checkout's toolchain, which MUST have been built, to a file. An older file is replaced when the new file is complete."""
     place = toolchain.entry()
     if not place.ready:
         raise Failure("there is no toolchain to export yet", "./neap toolchain build makes it")
@@ -93,8 +92,7 @@ def _write(archive: tarfile.TarFile, prefix: Path) -> None:
     digests = {str(path.relative_to(prefix)): cache.file_sha256(path) for path in paths if not path.is_symlink()}
     links = {str(path.relative_to(prefix)): os.readlink(path) for path in paths if path.is_symlink()}
     empty = [str(path.relative_to(prefix)) for path in sorted(prefix.rglob("*")) if path.is_dir() and not any(path.iterdir())]
-    content = {"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links, "empty": empty}
-    manifest = json.dumps(content).encode()
+    manifest = json.dumps({"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links, "empty": empty}).encode()
     head = tarfile.TarInfo(MANIFEST)
     head.size = len(manifest)
     archive.addfile(head, io.BytesIO(manifest))
@@ -132,8 +130,7 @@ def _read(source: Path, key: str, prefix: Path) -> None:
                     raise broken
                 _take(archive, member, files, links, prefix, broken)
             for name in manifest["empty"]:
-                path = _inside(name, prefix, broken)
-                _make_folder(path, prefix, broken)
+                _make_folder(_inside(name, prefix, broken), prefix, broken)
         if files or links:
             raise broken
         # The rest of the file is read, so that zstd checks the whole file's checksum.

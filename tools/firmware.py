@@ -39,8 +39,7 @@ class Start:
     boot_netdev: str | None = None
 
     def server_words(self) -> str:
-        """The options that make the 82599's user network serve boot files. Empty if the boot card's network serves them, or if there are
-        none."""
+        """Options that make the 82599's user network serve boot files. Empty if there are none, or the boot card's network serves them."""
         return self._served() if self.tftp and not self.boot_card else ""
 
     def qemu_arguments(self, directory: Path) -> list[str]:

@@ -57,7 +57,6 @@ def soak(minutes: float) -> int:
 
 
 def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
-    """Like soak(), with these fuzzers and this seed."""
     if not fuzzers:
         raise Failure("there are no fuzzers")
     lanes = min(os.cpu_count() or 1, len(fuzzers))
@@ -70,8 +69,7 @@ def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
 
 
 def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
-    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. Returns True if there was no
-    finding."""
+    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. True if there was no finding."""
     log = build.log_path(f"soak-{fuzzer.name}")
     log.unlink(missing_ok=True)
     start = time.monotonic()
@@ -94,6 +92,5 @@ def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
 
 
 def last_line(log: Path, pattern: str) -> str | None:
-    """The last line of a log that matches the pattern."""
     with open(log, errors="replace") as lines:
         return next(iter(collections.deque((line.rstrip("\n") for line in lines if re.fullmatch(pattern, line.rstrip("\n"))), 1)), None)

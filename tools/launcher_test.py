@@ -32,8 +32,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_disk_that_fills_up_during_the_build_is_one_line(clone: Path) -> None:
     (clone / "build").mkdir()
     namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    argv = [*namespaces, "sh", "-c", ON_SMALL_BUILD, "sh", "2m", str(clone), sys.executable]
-    done = finished(argv, BUILD_SECONDS)
+    done = finished([*namespaces, "sh", "-c", ON_SMALL_BUILD, "sh", "2m", str(clone), sys.executable], BUILD_SECONDS)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("neap: error:")]
     assert len(errors) == 1 and "left on the disk" in errors[0], done.stderr
@@ -44,9 +43,8 @@ def test_a_port_in_use_is_found_before_anything_is_built(clone: Path) -> None:
     with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
         port = server.getsockname()[1]
         done = neap("run", "memcached", "--forward", f"{port}:11211", directory=clone)
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[0] == f"neap: error: port {port} on 127.0.0.1 is in use or not allowed"
-    assert done.stdout == ""
     assert not (clone / "build/image").exists()
 
 

@@ -190,16 +190,13 @@ class Machine:
 
     def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
         """The first console line from number `start` on that matches the regular expression `pattern`. The line may have arrived already.
-
-        Raises MachineError after `timeout` seconds, or if the machine ends without such a line.
-        """
+        Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
         expression = re.compile(pattern)
         deadline = time.monotonic() + timeout
         looked_at = start
         with self._changed:
             while True:
-                first = max(0, looked_at - self._lines_dropped)
-                for line in self._lines[first:]:
+                for line in self._lines[max(0, looked_at - self._lines_dropped) :]:
                     if expression.search(line):
                         return line
                 looked_at = self._lines_dropped + len(self._lines)
@@ -211,10 +208,8 @@ class Machine:
                 self._changed.wait(left)
 
     def wait_exit(self, timeout: float | None) -> int:
-        """Waits for the image's end and returns its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, POWER_OFF or RESET.
-
-        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed.
-        """
+        """Waits for the image's end and returns its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, POWER_OFF or RESET. RESET is a reboot
+        or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed."""
         assert self._qemu and self._qmp, "the machine was not started"
         if not (self._wait_with_kvm(timeout) if self.accelerator == "kvm" else wait_unreaped(self._qemu, timeout)):
             raise self._error(f"the machine did not end within {timeout:g} s")
@@ -426,7 +421,7 @@ def port_is_free(port: int) -> bool:
 
 
 def run_base() -> Path:
-    """The parent of runs' directories. It is the user's runtime directory or the temporary directory, if its path is short enough for UNIX
+    """The parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
     sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:

@@ -72,10 +72,8 @@ def _parse(data: bytes) -> Running:
 
 
 def find(target: str, pid: int | None = None) -> Running | None:
-    """The run of the application `target`; None if `target` is no application's name.
-
-    Raises Failure if no such application runs, or if several do and `pid` does not select one.
-    """
+    """The run of the application `target`; None if `target` is no application's name. Raises Failure if no such application runs, or if
+    several do and `pid` does not select one."""
     from tools import machine
 
     here = machines(machine.run_base(), machine.RUN_PREFIX)
@@ -97,10 +95,8 @@ def find(target: str, pid: int | None = None) -> Running | None:
 
 
 def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
-    """Host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT].
-
-    Raises Failure like find(), and if the run serves no control.
-    """
+    """Host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT]. Raises Failure like
+    find(), and if the run serves no control."""
     from tools import machine
 
     running = find(target, pid)

@@ -79,8 +79,7 @@ def test_the_guests_exit_code_is_given(guest, word: str, code: int) -> None:
 
 def test_the_command_line_arrives_though_the_images_path_has_spaces(guest) -> None:
     with guest("a=1", "b=2", "s") as vm:
-        line = vm.wait_for_line(" s$", 20)
-        assert line.split()[1:] == ["a=1", "b=2", "s"]
+        assert vm.wait_for_line(" s$", 20).split()[1:] == ["a=1", "b=2", "s"]
 
 
 def test_a_power_off_is_no_reset(guest) -> None:
@@ -125,16 +124,14 @@ def test_many_machines_at_once_do_not_disturb_each_other(guest) -> None:
             return vm.wait_exit(60), vm.wait_for_line("number", 1).split()[1]
 
     with ThreadPoolExecutor(4) as together:
-        results = list(together.map(run, range(4)))
-    assert results == [(machine.SUCCESS, f"number={number}") for number in range(4)]
+        assert list(together.map(run, range(4))) == [(machine.SUCCESS, f"number={number}") for number in range(4)]
 
 
 def test_the_run_directory_is_removed_with_the_run(guest) -> None:
     with guest("halt") as vm:
         directory = vm.directory
         assert directory.is_dir() and directory.stat().st_mode & 0o077 == 0
-    assert not directory.exists()
-    assert not vm.running
+    assert not directory.exists() and not vm.running
 
 
 def test_a_killed_launcher_takes_qemu_and_card_along_and_the_next_run_cleans_up(fakes: dict, python) -> None:
@@ -157,8 +154,7 @@ time.sleep(300)
     assert wait_until(lambda: not alive(int(qemu_pid)) and not alive(int(card_pid)), 5)
     assert Path(directory).is_dir()
     with Machine(**fakes) as vm:
-        assert vm.running
-        assert not Path(directory).exists()
+        assert vm.running and not Path(directory).exists()
 
 
 def test_a_described_run_is_found_while_it_lives(fakes: dict) -> None:
@@ -182,9 +178,7 @@ def test_the_run_directory_of_a_living_run_is_left_alone(fakes: dict) -> None:
 def test_commands_reach_the_card_through_its_control_socket(fakes: dict) -> None:
     with Machine(**fakes, mac="02:00:00:00:00:01") as vm:
         answer = vm.card_command("counters")
-        assert answer["echo"] == "counters"
-        assert answer["net"] == f"listen:{vm.directory / 'net'}"
-        assert answer["mac"] == "02:00:00:00:00:01"
+        assert (answer["echo"], answer["net"], answer["mac"]) == ("counters", f"listen:{vm.directory / 'net'}", "02:00:00:00:00:01")
         assert vm.card_command("state") == "one\ntwo"
         with pytest.raises(Failure, match="the soft card refused 'bad': unknown"):
             vm.card_command("bad")

@@ -79,8 +79,7 @@ def test_a_path_without_an_application_is_one_line(word: str, complaint: str, tm
 
 
 def test_a_plain_word_is_a_name_first() -> None:
-    assert outside.folder("memcached") is None
-    assert outside.folder("no-such-thing") is None
+    assert outside.folder("memcached") is outside.folder("no-such-thing") is None
 
 
 def test_a_folder_makes_one_application(tmp_path: Path) -> None:

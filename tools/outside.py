@@ -33,10 +33,8 @@ class Application:
 
 
 def folder(word: str) -> Path | None:
-    """The folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown.
-
-    Raises UsageError if the word can only be a folder, and the folder holds no application.
-    """
+    """The folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown. Raises
+    UsageError if the word can only be a folder, and the folder holds no application."""
     if word in build.applications():
         return None
     path = Path(word).expanduser()

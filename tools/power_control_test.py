@@ -82,8 +82,7 @@ def test_a_machine_that_is_off_is_switched_on_in_place_of_a_cycle(place: Path) -
 def test_a_state_that_already_holds_is_not_requested(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _power(place, "on", "a") == 0
     assert len(_asked(place)) == 1 and "on already" in capsys.readouterr().out
-    assert _power(place, "status", "a") == 0
-    assert capsys.readouterr().out == "a is on\n"
+    assert (_power(place, "status", "a"), capsys.readouterr().out) == (0, "a is on\n")
 
 
 def test_redfish_resets_the_one_system(place: Path) -> None:

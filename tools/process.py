@@ -52,10 +52,8 @@ def _tie_to_parent(parent: int, death_signal: int):
 
 
 def spawn(argv: Sequence[str], *, death_signal: int = signal.SIGKILL, **popen) -> subprocess.Popen:
-    """Starts a program that has no children. It gets `death_signal` when this process ends. The other arguments are those of Popen.
-
-    Raises Failure if the program is missing.
-    """
+    """Starts a program that has no children. It gets `death_signal` when this process ends. The other arguments are those of Popen. Raises
+    Failure if the program is missing."""
     popen.setdefault("stdin", subprocess.DEVNULL)
     tie = _tie_to_parent(os.getpid(), death_signal)
     try:
@@ -135,11 +133,8 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
 
 
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
-    """The error for a command that ended with `status`. It names a full disk as the cause; any other error shows the log's end.
-
-    An almost full disk is named too, because the log may lack the error message. For example, a linker that writes to mapped memory is
-    killed by a bus error.
-    """
+    """The error for a command that ended with `status`. It names a full disk as the cause; any other error shows the log's end. An almost
+    full disk is named too, because the log may lack the error message: a bus error kills a linker that writes to mapped memory."""
     last = tail(log)
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = f"make room and start again; full log: {log}"
@@ -160,10 +155,8 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Runs a build command and appends all its output to `log`. On error, raises Failure (or DiskFull) with the log's end.
-
-    The command line comes first in the log, so that it can be repeated by hand.
-    """
+    """Runs a build command and appends all its output to `log`. On error, raises Failure (or DiskFull) with the log's end. The command line
+    comes first in the log, so that it can be repeated by hand."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "ab") as out:
@@ -196,8 +189,7 @@ def finished(argv: Sequence[str | Path], timeout_seconds: float = 60, **options)
 
 
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
-    """Runs a short command and returns its output. On error, raises Failure with the last line of its error output. `name`: the program's
-    name, if it is not argv[0]."""
+    """Returns the output of a short command named `name` (default: argv[0]). On error, raises Failure with its error output's last line."""
     name = name or Path(argv[0]).name
     try:
         done = finished(argv, timeout_seconds, env=env)

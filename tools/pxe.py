@@ -103,10 +103,8 @@ class Built:
 
 @contextlib.contextmanager
 def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
-    """Brings the images of applications, given by name or folder, up to date. Within the `with`, no other neap builds them.
-
-    Raises Failure if an application was never built and, without `dirty`, if its sources differ from their commit.
-    """
+    """Brings the images of applications, given by name or folder, up to date. Within the `with`, no other neap builds them. Raises Failure
+    if an application was never built and, without `dirty`, if its sources differ from their commit."""
     folders = _folders(applications)
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))
@@ -146,9 +144,7 @@ def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
     prefix = os.environ.get(outside.PREFIX_VARIABLE)
     if own or prefix is None:
         parts.append(f"{', '.join(own) or 'Neap'} of {_commit_of(build.REPOSITORY, 'this checkout', dirty)}")
-    for folder in folders.values():
-        if folder:
-            parts.append(f"{folder.name} of {_commit_of(folder, str(folder), dirty)}")
+    parts += [f"{folder.name} of {_commit_of(folder, str(folder), dirty)}" for folder in folders.values() if folder]
     return "; ".join(parts)
 
 
@@ -162,10 +158,8 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
-    """The commit ("" outside git), and the files of a folder that differ from it, including untracked files.
-
-    The top folder of this checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored.
-    """
+    """The commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
+    checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored."""
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
     # With --quiet, git prints no error message if there is no commit yet.

@@ -11,8 +11,7 @@ from tools.errors import Failure, UsageError
 
 
 def test_an_application_has_its_ports_forwarded() -> None:
-    assert run.choose_forwards("memcached", []) == [(11211, 11211)]
-    assert run.choose_forwards("hello", []) == []
+    assert (run.choose_forwards("memcached", []), run.choose_forwards("hello", [])) == ([(11211, 11211)], [])
 
 
 def test_a_forward_of_the_same_guest_port_takes_the_defaults_place() -> None:
@@ -93,12 +92,8 @@ def test_lanes_run_side_by_side() -> None:
 
 
 def test_the_guests_end_is_the_launchers_status(capsys) -> None:
-    assert run.guest_status(machine.SUCCESS) == 0
-    assert run.guest_status(machine.POWER_OFF) == 0
-    assert run.guest_status(machine.FAILURE) == 17
-    assert run.guest_status(machine.PANIC) == 18
-    assert run.guest_status(machine.BAD_COMMAND_LINE) == 19
-    assert run.guest_status(machine.RESET) == 1
+    ends = (machine.SUCCESS, machine.POWER_OFF, machine.FAILURE, machine.PANIC, machine.BAD_COMMAND_LINE, machine.RESET)
+    assert [run.guest_status(end) for end in ends] == [0, 0, 17, 18, 19, 1]
     assert "the machine was reset" in capsys.readouterr().err
 
 
@@ -112,8 +107,7 @@ def test_the_applications_address_is_printed_once_it_listens(capsys) -> None:
 
 
 def test_the_address_of_control_is_printed_too(capsys) -> None:
-    console = run.Console("memcached", [(22122, 11211), (40000, 5002)])
-    console.show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
+    run.Console("memcached", [(22122, 11211), (40000, 5002)]).show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
     assert capsys.readouterr().err == "neap: control on 127.0.0.1:40000\n"
 
 

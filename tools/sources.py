@@ -61,8 +61,7 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
         pin = Pin(**{**given, "name": name, "package": package, "files": tuple(sorted(row.get("files", {}).items()))})
         newer = accepted.get(name)
         if newer and newer["instead_of"] == pin.version:
-            files = tuple(sorted(newer["files"].items()))
-            pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=files)
+            pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=tuple(sorted(newer["files"].items())))
         result[name] = pin
     return result
 
@@ -72,11 +71,9 @@ class Superseded(Exception):
 
 
 def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
-    """Downloads the files of a pin into a directory and returns their paths. Each file has the pinned hash.
-
-    A file that exists with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone
-    if the archive no longer has the version, or Superseded if a newer version is accepted instead.
-    """
+    """Downloads the files of a pin into a directory and returns their paths. Each file has the pinned hash. A file that exists with the
+    right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone if the archive no longer has
+    the version, or Superseded if a newer version is accepted instead."""
     if there := _present(pin, into):
         return there
     try:
@@ -156,8 +153,7 @@ def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
             if mine:
                 cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
                 with progress.step(f"fetching {name} {pin.version}"):
-                    files = fetch(pin, archive or Archive(), entry.path / "packages")
-                    unpack_into(pin, files, entry.path)
+                    unpack_into(pin, fetch(pin, archive or Archive(), entry.path / "packages"), entry.path)
                     cache.remove(entry.path / "packages")
 
 

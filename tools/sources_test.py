@@ -49,8 +49,7 @@ def pin_source(path: Path, version: str, files: list[Path]) -> None:
 
 
 def test_headers_of_a_binary_package(mirror: FakeMirror, pins_file: Path) -> None:
-    deb = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    pin_package(pins_file, "libthing-dev", deb, "1")
+    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"}), "1")
     assert (sources.boost(mirror.archive()) / "boost/version.hpp").read_text() == "1"
     # The second time, nothing is requested from the mirror.
     cache.remove(mirror.directory)
@@ -83,8 +82,7 @@ def test_a_patch_that_does_not_fit_leaves_nothing(mirror: FakeMirror, pins_file:
 
 
 def test_a_version_that_is_gone_is_an_error_unless_newer_ones_are_accepted(mirror: FakeMirror, pins_file: Path) -> None:
-    old = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    pin_package(pins_file, "libthing-dev", old, "1")
+    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"}), "1")
     mirror.forget("libthing-dev")
     mirror.add_package("libthing-dev", "2", {"usr/include/boost/version.hpp": "2"})
     with pytest.raises(VersionGone, match="libthing-dev 1 no longer; it has 2"):
@@ -92,8 +90,7 @@ def test_a_version_that_is_gone_is_an_error_unless_newer_ones_are_accepted(mirro
 
 
 def test_an_accepted_newer_version_is_pinned_for_this_user(mirror: FakeMirror, pins_file: Path, accepting: None, monkeypatch) -> None:
-    old = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    pin_package(pins_file, "libthing-dev", old, "1")
+    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"}), "1")
     mirror.forget("libthing-dev")
     new = mirror.add_package("libthing-dev", "2", {"usr/include/boost/version.hpp": "2"})
     assert (sources.boost(mirror.archive()) / "boost/version.hpp").read_text() == "2"
@@ -117,5 +114,4 @@ def test_the_pins_of_this_checkout_can_be_read(own_cache: Path) -> None:
     pins = sources.pins()
     assert {"gcc", "binutils", "newlib", "lwip", "boost"} <= set(pins)
     for pin in pins.values():
-        digests = [digest for _, digest in pin.files] or [pin.sha256]
-        assert all(len(digest) == 64 for digest in digests)
+        assert all(len(digest) == 64 for digest in ([digest for _, digest in pin.files] or [pin.sha256]))

@@ -40,8 +40,7 @@ def files() -> list[Path]:
 
 def check() -> Iterator[tuple[str, list[str]]]:
     """Runs each check. Yields its name and its complaints, of which there are none on success."""
-    everything = files()
-    code = [path for path in everything if path.suffix in CODE or path.name in CODE_NAMES]
+    code = [path for path in files() if path.suffix in CODE or path.name in CODE_NAMES]
     yield "licence line", without_licence(code)
     yield "line length", too_long(code)
     yield "clang-format", clang_format([path for path in code if path.suffix in CPP])
@@ -55,8 +54,7 @@ def check() -> Iterator[tuple[str, list[str]]]:
 def without_licence(code: Sequence[Path]) -> list[str]:
     complaints = []
     for path in code:
-        head = path.read_text(errors="replace").splitlines()[:SPDX_WITHIN_LINES]
-        if not any("SPDX-License-Identifier:" in line for line in head):
+        if not any("SPDX-License-Identifier:" in line for line in path.read_text(errors="replace").splitlines()[:SPDX_WITHIN_LINES]):
             complaints.append(f"{_short(path)}: no SPDX-License-Identifier in its first {SPDX_WITHIN_LINES} lines")
     return complaints
 
@@ -102,10 +100,8 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build.
-
-    The image's build has already checked each header that one of its sources includes first.
-    """
+    """Complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's build has
+    already checked each header that one of its sources includes first."""
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
     done_by_build = included_first(databases[0])
@@ -126,8 +122,7 @@ def included_first(database: Path) -> set[Path]:
     """The headers of this checkout that a source in a compile_commands.json includes before any other code."""
     found = set()
     for row in json.loads(database.read_text()):
-        text = Path(row["directory"], row["file"]).read_text(errors="replace")
-        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', text):
+        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', Path(row["directory"], row["file"]).read_text(errors="replace")):
             found.add(build.REPOSITORY / match[1])
     return found
 
@@ -140,8 +135,7 @@ class FlagsByFolder:
         for row in json.loads(database.read_text()):
             source = Path(row["directory"], row["file"])
             if source.suffix == ".cpp":
-                known = (self._without_source(shlex.split(row["command"])), Path(row["directory"]))
-                self._folders.setdefault(source.parent, known)
+                self._folders.setdefault(source.parent, (self._without_source(shlex.split(row["command"])), Path(row["directory"])))
 
     def near(self, header: Path) -> tuple[list[str], Path] | None:
         for folder in header.parents:

@@ -36,8 +36,7 @@ SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--n
 
 @dataclasses.dataclass
 class Outcome:
-    """The result of a layer: the number of passed tests, a line for each failed test, and a line for each test that passed only the second
-    time."""
+    """A layer's result: the number of passed tests, a line for each failed test, and one for each test that passed only the second time."""
 
     passed: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
@@ -76,13 +75,10 @@ def test(names: Sequence[str]) -> int:
 
 
 def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails.
-
-    Four names select other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole
-    time. `kernel` runs the kernel's stress images, which share the time. `fuzz` runs all other fuzzers.
-
-    The environment's NEAP_SOAK_SECONDS gives each test its share of the time, which fuzzers use.
-    """
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names select
+    other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole time. `kernel` runs
+    the kernel's stress images, which share the time. `fuzz` runs all other fuzzers. The environment's NEAP_SOAK_SECONDS gives each test its
+    share of the time, which fuzzers use."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}

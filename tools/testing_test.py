@@ -52,14 +52,12 @@ def test_a_skip_or_an_expected_failure_in_pytest_is_a_failure() -> None:
 
 def test_a_disabled_or_skipped_test_in_ctest_is_a_failure() -> None:
     outcome = testing.read_junit(CTEST)
-    assert outcome.passed == 1
-    assert [line.split(":")[0] for line in outcome.failures] == ["Events.Fail", "Events.Off", "Events.Skip"]
+    assert (outcome.passed, [line.split(":")[0] for line in outcome.failures]) == (1, ["Events.Fail", "Events.Off", "Events.Skip"])
 
 
 def test_an_ignored_test_in_cargo_is_a_failure() -> None:
     outcome = testing.read_cargo(CARGO)
-    assert outcome.passed == 2
-    assert outcome.failures == ["core::bad", "core::later: unexpected skip (ignored)"]
+    assert (outcome.passed, outcome.failures) == (2, ["core::bad", "core::later: unexpected skip (ignored)"])
 
 
 def test_a_failure_whose_line_was_split_is_still_counted() -> None:
@@ -162,7 +160,6 @@ def test_other(wrong):
 
 @pytest.fixture
 def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for builds, results and tests."""
     monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(testing.build, "BUILD", tmp_path)
     monkeypatch.setattr(testing.build, "REPOSITORY", tmp_path)
@@ -188,10 +185,8 @@ def test_soak_repeats_until_its_time_is_over_and_stops_at_a_failure(layers: dict
         return Outcome(1, ["wrong"] if len(rounds) == 5 else [])
 
     layers["only"] = layer
-    assert testing.soak([], minutes=3) == 0
-    assert rounds == ["45"] * 3
-    assert testing.soak([], minutes=100) == 1
-    assert len(rounds) == 5
+    assert (testing.soak([], minutes=3), rounds) == (0, ["45"] * 3)
+    assert (testing.soak([], minutes=100), len(rounds)) == (1, 5)
     with pytest.raises(UsageError):
         testing.soak([], minutes=0)
 
@@ -201,8 +196,7 @@ def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:
     result = testing._fresh_result("trial")
     argv = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", f"--junit-xml={result}", str(own_build)]
     outcome = testing._run_and_read(argv, "trial", result, 120)
-    assert outcome.passed == 1
-    assert "unexpected skip: why" in outcome.failures[0]
+    assert outcome.passed == 1 and "unexpected skip: why" in outcome.failures[0]
 
 
 def test_a_test_tool_that_fails_without_naming_a_test_fails(own_build: Path) -> None:

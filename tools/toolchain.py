@@ -40,8 +40,7 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of the recipe, with commands that run in `directory`. `anew` is the part of that directory that each attempt makes again
-    (default: all)."""
+    """A step of the recipe. Its commands run in `directory`; each attempt makes the part `anew` of that directory again (default: all)."""
 
     name: str
     seconds: float
@@ -191,8 +190,7 @@ class Build:
         archive = self.archive or Archive()
         for name in SOURCES:
             pin = self.recipe.pins[name]
-            files = sources.fetch(pin, archive, self.work / "packages")
-            sources.unpack_tree(pin, files, self.work / name, log)
+            sources.unpack_tree(pin, sources.fetch(pin, archive, self.work / "packages"), self.work / name, log)
             for patch in self.recipe.patches[name]:
                 sources.apply_patch(patch, self.work / name, 1, log)
         cache.remove(self.work / "packages")
@@ -217,8 +215,7 @@ class Build:
         }
         for command in step.commands:
             what = f"toolchain step {step.name}"
-            argv = ["nice", *command]
-            run_logged(argv, self._log(step.name), what, cwd=directory, env=environment, timeout_seconds=STEP_TIMEOUT_SECONDS)
+            run_logged(["nice", *command], self._log(step.name), what, cwd=directory, env=environment, timeout_seconds=STEP_TIMEOUT_SECONDS)
 
     def _finish(self) -> None:
         """Removes unneeded files, tries the compiler on a small program, and frees disk space."""

@@ -105,8 +105,7 @@ def test_a_toolchain_is_built_once(trial: Trial) -> None:
     assert toolchain.find() is None
     prefix = toolchain.build(trial.mirror.archive())
     assert (prefix / "bin/x86_64-neap-elf-g++").is_file()
-    assert toolchain.find() == prefix
-    assert toolchain.build() == prefix
+    assert toolchain.find() == toolchain.build() == prefix
     assert trial.ran() == ["binutils", "gcc"]
     # Only the result and the logs remain.
     assert sorted(path.suffix for path in prefix.parent.iterdir()) == ["", ".lock", ".logs"]
@@ -257,8 +256,7 @@ def nothing_made() -> bool:
 def test_an_exported_toolchain_is_imported(exported: Path, tmp_path: Path) -> None:
     exchange.import_toolchain(str(exported))
     there = toolchain.find()
-    original = tmp_path / "cache/neap/toolchain" / there.name
-    done = finished(["diff", "-r", "--no-dereference", str(original), str(there)])
+    done = finished(["diff", "-r", "--no-dereference", str(tmp_path / "cache/neap/toolchain" / there.name), str(there)])
     assert done.returncode == 0, done.stdout
     assert (there / "bin/x86_64-neap-elf-g++").stat().st_mode & 0o111
     exchange.import_toolchain(str(exported))  # a second time changes nothing

@@ -121,9 +121,7 @@ COLUMNS = (
 def table(name: str, rows: list[dict], seconds: float) -> list[str]:
     lines = [f"{name}: {len(rows)} cores, every {seconds:g} s (each look wakes the core that answers it)"]
     lines.append("".join(f"{title:>{width}}" for title, _, width in COLUMNS))
-    for row in rows:
-        lines.append("".join(f"{_cell(key, row.get(key)):>{width}}" for _, key, width in COLUMNS))
-    return lines
+    return lines + ["".join(f"{_cell(key, row.get(key)):>{width}}" for _, key, width in COLUMNS) for row in rows]
 
 
 def _cell(key: str, value) -> str:

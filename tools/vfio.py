@@ -333,10 +333,8 @@ def interfaces(card: Card, host: Host) -> list[str]:
 
 
 def _move(card: Card, override: str | None, host: Host, driver: str | None = None) -> None:
-    """Takes the card from its driver and offers it to `driver`, to any matching driver, or with `override` only to that driver.
-
-    Raises Failure if the card has another driver afterwards.
-    """
+    """Takes the card from its driver and offers it to `driver`, to any matching driver, or with `override` only to that driver. Raises
+    Failure if the card has another driver afterwards."""
     device = host.device(card.address)
     # Writing an empty line removes an override.
     host.write(device / "driver_override", f"{override or ''}\n")

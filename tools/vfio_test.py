@@ -101,10 +101,10 @@ def remove(path: Path) -> None:
 
 
 def all_files(root: Path) -> dict[str, str]:
-    found = {}
-    for path in root.rglob("*"):
-        found[str(path)] = os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else ""
-    return found
+    def content(path: Path) -> str:
+        return os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else ""
+
+    return {str(path): content(path) for path in root.rglob("*")}
 
 
 def test_the_device_ids_are_those_of_the_driver() -> None:

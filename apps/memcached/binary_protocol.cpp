@@ -73,7 +73,6 @@ constexpr auto loud_forms = [] {
   for (const auto& [quiet, loud] : quiet_forms) forms[quiet] = loud;
   return forms;
 }();
-/// The opcode of the command's form that is not quiet.
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept { return loud_forms[opcode]; }
 
 template <std::unsigned_integral T>
@@ -93,7 +92,6 @@ constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
 }  // namespace
 
 // --- Bytes to requests -------------------------------------------------------------------------------------------------------------------
-
 BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {
   require(input.size() >= header_bytes, "memcached: a header is read once it is complete", input.size());
   const char* const at = input.data();
@@ -175,7 +173,6 @@ std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more)
 }
 
 // --- Requests ----------------------------------------------------------------------------------------------------------------------------
-
 void BinaryProtocol::execute(const Request& request, Context& context) {
   context.statistics.add(Count::requests);
   switch (request.command) {
@@ -417,7 +414,6 @@ void BinaryProtocol::statistics(const Request& request, Context& context) {
 }
 
 // --- Answers -----------------------------------------------------------------------------------------------------------------------------
-
 void BinaryProtocol::write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,
                                 std::size_t body_bytes, std::uint64_t cas) noexcept {
   to[0] = static_cast<char>(0x81);

@@ -41,8 +41,7 @@ class BinaryProtocol {
   };
 
   struct Header {
-    std::uint8_t opcode = 0;
-    std::uint8_t extras_bytes = 0;
+    std::uint8_t opcode = 0, extras_bytes = 0;
     std::uint16_t key_bytes = 0;
     std::uint32_t body_bytes = 0;
     std::uint32_t opaque = 0;  ///< in the byte order received

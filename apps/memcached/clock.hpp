@@ -12,9 +12,7 @@ namespace neap::memcached {
 
 /// Seconds on the server's own count. The count starts at 2, so that 0 can mean "never" and 1 "already expired".
 using Seconds = std::uint32_t;
-
-constexpr Seconds expires_never = 0;
-constexpr Seconds expired_already = 1;
+constexpr Seconds expires_never = 0, expired_already = 1;
 constexpr std::int64_t relative_expiry_max_s = 60 * 60 * 24 * 30;  // protocol.txt, "Expiration times"
 
 class Clock {

@@ -52,7 +52,6 @@ class Conversation {
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   /// True if no more input is read. The caller MUST send the reply and then close the connection.
   [[nodiscard]] bool closing() const noexcept { return closing_; }
-  /// Returns how many bytes of the reply may be sent now.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return closing_ || protocol_ != Protocol::text ? reply.bytes() : text_.sendable_bytes(reply);
   }
@@ -74,8 +73,7 @@ class Conversation {
   Service& service_;
   CoreState& core_;
   Protocol protocol_ = Protocol::unknown;
-  bool closing_ = false;
-  bool waits_ = false;
+  bool closing_ = false, waits_ = false;
   TextProtocol text_;
   BinaryProtocol binary_;
   Transfer transfer_;

@@ -142,8 +142,7 @@ def without_cas(answer: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(10))
 def test_text_conversations_are_answered_alike(stock: tuple[str, int], seed: int) -> None:
     for round_number in range(CONVERSATIONS // 10):
-        dice = random.Random(f"text {seed} {round_number}")
-        request = text_conversation(dice)
+        request = text_conversation(random.Random(f"text {seed} {round_number}"))
         ours = ask_neap(request).replace(b"CLIENT_ERROR line too long", b"ERROR")
         compare(without_cas(ours), without_cas(ask_stock(stock, request)), request, round_number)
 
@@ -214,6 +213,5 @@ def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
 @pytest.mark.parametrize("seed", range(10))
 def test_binary_conversations_are_answered_alike(stock: tuple[str, int], seed: int) -> None:
     for round_number in range(CONVERSATIONS // 10):
-        dice = random.Random(f"binary {seed} {round_number}")
-        request = binary_conversation(dice)
+        request = binary_conversation(random.Random(f"binary {seed} {round_number}"))
         compare(binary_answers(ask_neap(request)), binary_answers(ask_stock(stock, request)), request, round_number)

@@ -31,7 +31,6 @@ namespace {
 // sending, that number of bytes follows.
 enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, end, vanish, wait };
 constexpr unsigned steps = 8, connections_max = 8;
-
 constexpr std::size_t memory_bytes = 4 << 20;
 constexpr unsigned steps_per_check = 16;  // the sanitizer takes long to sum up the allocated memory
 // Memory of each connection that no account includes: its objects, and a `Carry`.
@@ -85,7 +84,6 @@ struct Peer {
     session->received(CardBuffer::make(text));
     settle();
   }
-  /// Acknowledges up to `bytes` bytes and returns their number.
   std::size_t read(std::size_t bytes) {
     const std::size_t read_bytes = connection.acknowledge(bytes).size();
     if (read_bytes > 0 && !gone && connection.writable_due()) session->writable();
@@ -100,8 +98,7 @@ struct Peer {
   }
   net::PlayedConnection connection;
   std::unique_ptr<Session> session;
-  bool peer_closed = false;
-  bool gone = false;
+  bool peer_closed = false, gone = false;
 };
 
 std::uint64_t statistic(test::Server& server, std::string_view wanted) {

@@ -30,8 +30,7 @@ class ReplyPool {
   struct Chunk {
     ReplyPool* pool;
     Chunk* next;
-    std::uint32_t references;
-    std::uint32_t used;
+    std::uint32_t references, used;
     std::uint32_t own_bytes;  ///< 0: the chunk is shared
     char bytes[chunk_bytes];
   };
@@ -58,8 +57,7 @@ class ReplyPool {
   ReplyAccount account_;
   Chunk* current_ = nullptr;
   Chunk* free_ = nullptr;
-  unsigned free_count_ = 0;
-  unsigned chunks_out_ = 0;
+  unsigned free_count_ = 0, chunks_out_ = 0;
 };
 
 class Reply {
@@ -67,7 +65,6 @@ class Reply {
   static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
   static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow, so a reply has at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
-
   using Release = void (*)(void* owner) noexcept;
 
   explicit Reply(ReplyPool& pool) noexcept : pool_(pool) {}
@@ -171,12 +168,9 @@ class Reply {
 
   ReplyPool& pool_;
   ReplyPool::Chunk* filling_ = nullptr;  // the chunk in use between `room` and `advance`
-  std::size_t bytes_ = 0;
-  std::size_t full_bytes_ = full_bytes;
+  std::size_t bytes_ = 0, full_bytes_ = full_bytes;
   std::uint64_t written_ = 0;
-  unsigned first_ = 0;
-  unsigned count_ = 0;
-  unsigned capacity_ = inline_segments;
+  unsigned first_ = 0, count_ = 0, capacity_ = inline_segments;
   bool failed_ = false;
   Segment* segments_ = inline_;
   Segment inline_[inline_segments];

@@ -64,8 +64,7 @@ class ReplyMemory {
   [[nodiscard]] std::size_t taken(std::size_t bytes) const noexcept { return std::min(bytes, taken_bytes_max_); }
 
   Store& store_;
-  const std::size_t limit_bytes_;
-  const std::size_t taken_bytes_max_;
+  const std::size_t limit_bytes_, taken_bytes_max_;
   std::atomic<std::size_t> bytes_{0};
 };
 
@@ -104,8 +103,7 @@ class ReplyAccount {
     low_ = reported_ == 0 ? 0 : unreported_bytes_max + reported_ - 2 * step_bytes;
   }
 
-  std::size_t bytes_ = 0;
-  std::size_t reported_ = 0;
+  std::size_t bytes_ = 0, reported_ = 0;
   std::size_t low_ = 0;  ///< if `bytes_` falls below it, a part of the reported bytes is withdrawn
   ReplyMemory* memory_ = nullptr;
 };

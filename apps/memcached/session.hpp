@@ -21,7 +21,6 @@ namespace neap::memcached {
 
 class Session final : public net::ConnectionHandler, private Holder {
  public:
-  /// `core` is the state of the core that serves the connection.
   Session(Service& service, CoreState& core) noexcept;
   ~Session() override;
   void received(net::Buffer data) override;

@@ -65,7 +65,6 @@ struct Statistics {
 /// Emits the counters of one core. Without `core`, emits those of the server since the last reset, and the store's gauges.
 void report_counters(Service& service, std::optional<unsigned> core, const Emit& emit);
 
-/// Receives one name and its value.
 using StatisticSink = std::function<void(std::string_view name, std::string_view value)>;
 
 enum class StatisticsAnswer : std::uint8_t { shown, reset, unknown };

@@ -64,7 +64,6 @@ Store::~Store() {
 }
 
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
-
 /// An expired or flushed item that a reader found is unlinked at once. Freeing the item's memory is worth taking the lock, because it
 /// happens once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
@@ -113,7 +112,6 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
 }
 
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
-
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
   require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
   if (value_bytes > value_bytes_max_) return {.item = {}, .outcome = Outcome::too_large};
@@ -261,7 +259,6 @@ void Store::flush_due(Seconds now) noexcept {
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
-
 std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
   Item& item = *pointer.detach();  // the reference now belongs to the table
   item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -107,7 +107,6 @@ class Store {
   Store& operator=(Store&&) = delete;
   /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
-
   [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
@@ -144,7 +143,6 @@ class Store {
     return item != nullptr ? item->value_bytes : 0;
   }
 
-  /// Finds the item and sets its expiry.
   [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now) noexcept;
 
   struct Allocated {
@@ -287,14 +285,12 @@ class Store {
   static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
 
   const std::size_t memory_bytes_;
-  const std::uint32_t value_bytes_max_;
-  const std::uint32_t shard_count_;
+  const std::uint32_t value_bytes_max_, shard_count_;
   const HashSeed seed_;
   void (*const retire_)(rcu::Node&) noexcept;
   const StoreMemory memory_;
   const unsigned cores_;
-  const std::size_t retired_bytes_max_;
-  const std::size_t spare_bytes_;
+  const std::size_t retired_bytes_max_, spare_bytes_;
   struct Spares {
     std::array<std::atomic<void*>, spare_blocks> blocks{};  // blocks of `spare_bytes()`; null: the block was used
   };
@@ -307,8 +303,7 @@ class Store {
   alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // last use of each shard's next candidate for eviction
   alignas(64) std::atomic<std::uint64_t> cas_{0};
   alignas(64) std::atomic<std::size_t> used_bytes_{0};
-  std::atomic<std::size_t> held_bytes_{0};
-  std::atomic<std::size_t> retired_bytes_{0};
+  std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
   std::atomic<std::uint64_t> moves_left_{0};  // items that the clock hands may still copy

@@ -141,7 +141,6 @@ StoreOptions tiny_table() {
 class StoreOnCores : public testing::TestWithParam<unsigned> {};
 
 TEST_P(StoreOnCores, FewKeysUnderContention) { play(GetParam(), tiny_table(), 16, 3000); }
-
 TEST_P(StoreOnCores, TableGrowsUnderReadersAndWriters) { play(GetParam(), tiny_table(), 20'000, 4000); }
 
 TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
@@ -160,8 +159,7 @@ TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
     std::memcpy(item->value_data(), value.data(), value.size());
     return store.commit(Mode::append, std::move(item), 0, 2).outcome;
   };
-  std::atomic<unsigned> done{0};
-  std::atomic<unsigned> failed{0};
+  std::atomic<unsigned> done{0}, failed{0};
   std::uint64_t total = 0;
   std::size_t bytes = 0;
   {

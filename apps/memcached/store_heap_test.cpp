@@ -24,7 +24,6 @@ namespace neap::memcached {
 namespace {
 
 using host::HostMachine;
-
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 constexpr std::size_t table_buckets = 1 << 14;
 

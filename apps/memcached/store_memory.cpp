@@ -101,7 +101,6 @@ void Store::note_oldest(Shard& shard) noexcept {
 }
 
 // --- Reclamation -------------------------------------------------------------------------------------------------------------------------
-
 /// Called after `unlink`. Counts the item as retired, and reclaims it after a grace period.
 void Store::retire(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
@@ -142,7 +141,6 @@ void Store::free(Item& item) noexcept {
 }
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
-
 StoreCounters Store::counters() const noexcept {
   StoreCounters sum;
   for (std::uint32_t index = 0; index < shard_count_; ++index) {

@@ -25,8 +25,7 @@ struct PlayedConnection : Connection {
   std::size_t wanted = 0;  ///< bytes of the last refused `send`
   Buffer sent;             ///< bytes not yet written to the stack
   Buffer written;          ///< bytes that the stack would have, not yet acknowledged
-  bool closed = false;
-  bool aborted = false;
+  bool closed = false, aborted = false;
   unsigned refusals = 0;
 
   [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
@@ -51,7 +50,6 @@ struct PlayedConnection : Connection {
       sent = std::move(rest);
     }
   }
-  /// Acknowledges up to `limit` bytes and returns them.
   std::string acknowledge(std::size_t limit = ~std::size_t{0}) {
     std::string text;
     for (Buffer* queue : {&written, &sent}) {

@@ -17,12 +17,10 @@ namespace neap::memcached::test {
 /// A request, and the exact reply of memcached 1.6.18 with an empty cache; `closed` is true if memcached then closes the connection.
 struct Talk {
   const char* name;
-  std::string request;
-  std::string reply;
+  std::string request, reply;
   bool closed = false;
 };
 
-/// A server and one client of it.
 struct OneClient : testing::Test {
   explicit OneClient(const StoreOptions& options = small_store()) : server(options) {}
   Server server;

@@ -76,7 +76,6 @@ bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_m
 }  // namespace
 
 // --- Bytes to commands -------------------------------------------------------------------------------------------------------------------
-
 std::size_t TextProtocol::step(std::string_view input, Context& context) noexcept {
   switch (reading_) {
     case Reading::line:
@@ -244,7 +243,6 @@ void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
 }
 
 // --- Lines -------------------------------------------------------------------------------------------------------------------------------
-
 TextProtocol::Line::Line(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {
     if (text[at] == ' ') {

@@ -79,10 +79,7 @@ class TextProtocol {
   void statistics(const Line& line, Context& context);
 
   Reading reading_ = Reading::line;
-  bool get_with_cas_ = false;
-  bool get_with_touch_ = false;
-  bool get_expiry_known_ = false;
-  bool get_has_keys_ = false;
+  bool get_with_cas_ = false, get_with_touch_ = false, get_expiry_known_ = false, get_has_keys_ = false;
   Seconds get_expires_ = 0;
   std::uint64_t get_start_ = 0;  ///< position of the get's values in the reply
 };

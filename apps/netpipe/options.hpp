@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
 
 #include "kernel/arguments.hpp"
 #include "net/network.hpp"
@@ -18,9 +17,7 @@ namespace neap::netpipe {
 enum class Role : std::uint8_t { transmitter, receiver };
 
 struct Options {
-  static constexpr std::uint32_t bytes_max = 1 << 28;
-  static constexpr std::uint32_t perturbation_max = 1 << 20;
-  static constexpr std::uint32_t repeats_max = 0x7FFFFFFF;
+  static constexpr std::uint32_t bytes_max = 1 << 28, perturbation_max = 1 << 20, repeats_max = 0x7FFFFFFF;
 
   std::uint32_t from = 1;          ///< bytes of the smallest message
   std::uint32_t to = 10'000'000;   ///< bytes of the largest message, without its perturbation

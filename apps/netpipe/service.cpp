@@ -22,7 +22,6 @@ constexpr milliseconds connect_again_after{5};
 constexpr std::chrono::seconds connect_again_limit{10};
 
 std::string to_string(net::Endpoint endpoint) { return endpoint.address.to_string() + ":" + std::to_string(endpoint.port); }
-
 std::uint64_t in(std::chrono::nanoseconds delay) noexcept { return machine::now_ns() + static_cast<std::uint64_t>(delay.count()); }
 
 }  // namespace
@@ -56,7 +55,6 @@ Run Service::run(unsigned number) {
 }
 
 // --- Measurements that peers begin -------------------------------------------------------------------------------------------------------
-
 task<Result<void>> Service::serve(std::uint16_t port) {
   co_return co_await network_.listen(port, [this](net::Connection& connection) { return accept(connection); });
 }
@@ -150,7 +148,6 @@ bool Service::put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& sessi
 }
 
 // --- Measurements that this machine begins -----------------------------------------------------------------------------------------------
-
 Result<unsigned> Service::begin(const ClientOptions& client) {
   return begin(client, [] {});
 }

@@ -14,7 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using host::HostMachine;
 using net::testing::TwoMachines;
-
 constexpr std::uint16_t port = 5003;
 constexpr net::Endpoint server_endpoint{.address = net::testing::server_address, .port = port};
 

@@ -42,7 +42,6 @@ void Session::begin() {
 }
 
 // --- Steps -------------------------------------------------------------------------------------------------------------------------------
-
 void Session::enter(Step step) {
   step_ = step;
   switch (step) {
@@ -181,7 +180,6 @@ Measurement Session::measured(double seconds) const noexcept {
 }
 
 // --- Messages ----------------------------------------------------------------------------------------------------------------------------
-
 void Session::begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32_t messages) {
   exchange_ = exchange;
   message_bytes_ = bytes;
@@ -272,7 +270,6 @@ bool Session::check(std::span<const std::byte> bytes) noexcept {
 }
 
 // --- Input -------------------------------------------------------------------------------------------------------------------------------
-
 std::size_t Session::consume(std::span<const std::byte> bytes) {
   std::size_t used = 0;
   while (state_ == State::running && used < bytes.size()) {
@@ -361,7 +358,6 @@ void Session::expect_text(std::size_t bytes) noexcept {
 }
 
 // --- Output ------------------------------------------------------------------------------------------------------------------------------
-
 void Session::say(std::string_view words) {
   require(text_bytes_ + words.size() <= text_.size(), "netpipe: two words wait to be sent at most", text_bytes_);
   std::memcpy(text_.data() + text_bytes_, words.data(), words.size());
@@ -387,7 +383,6 @@ void Session::bulk_sent(std::uint64_t bytes) {
 }
 
 // --- Ends --------------------------------------------------------------------------------------------------------------------------------
-
 void Session::fail(std::string reason) {
   if (state_ == State::finished || state_ == State::failed) return;
   state_ = State::failed;

@@ -72,11 +72,9 @@ class Session {
   /// MUST be called when the peer or the network ended the connection. If no byte arrived in a further connection, the session waits for
   /// another one (`between`).
   void connection_lost(const char* why);
-  /// Ends the session with an error.
   void fail(std::string reason);
   /// Makes a transmitter end the run in order, before its next length.
   void stop() noexcept { stop_wanted_ = true; }
-
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
@@ -139,16 +137,14 @@ class Session {
   State state_ = State::between;
   Step step_ = Step::probe_sync;
   std::string reason_;
-  bool introduced_ = false;
-  bool stop_wanted_ = false;
+  bool introduced_ = false, stop_wanted_ = false;
   bool untouched_ = true;  // no byte was received in this connection
 
   Sweep sweep_;
   Sweep::Point point_;
   std::uint64_t bytes_before_;
   double seconds_before_ = 0;
-  std::uint32_t repeats_ = 0;
-  std::uint32_t trial_ = 0;
+  std::uint32_t repeats_ = 0, trial_ = 0;
   double best_seconds_ = 0;
   bool time_runs_on_ = false;              // a receiver's trial ends when the peer's next word begins
   std::optional<Measurement> unreported_;  // the size's result, if that trial is the size's last one
@@ -157,8 +153,7 @@ class Session {
   Exchange exchange_ = Exchange::send_only;
   std::uint64_t message_bytes_ = 0;
   std::uint32_t messages_left_ = 0;  // messages after the current one
-  std::uint64_t messages_ = 0;
-  std::uint64_t began_ns_ = 0;
+  std::uint64_t messages_ = 0, began_ns_ = 0;
   std::uint64_t sent_at_ = 0, received_at_ = 0;  // bytes since the exchange began
 
   // input and output of the current step

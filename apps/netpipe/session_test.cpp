@@ -15,7 +15,6 @@ using namespace std::string_view_literals;
 
 std::uint64_t clock_ns = 0;
 std::uint64_t read_clock() noexcept { return clock_ns; }
-
 std::span<const std::byte> bytes_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
 /// A session with its reported results and its output.
@@ -285,7 +284,6 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
 }
 
 // --- Ends --------------------------------------------------------------------------------------------------------------------------------
-
 /// Takes a receiver through its probe, so that it waits for the first size.
 void introduce(Side& receiver) {
   receiver.session.begin();

@@ -36,8 +36,7 @@ class Sweep {
  private:
   std::uint64_t to_, perturbation_, length_, step_;
   std::int64_t offset_ = 0;
-  unsigned lengths_;
-  unsigned index_ = 0;
+  unsigned lengths_, index_ = 0;
   bool within_length_ = false;
 };
 

@@ -142,8 +142,7 @@ class Card final : public NetDevice, public policy::Device {
   Statistics statistics_;
   CardCounters counters_;
   Timer link_watch_;
-  bool stopped_ = false;
-  bool busy_ = false;
+  bool stopped_ = false, busy_ = false;
   bool reset_wanted_ = false;  // a fault needs a reset of the card
 };
 

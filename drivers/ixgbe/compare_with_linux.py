@@ -66,10 +66,8 @@ def places(register: register_table.Register, index: int) -> set[int]:
 
 
 def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
-    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared.
-
-    A register without a name in Linux has `linux = ""` in the table.
-    """
+    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared. A register without a
+    name in Linux has `linux = ""` in the table."""
     linux = definitions(header)
     shared, differences = 0, []
     entries: list[tuple[register_table.Register, int, str]] = []
@@ -106,13 +104,10 @@ def newest_package() -> tuple[str, str]:
 
 
 def fetch_header(package: str) -> str:
-    """The header from a linux-source package."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["apt-get", "download", package], cwd=place, check=True, capture_output=True, timeout=900)
-        file = next(Path(place).glob("*.deb"))
-        subprocess.run(["dpkg-deb", "-x", str(file), f"{place}/x"], check=True, timeout=300)
-        archive = next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))
-        with tarfile.open(archive) as source:
+        subprocess.run(["dpkg-deb", "-x", str(next(Path(place).glob("*.deb"))), f"{place}/x"], check=True, timeout=300)
+        with tarfile.open(next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))) as source:
             for member in source:
                 if member.name.endswith(HEADER):
                     found = source.extractfile(member)

@@ -35,10 +35,7 @@ constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {
 
 /// Counters of a transmit queue. Outgoing frames are counted in `log::Traffic` when they are queued, as frames on the wire.
 struct TransmitCounters {
-  Counter contexts;
-  Counter refused_full;
-  Counter refused_invalid;
-  Counter tail_writes;
+  Counter contexts, refused_full, refused_invalid, tail_writes;
   Counter lost;         ///< frames dropped when a queue was stopped
   Counter hangs;        ///< watchdog periods in which the card made no progress
   Counter wrong_heads;  ///< heads beyond the descriptors that the card was notified of
@@ -53,7 +50,6 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.wrong_heads", &TransmitCounters::wrong_heads},
 };
 
-/// Counters of a queue pair.
 struct PairCounters {
   Counter interrupts;
   Counter empty_interrupts;  ///< interrupts that found neither frames nor completions
@@ -69,8 +65,7 @@ constexpr NamedCount<PairCounters, Counter> pair_counts[] = {
 
 /// Counters of the card, written by the core that opened it.
 struct CardCounters {
-  Counter other_interrupts;
-  Counter link_changes;
+  Counter other_interrupts, link_changes;
   Counter memory_errors;  ///< errors that the card's ECC logic could not correct
   Counter dma_errors;     ///< accesses in which the card could not reach memory
   Counter resets;         ///< resets after one of these errors, or after a queue did not stop

@@ -123,8 +123,7 @@ class QueuePair final : public FrameSender {
   ReceiveQueue receive_;
   TransmitQueue transmit_;
   FrameReceiver* receiver_ = nullptr;
-  std::atomic<bool> link_up_ = false;
-  std::atomic<bool> hung_ = false;
+  std::atomic<bool> link_up_ = false, hung_ = false;
   unsigned index_;
   std::uint32_t budget_ = 64;
   bool held_ = false;

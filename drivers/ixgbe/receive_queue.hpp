@@ -89,7 +89,6 @@ class ReceiveQueue {
   /// because inlining would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
-  /// Returns the frame's buffers to the pool.
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
   Registers registers_;

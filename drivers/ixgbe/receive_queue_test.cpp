@@ -10,10 +10,7 @@ namespace {
 
 using test::Bytes;
 using test::frame_of;
-
-constexpr std::uint32_t ring = 64;
-constexpr std::uint32_t capacity = ring - ReceiveQueue::refill_batch_descriptors;
-
+constexpr std::uint32_t ring = 64, capacity = ring - ReceiveQueue::refill_batch_descriptors;
 using Part = descriptor::ReceiveWriteBackCoalesced;
 using Whole = descriptor::ReceiveWriteBack;
 
@@ -53,8 +50,7 @@ struct ReceiveQueueTest : testing::Test {
 
 TEST_F(ReceiveQueueTest, RingWrapsDeliverEveryByteInOrder) {
   make();
-  std::uint32_t sent = 0;
-  std::uint32_t received = 0;
+  std::uint32_t sent = 0, received = 0;
   for (std::uint32_t round = 0; round < 200; ++round) {
     for (std::uint32_t i = 0; i < 1 + round % capacity; ++i) {
       if (card.receive(frame_of(sent, 60 + sent % 1455))) ++sent;

@@ -18,9 +18,7 @@ namespace neap::ixgbe::rss {
 
 constexpr unsigned queues_max = 16;  // an entry has four bits
 constexpr unsigned table_entries = 128;
-
 using Table = std::array<std::uint8_t, table_entries>;
-
 constexpr unsigned none = ~0U;
 
 /// Returns a table that names the queues 0 to `queues` - 1 (1 to `queues_max`) in turn, except `left_out`. The queues' shares differ by one
@@ -37,7 +35,6 @@ constexpr unsigned none = ~0U;
   return table;
 }
 
-/// Returns the queue of a frame with this hash.
 [[nodiscard]] constexpr unsigned queue_of(const Table& table, std::uint32_t frame_hash) noexcept {
   return table[frame_hash % table_entries];
 }

@@ -38,7 +38,6 @@ std::string print_steer(policy::Value flow) {
 }
 
 // --- The rows ----------------------------------------------------------------------------------------------------------------------------
-
 constexpr policy::Row number(unsigned log_number, std::string_view name, std::uint32_t min, std::uint32_t max, std::string_view help) {
   return {.setting = Setting(log_number), .name = name, .value_min = min, .value_max = max, .unit = "descriptors", .help = help};
 }

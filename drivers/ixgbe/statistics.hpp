@@ -25,24 +25,15 @@ struct QueueStatistics {
 
 /// The counts of the port. The members count frames unless stated otherwise. Numbers of bytes are for good frames, with headers and FCS.
 struct PortStatistics {
-  std::uint64_t received = 0;
-  std::uint64_t received_bytes = 0;
-  std::uint64_t sent = 0;
-  std::uint64_t sent_bytes = 0;
+  std::uint64_t received = 0, received_bytes = 0, sent = 0, sent_bytes = 0;
   std::uint64_t missed = 0;  ///< RXMPC, all buffers: dropped because the packet buffer was full
   std::uint64_t crc_errors = 0;
   std::uint64_t illegal_bytes = 0;  ///< frames with an illegal symbol
-  std::uint64_t length_errors = 0;
-  std::uint64_t undersize = 0;
-  std::uint64_t fragments = 0;
-  std::uint64_t oversize = 0;
-  std::uint64_t jabbers = 0;
+  std::uint64_t length_errors = 0, undersize = 0, fragments = 0, oversize = 0, jabbers = 0;
   std::uint64_t local_faults = 0;   ///< of the link, seen by this end
   std::uint64_t remote_faults = 0;  ///< of the link, reported by the other end
   // Pause frames: XOFF received (counted even if `flow_control` ignores them), XOFF sent and XON sent.
-  std::uint64_t pauses = 0;
-  std::uint64_t pauses_sent = 0;
-  std::uint64_t resumes_sent = 0;
+  std::uint64_t pauses = 0, pauses_sent = 0, resumes_sent = 0;
 };
 
 /// Totals since start (82599 datasheet 8.2.3.23).

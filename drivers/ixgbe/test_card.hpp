@@ -116,8 +116,7 @@ class TestCard {
   }
 
   std::deque<SentFrame> sent;
-  unsigned contexts_seen = 0;
-  unsigned reports = 0;
+  unsigned contexts_seen = 0, reports = 0;
 
  private:
   void gather(const descriptor::TransmitData& data) {
@@ -151,8 +150,7 @@ class TestCard {
   [[nodiscard]] std::uint32_t transmit_size() const { return registers().read(reg::TDLEN(0)).raw() / sizeof(Descriptor); }
 
   std::byte* memory_;
-  std::uint32_t receive_head_ = 0;
-  std::uint32_t transmit_head_ = 0;
+  std::uint32_t receive_head_ = 0, transmit_head_ = 0;
   std::array<descriptor::TransmitContext, 2> contexts_{};
   SentFrame gathered_;
 };
@@ -217,9 +215,7 @@ class TestReceiver : public FrameReceiver {
   }
 
   bool keep = false;
-  unsigned pieces = 0;
-  unsigned calls = 0;
-  unsigned room_again = 0;
+  unsigned pieces = 0, calls = 0, room_again = 0;
   ReceiveInfo last_info;
   std::deque<Bytes> frames;
   std::deque<ReceiveBuffer*> held;

@@ -103,7 +103,6 @@ class TransmitQueue {
   /// Changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
   void count_hang() noexcept { counters_.hangs.add(); }
-
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:
@@ -120,8 +119,7 @@ class TransmitQueue {
   };
   /// A descriptor with RS. Once it is done, all descriptors before `end` and all tokens before `tokens_end` are done.
   struct Report {
-    std::uint32_t end;
-    std::uint32_t tokens_end;
+    std::uint32_t end, tokens_end;
   };
   using Context = std::array<std::uint64_t, 2>;
   struct Memory {

@@ -16,8 +16,7 @@ void program_vectors(Registers registers, unsigned pairs) {
   const auto pair_or_none = [pairs](unsigned queue) { return queue < pairs ? queue : 0; };
   const auto receives = [pairs](unsigned queue) { return queue < std::min(pairs, rss::queues_max); };
   for (unsigned i = 0; 2 * i < pairs; ++i) {
-    const unsigned even = 2 * i;
-    const unsigned odd = even + 1;
+    const unsigned even = 2 * i, odd = even + 1;
     registers.write(reg::IVAR(i), {.rx_even = receives(even) ? even : 0,
                                    .rx_even_valid = receives(even),
                                    .tx_even = even,

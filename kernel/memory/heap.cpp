@@ -68,7 +68,6 @@ constexpr std::size_t first_object(unsigned size_class) {
   return (sizeof(Slab) + alignment - 1) / alignment * alignment;
 }
 
-/// Objects to be returned to one owner.
 struct Batch {
   Heap* owner = nullptr;
   unsigned count = 0;
@@ -147,8 +146,7 @@ class Heap {
   // The members that other cores write.
   alignas(64) RemoteList<FreeObject> incoming_;
   std::atomic<std::uint64_t> incoming_bytes_{0};
-  std::atomic<bool> asked_{false};
-  std::atomic<bool> wake_sent_{false};
+  std::atomic<bool> asked_{false}, wake_sent_{false};
   RemoteNode wake_node_{};
 };
 

@@ -16,11 +16,8 @@ namespace {
 
 constexpr std::size_t redzone_bytes = 16;
 // These patterns are neither valid addresses nor small numbers.
-constexpr std::byte redzone_pattern{0xBD};
-constexpr std::byte given_out_pattern{0xC5};
-constexpr std::byte freed_pattern{0xDE};
-constexpr std::uint64_t living_mark = 0x6C69'7669'6E67'4F62;
-constexpr std::uint64_t freed_mark = 0x6672'6565'644F'626A;
+constexpr std::byte redzone_pattern{0xBD}, given_out_pattern{0xC5}, freed_pattern{0xDE};
+constexpr std::uint64_t living_mark = 0x6C69'7669'6E67'4F62, freed_mark = 0x6672'6565'644F'626A;
 
 /// Bounds of one core's quarantine. Above either bound, the oldest objects are freed.
 constexpr std::uint64_t quarantine_objects_max = 256;

@@ -31,7 +31,6 @@ void deallocate(void* pointer) noexcept;
 
 /// Checks and frees all objects in this core's quarantine.
 void release_quarantine() noexcept;
-/// True if `core` has objects in its quarantine.
 [[nodiscard]] bool quarantined(unsigned core) noexcept;
 
 }  // namespace checks

@@ -21,7 +21,6 @@ namespace neap::memory {
 namespace {
 
 using host::HostMachine;
-
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 
 /// One arena for the whole process, as in an image.
@@ -149,12 +148,10 @@ TEST_F(Heap, WrongFreesAreFound) {
 // Objects move between cores: allocated on one, checked and freed on another. The patterns reveal objects that were handed out twice or
 // written beyond their end.
 TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
-  constexpr unsigned cores = 4;
-  constexpr unsigned steps = 10'000;
+  constexpr unsigned cores = 4, steps = 10'000;
   std::array<std::mutex, 64> locks;
   std::array<Object, 64> shared;  // cores leave objects here for other cores
-  std::atomic<unsigned> finished{0};
-  std::atomic<unsigned> broken{0};
+  std::atomic<unsigned> finished{0}, broken{0};
   struct Worker {
     std::mt19937 random;
     unsigned left;

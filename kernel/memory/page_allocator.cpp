@@ -34,8 +34,7 @@ struct FreeBlock {
 
 /// Part of a zone, by page index.
 struct Pages {
-  std::uint64_t first;
-  std::uint64_t count;
+  std::uint64_t first, count;
 };
 
 class Zone {
@@ -74,8 +73,7 @@ class Zone {
   SpinLock lock_;
   std::byte* begin_ = nullptr;
   std::uint64_t frame_ = 0;  // physical page number of `begin_`; alignment refers to it
-  std::uint64_t pages_ = 0;
-  std::uint64_t usable_pages_ = 0;
+  std::uint64_t pages_ = 0, usable_pages_ = 0;
   std::atomic<std::uint64_t> free_pages_{0};
   std::uint32_t filled_orders_ = 0;
   unsigned node_ = 0;
@@ -254,8 +252,7 @@ void* allocate_anywhere(std::uint64_t pages, unsigned order) noexcept {
 
 // Each core keeps a few single pages, because they are allocated and freed often (buffers, small rings).
 struct PageCache {
-  static constexpr unsigned pages_max = 64;
-  static constexpr unsigned batch_pages = 16;
+  static constexpr unsigned pages_max = 64, batch_pages = 16;
   Counter count;  // written by this core only
   std::array<void*, pages_max> pages{};
 };

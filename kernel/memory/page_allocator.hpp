@@ -43,8 +43,7 @@ void prefer_node(unsigned node) noexcept;
 void release_cached_pages() noexcept;
 
 struct PageCounters {
-  std::uint64_t total_bytes;
-  std::uint64_t free_bytes;
+  std::uint64_t total_bytes, free_bytes;
   std::uint64_t refused;  ///< allocations that returned null
   std::uint64_t foreign;  ///< runs from a node other than the preferred one; single pages count when a core takes a batch of 16
 };

@@ -16,9 +16,7 @@ namespace neap::x86::acpi {
 namespace {
 
 constexpr std::uint32_t table_bytes_max = 4 << 20;
-constexpr std::size_t tables_max = 256;
-constexpr std::size_t windows_max = 16;
-
+constexpr std::size_t tables_max = 256, windows_max = 16;
 constinit Tables found{};
 constinit Madt madt{};
 constinit Nodes nodes{};

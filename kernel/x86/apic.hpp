@@ -10,10 +10,7 @@
 namespace neap::x86::apic {
 
 // Our own vectors, above those that `interrupts.hpp` allocates.
-constexpr std::uint8_t vector_alarm = 0xf0;
-constexpr std::uint8_t vector_wake = 0xf1;
-constexpr std::uint8_t vector_error = 0xfe;
-constexpr std::uint8_t vector_spurious = 0xff;
+constexpr std::uint8_t vector_alarm = 0xf0, vector_wake = 0xf1, vector_error = 0xfe, vector_spurious = 0xff;
 
 /// Chooses the mode and silences the old interrupt controllers. Called on core 0. False: there is no APIC.
 [[nodiscard]] bool initialise();
@@ -25,7 +22,6 @@ void enable_this_core(bool first);
 [[nodiscard]] bool is_x2apic();
 
 void end_of_interrupt();
-/// Sends fixed interrupt `vector` to one core.
 void send(std::uint32_t apic_id, std::uint8_t vector);
 /// Sends an INIT or a start-up message (SDM 3A, 9.4.4). `page` is the physical page number, below 256, at which the core starts.
 void send_init(std::uint32_t apic_id);

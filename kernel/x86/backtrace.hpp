@@ -10,7 +10,6 @@
 
 namespace neap::x86 {
 
-/// True if `address` is in the image's code.
 [[nodiscard]] bool is_code(std::uint64_t address);
 
 /// The name of the event that the exception in `frame` interrupted: the outermost function that is not the event loop's. Empty if the core

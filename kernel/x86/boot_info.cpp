@@ -13,15 +13,11 @@ namespace neap::x86 {
 
 namespace {
 
-constexpr std::size_t ranges_max = 192;
-constexpr std::size_t command_line_bytes_max = 4096;
-constexpr std::size_t loader_bytes_max = 64;
-
+constexpr std::size_t ranges_max = 192, command_line_bytes_max = 4096, loader_bytes_max = 64;
 constinit BootInfo info{};
 constinit PhysicalRange available[ranges_max]{};
 constinit PhysicalRange unavailable[ranges_max]{};
-constinit std::size_t available_count = 0;
-constinit std::size_t unavailable_count = 0;
+constinit std::size_t available_count = 0, unavailable_count = 0;
 constinit char command_line_text[command_line_bytes_max]{};
 constinit char loader_text[loader_bytes_max]{};
 constinit std::byte rsdp_copy[64]{};

@@ -27,9 +27,7 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 // Used before the rate is known. It is above the rate of most CPUs, so that waits are not much shorter than stated.
 constexpr std::uint64_t guessed_hz = 4'000'000'000;
 constexpr unsigned factor_shift = 32;
-
-constinit std::uint64_t tsc_hz = guessed_hz;
-constinit std::uint64_t tsc_at_boot = 0;
+constinit std::uint64_t tsc_hz = guessed_hz, tsc_at_boot = 0;
 constinit std::uint64_t ns_factor = (second_ns << factor_shift) / guessed_hz;
 constinit std::uint64_t apic_timer_hz = 0;
 constinit bool by_deadline = false;  // the alarm uses the timer's TSC-deadline mode
@@ -41,7 +39,6 @@ std::uint64_t ticks_to_ns(std::uint64_t ticks, std::uint64_t factor) {
 }
 
 // --- Rates stated by the CPU or a hypervisor ---------------------------------------------------------------------------------------------
-
 std::uint64_t stated_tsc_hz() {
   const auto& cpu = features();
   if (cpu.hypervisor) {
@@ -77,8 +74,7 @@ std::uint64_t stated_tsc_hz() {
 // A timer of known rate, read as a count that goes up and wraps.
 struct Reference {
   enum class Kind : std::uint8_t { power_timer_port, power_timer_memory, pit } kind;
-  std::uint32_t hz;
-  std::uint32_t mask;
+  std::uint32_t hz, mask;
   std::uint16_t port;
   const volatile std::uint32_t* cell;
 

@@ -53,7 +53,6 @@ namespace {
 constexpr std::uint64_t init_wait_ns = 10'000'000;    // MP specification 1.4, B.4
 constexpr std::uint64_t second_startup_ns = 200'000;  // MP specification 1.4, B.4
 constexpr std::uint64_t start_limit_ns = 1'000'000'000;
-
 constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
 constinit std::array<std::uint8_t, machine::cores_max> nodes{};
 
@@ -119,7 +118,6 @@ constinit std::atomic<std::uint64_t> offset_found{0};
 constinit std::atomic<bool> offset_known{false};
 
 // --- The page below 1 MiB ----------------------------------------------------------------------------------------------------------------
-
 void fill_trampoline(std::uint64_t page) {
   // The starting core uses the page at its physical address; this code writes it through a mapping of its own.
   const auto bytes = static_cast<std::size_t>(trampoline_end - trampoline_start);
@@ -142,7 +140,6 @@ void fill_trampoline(std::uint64_t page) {
 }
 
 // --- One core ----------------------------------------------------------------------------------------------------------------------------
-
 unsigned order_for(std::uint64_t bytes) {
   unsigned order = 0;
   while ((page_bytes << order) < bytes) ++order;
@@ -303,7 +300,6 @@ namespace neap::machine {
 using namespace x86;
 
 unsigned core_count() noexcept { return running.load(std::memory_order_relaxed); }
-
 unsigned this_core() noexcept { return core_number; }
 
 unsigned node_of(unsigned core) noexcept {
@@ -365,8 +361,7 @@ class Starter {
  private:
   static inline std::array<CoreStart, cores_max> starts_{};
   std::uint64_t page_;
-  unsigned next_ = 1;
-  unsigned parked_ = 0;
+  unsigned next_ = 1, parked_ = 0;
   bool prepared_ = false;
 };
 

@@ -9,7 +9,6 @@ namespace neap::x86 {
 /// Determines core 0's APIC id. Needs ACPI and the APIC.
 void initialise_first_core();
 
-/// The APIC id of a running core.
 [[nodiscard]] std::uint32_t apic_id_of(unsigned core);
 
 /// The amount by which this core's TSC is behind core 0's; 0 wherever the hardware keeps them equal.

@@ -157,7 +157,6 @@ constexpr unsigned reports_max = 20;
 }
 
 // --- Stopping for another core's panic ---------------------------------------------------------------------------------------------------
-
 constinit std::atomic<bool> stopping{false};
 constinit std::atomic<unsigned> stopped{0};
 constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> stopped_at{};
@@ -169,7 +168,6 @@ constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> sto
 }
 
 // --- Inspecting another core -------------------------------------------------------------------------------------------------------------
-
 constexpr unsigned no_core = ~0U;
 constinit std::atomic<unsigned> inspected{no_core};                // the core that must wait
 constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // the frame at which it waits

@@ -16,7 +16,6 @@ namespace neap::x86::machine_checks {
 namespace {
 
 using machine_check::Error;
-
 constinit machine_check::Banks banks{};
 constinit std::atomic<std::uint64_t> corrected{0}, uncorrected{0};
 

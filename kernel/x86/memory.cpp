@@ -16,10 +16,8 @@ namespace neap::x86::memory {
 namespace {
 
 using machine::MemoryRange;
-
 constexpr std::size_t ranges_max = 256;
-constexpr std::uint64_t low_memory_end = 1 << 20;
-constexpr std::uint64_t low_page_limit = 640 << 10;
+constexpr std::uint64_t low_memory_end = 1 << 20, low_page_limit = 640 << 10;
 
 // Candidate places for a kept panic. They are above the images and loaders at the bottom, and below the firmware's memory at the top of the
 // first 4 GiB. The first place that is RAM is used, so the next start finds it. The places are a guess, but overwritten content fails its
@@ -175,9 +173,7 @@ std::span<std::byte> kept_memory() noexcept {
 }
 
 void write_back_caches() noexcept { asm volatile("wbinvd" ::: "memory"); }
-
 void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(x86::direct_map_base + physical); }
-
 bool in_direct_map(const void* pointer) noexcept { return x86::address_of(pointer) - x86::direct_map_base < x86::direct_map_bytes; }
 
 namespace {

@@ -20,9 +20,7 @@ struct Entry {
   std::uint32_t address_low, address_high, data, control;
 };
 static_assert(sizeof(Entry) == 16);
-constexpr std::uint32_t entry_masked = 1;
-
-constexpr std::uint32_t apic_address = 0xfee00000;
+constexpr std::uint32_t entry_masked = 1, apic_address = 0xfee00000;
 constexpr unsigned apic_id_shift = 12;
 constexpr std::uint32_t apic_id_limit = 255;  // 8 bits, 255 is the broadcast; larger ids need interrupt remapping, which we do not set up
 

@@ -27,7 +27,6 @@ constexpr std::uint64_t global = 1 << 8;
 constexpr std::uint64_t no_execute = std::uint64_t{1} << 63;
 constexpr std::uint64_t address_mask = 0x000ffffffffff000;
 constexpr unsigned levels = 4;
-
 constinit std::uint64_t root_physical = 0;
 constinit SpinLock lock;
 
@@ -39,7 +38,6 @@ struct Mapping {
 constinit std::array<Mapping, 512> mappings{};
 constinit std::size_t mapping_count = 0;
 constinit std::uint64_t next_mapping = mappings_base;
-
 using Table = std::uint64_t*;
 Table table_at(std::uint64_t physical) { return static_cast<Table>(machine::direct_map(physical)); }
 

@@ -18,9 +18,7 @@ namespace {
 
 constexpr std::size_t devices_max = 512;
 constinit std::array<Device, devices_max> found{};
-constinit std::size_t found_count = 0;
-constinit std::size_t refused = 0;
-
+constinit std::size_t found_count = 0, refused = 0;
 constexpr unsigned devices_per_bus = 32, functions_per_device = 8;
 
 bool add_function(Address at) {
@@ -104,7 +102,6 @@ Bar read_bar(const Device& device, unsigned index) {
 }  // namespace
 
 std::span<const Device> devices() noexcept { return {found.data(), found_count}; }
-
 std::uint32_t Device::read_config(std::uint16_t offset, unsigned bytes) const noexcept { return config::read(address, offset, bytes); }
 
 void Device::write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept {

@@ -37,8 +37,7 @@ constexpr std::uint64_t neighbour_mac = 0x0200'0000'00FE;
 
 struct Ipv4Header {
   Ipv4Address from, to;
-  unsigned protocol = 6;
-  unsigned identification = 1;
+  unsigned protocol = 6, identification = 1;
   unsigned fragment_field = 0;  ///< flags, and the offset in units of 8 bytes
   unsigned hops = 64;
   MacAddress to_mac{2, 0, 0, 0, 0, 1};

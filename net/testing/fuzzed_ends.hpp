@@ -19,9 +19,7 @@ namespace neap::net::testing {
 enum class Habit : std::uint8_t { read, keep, keep_half, echo, answer_more, close, abort, answer_much, never_close, no_memory };
 constexpr std::uint16_t first_port = 100;
 constexpr unsigned habits = 10;
-/// The size of an application's blocks.
 constexpr std::size_t sent_block_bytes = 16384;
-
 class Application;
 using Applications = std::vector<Application*>;
 

@@ -76,7 +76,6 @@ class HandPeer {
     ASSERT_NE(connection_, nullptr);
     take_segments();
   }
-  /// Delivers a segment and lets the machine process it.
   void send(const Segment& segment) {
     card_.arrive(frame_of(segment), 0);
     settle();
@@ -102,7 +101,6 @@ class HandPeer {
     machine_.on(0, [this] { connection_->close(); });
     settle();
   }
-  /// Returns the segments that the machine has sent since the last call.
   std::vector<Segment> take_segments() {
     const std::lock_guard lock(lock_);
     return std::exchange(segments_, {});

@@ -25,8 +25,7 @@ constexpr std::byte pattern(std::size_t index, unsigned seed) {
 /// A test's record of one connection. The connection's core writes it. The test may read the atomics at any time, and the other members
 /// once `closed` is set.
 struct Record {
-  std::atomic<std::size_t> received{0};
-  std::atomic<std::size_t> mismatches{0};
+  std::atomic<std::size_t> received{0}, mismatches{0};
   std::atomic<int> peer_closed{0}, closed{0}, destroyed{0}, writable{0}, calls_after_closed{0};
   std::atomic<bool> inside_call{false}, nested{false};
   std::atomic<std::size_t> sent{0};
@@ -40,8 +39,7 @@ class RecordingHandler : public ConnectionHandler {
     unsigned send_seed = 0;      ///< seed of the sent pattern
     std::size_t send_bytes = 0;  ///< bytes of the pattern to send
     std::size_t piece_bytes = 16384;
-    bool by_reference = true;
-    bool keep_text = false;
+    bool by_reference = true, keep_text = false;
     bool close_when_sent = true;  ///< close when all was sent and `expect_bytes` were received
     std::size_t expect_bytes = 0;
     bool answer_close = true;                                    ///< close when the peer closes
@@ -171,7 +169,6 @@ class EchoHandler final : public ConnectionHandler {
   Buffer waiting_;
 };
 
-/// An acceptor whose connections echo.
 inline auto echoing() {
   return [](Connection&) { return std::make_unique<EchoHandler>(); };
 }

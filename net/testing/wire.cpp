@@ -18,8 +18,7 @@ constexpr unsigned engine_batch = 64;
 
 /// Offsets in an IPv4 frame (from the first byte of Ethernet).
 struct Layout {
-  bool ipv4 = false;
-  bool fragment = false;
+  bool ipv4 = false, fragment = false;
   std::size_t l4 = 0, end = 0;
   unsigned protocol = 0;
   std::size_t checksum = 0;  ///< offset of layer 4's checksum; 0: none
@@ -158,7 +157,6 @@ unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destina
 }
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
-
 TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
   require(&own == &queue(), "a queue is used on its own core", this_core());
   if (!link_) return std::unexpected(ErrorCode::closed);
@@ -269,7 +267,6 @@ void WireCard::pass(Bytes bytes) {
 }
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
-
 task<void> WireCard::set_multicast(std::vector<MacAddress> groups) {
   const std::lock_guard lock(groups_lock_);
   groups_ = std::move(groups);

@@ -26,11 +26,9 @@ namespace neap::net::testing {
 using Bytes = std::vector<std::byte>;
 
 struct CardOptions {
-  unsigned first_core = 0;
-  unsigned cores = 1;
+  unsigned first_core = 0, cores = 1;
   MacAddress mac{0x02, 0, 0, 0, 0, 1};
-  unsigned ring_frames = 256;
-  unsigned pieces_max = 40;
+  unsigned ring_frames = 256, pieces_max = 40;
   bool checksum_offload = true;
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
   std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
@@ -100,8 +98,7 @@ class WireCard final : public NetDevice {
     WireCard& card;
     std::atomic<FrameReceiver*> receiver{nullptr};
     std::deque<Posted> ring;
-    bool engine_runs = false;
-    bool said_full = false;
+    bool engine_runs = false, said_full = false;
     Timer engine;
     std::minstd_rand random;
     Counter sent;

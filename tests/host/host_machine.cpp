@@ -34,8 +34,7 @@ struct HostCore {
   std::condition_variable changed;
   bool woken = false;                     // a wake that no sleep has consumed
   std::array<std::uint64_t, 4> raised{};  // a bit for each interrupt not yet taken
-  std::uint64_t alarm_ns = machine::alarm_none;
-  std::uint64_t alarms_set = 0;
+  std::uint64_t alarm_ns = machine::alarm_none, alarms_set = 0;
   std::atomic<bool> any_raised{false};  // without a raised interrupt, an interrupt window costs only a load
   std::optional<IdleState> asleep_in;
   std::thread thread;
@@ -50,8 +49,7 @@ constinit thread_local host::WatchedWork* own_work = nullptr;  // set on a core'
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
 std::atomic<std::uint64_t> manual_now_ns{clock_runs};
 std::mutex console_mutex;
-std::string console_text;
-std::string command_line_text;
+std::string console_text, command_line_text;
 std::span<std::byte> kept_memory_area;
 
 std::uint64_t monotonic_ns() noexcept {
@@ -222,11 +220,9 @@ void console_write(std::string_view text) noexcept {
 
 std::span<std::byte> kept_memory() noexcept { return kept_memory_area; }
 void write_back_caches() noexcept {}
-
 void exit(ExitStatus status) noexcept { std::_Exit(static_cast<int>(status)); }
 void power_off() noexcept { std::_Exit(static_cast<int>(ExitStatus::success)); }
 void reboot() noexcept { std::_Exit(static_cast<int>(ExitStatus::failure)); }
-
 void print_other_cores() noexcept {}
 
 void print_backtrace(unsigned) noexcept {
@@ -413,7 +409,6 @@ std::optional<IdleState> asleep_in(unsigned core) {
 }
 
 void set_kept_memory(std::span<std::byte> area) { kept_memory_area = area; }
-
 void set_command_line(std::string_view line) { command_line_text = line; }
 
 std::string take_console_text() {

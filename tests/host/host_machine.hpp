@@ -43,7 +43,6 @@ class HostMachine {
 
   /// Runs `call` as an event on `core`, returns when it has run, and rethrows its exception. MUST NOT be called on a core.
   void on(unsigned core, std::function<void()> call);
-  /// Like `on`; returns the result of `call`.
   template <class Call>
   [[nodiscard]] auto value_on(unsigned core, Call call) {
     std::optional<std::invoke_result_t<Call&>> value;
@@ -98,7 +97,6 @@ class ClockRunner {
 [[nodiscard]] std::optional<IdleState> asleep_in(unsigned core);
 
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------
-
 /// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has only halt and poll.
 void set_power_abilities(const PowerAbilities& abilities);
 /// Sets the number of cores of a package; 0: all of them.
@@ -124,7 +122,6 @@ void set_granted_ratio(unsigned core, std::uint8_t ratio);
 /// Returns how often `core` has checked for hardware errors since the last call.
 [[nodiscard]] unsigned take_error_looks(unsigned core);
 
-/// Sets the text that `machine::command_line` returns.
 void set_command_line(std::string_view line);
 
 /// Sets the area that `machine::kept_memory` returns; empty at first.

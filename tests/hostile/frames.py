@@ -65,8 +65,7 @@ def tcp(
     """A segment with a valid checksum. `options`: a multiple of four bytes."""
     sequence, acknowledgement = sequence & SEQUENCE_MASK, acknowledgement & SEQUENCE_MASK
     offset = (20 + len(options)) // 4 << 4
-    head = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0)
-    segment = head + options + payload
+    segment = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0) + options + payload
     pseudo = socket.inet_aton(source[0]) + socket.inet_aton(destination[0]) + struct.pack("!HH", PROTOCOL_TCP, len(segment))
     return segment[:16] + struct.pack("!H", checksum(pseudo + segment)) + segment[18:]
 

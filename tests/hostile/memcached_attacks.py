@@ -60,8 +60,7 @@ class LongPieces(Attack):
     def press(self) -> None:
         self._count += 1
         peer = self.scene.peer
-        source = (self.scene.foreign_address(self._count % 8), 20_000 + self._count)
-        connection = peer.connect(source, MEMCACHED)
+        connection = peer.connect((self.scene.foreign_address(self._count % 8), 20_000 + self._count), MEMCACHED)
         connection.send(b"get ")
         peer.poll(0.01)
         connection.send(self.pieces[self._count % len(self.pieces)])
@@ -212,8 +211,7 @@ class CollidingKeys(Attack):
         opcode_delete_quiet, opcode_no_operation = 0x14, 0x0A
         with contextlib.closing(client(self.scene)) as other:
             for first in range(0, self._sent, self.batch):
-                numbers = range(first, first + self.batch)
-                other.sendall(b"".join(_binary(opcode_delete_quiet, self._key(number)) for number in numbers))
+                other.sendall(b"".join(_binary(opcode_delete_quiet, self._key(number)) for number in range(first, first + self.batch)))
                 other.sendall(_binary(opcode_no_operation))
                 answers = b""
                 while not answers.endswith(_binary(opcode_no_operation).replace(b"\x80", b"\x81", 1)):

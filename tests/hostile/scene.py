@@ -96,11 +96,8 @@ class Scene:
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Local ports of this machine's open connections to memcached (proc_pid_net(5)).
-
-        Callers MUST NOT use it more often than about once a second. The kernel takes 5 ms to write that list, and blocks the core
-        meanwhile.
-        """
+        """Local ports of this machine's open connections to memcached (proc_pid_net(5)). Callers MUST NOT use it more often than about once
+        a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]

@@ -83,12 +83,10 @@ def fields(text: str) -> dict[str, str]:
 
 
 def statistics(guest: LinuxGuest) -> dict[str, int]:
-    """`ethtool -S`."""
     return {name: int(value) for name, value in fields(guest.output_of("ethtool -S eth0")).items() if value.isdigit()}
 
 
 def register(guest: LinuxGuest, name: str) -> int:
-    """A register in the driver's dump (`ethtool -d`)."""
     dump = guest.output_of(f"ethtool -d eth0 | grep -w {name}")
     match = re.search(r"0x([0-9A-Fa-f]{8})\s*$", dump.splitlines()[0])
     assert match, dump

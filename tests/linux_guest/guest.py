@@ -130,10 +130,8 @@ class LinuxGuest:
         return self.machine.port(guest_port)
 
     def run(self, script: str, *, seconds: int = 30) -> Result:
-        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137).
-
-        Raises Failure if the guest itself does not answer.
-        """
+        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137). Raises Failure if
+        the guest itself does not answer."""
         assert self._channel is not None
         self._scripts += 1
         name = f"s{self._scripts}"
@@ -197,8 +195,7 @@ class LinuxGuest:
         deadline = time.monotonic() + seconds
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
-            readable = left > 0 and select.select([self._channel], [], [], left)[0]
-            if not readable:
+            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
                 raise ChannelSilent(f"Linux guest: no answer within {seconds:.0f} s ({what})", details=self._console())
             data = self._channel.recv(1 << 16)
             if not data:

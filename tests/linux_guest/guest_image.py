@@ -59,10 +59,7 @@ KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
 
 
 def build(*, debian_13_kernel: bool = False) -> GuestImage:
-    """The guest. It is made if the cache does not hold it (75 to 105 MB of packages, some seconds of work).
-
-    Raises Failure, and then leaves nothing behind.
-    """
+    """Makes the guest if the cache lacks it (75 to 105 MB of packages, seconds of work). Raises Failure, and then leaves nothing behind."""
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
     names = debian.with_libraries(PROGRAM_PACKAGES)
     own_files = [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
@@ -182,7 +179,6 @@ def _module(path: Path) -> bytes:
 
 
 def _module_dependencies(path: Path) -> list[str]:
-    """The names in the module's `depends=` string."""
     match = re.search(rb"\0depends=([^\0]*)\0", _module(path))
     if match is None:
         raise Failure(f"{path.name} does not say what it depends on")

@@ -26,10 +26,8 @@ QUEUE_FRAMES = 20_000
 
 
 class Network:
-    """An empty network namespace. A context manager. `beside`: a network that will be joined with this one by veth pairs.
-
-    For a user other than root, networks are inside a user namespace. Those that are joined MUST be inside the same one.
-    """
+    """An empty network namespace. A context manager. `beside`: a network that will be joined with this one by veth pairs. For a user other
+    than root, networks are inside a user namespace. Those that are joined MUST be inside the same one."""
 
     def __init__(self, beside: Network | None = None) -> None:
         self._beside = beside

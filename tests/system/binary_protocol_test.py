@@ -24,8 +24,7 @@ def wire(server: Server):
 def call(wire: Wire, opcode: int, key: bytes = b"", value: bytes = b"", extras: bytes = b"", **fields: int) -> BinaryAnswer:
     wire.send(binary_request(opcode, key, value, extras, **fields))
     answer = read_binary(wire)
-    assert answer.opcode == opcode
-    assert answer.opaque == fields.get("opaque", 0)
+    assert (answer.opcode, answer.opaque) == (opcode, fields.get("opaque", 0))
     return answer
 
 

@@ -107,8 +107,7 @@ def _dnsmasq_directory(place: Path) -> Path:
 def _booted(net: Net, name: str, mac: str, firmware: str = BIOS) -> str:
     """Boots a machine on its tap; gives the line in which the image names itself."""
     start = Start(firmware=firmware, boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
-    command = net.site.inside(qemu.command())
-    with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=command) as machine:
+    with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=net.site.inside(qemu.command())) as machine:
         return machine.wait_for_line(r"^neap: \w+ \(.*\) on ", BOOT_SECONDS)
 
 

@@ -130,8 +130,7 @@ LINUX_WAYS = {
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
-    """The observations of the tests, for a table at the end. The seconds to the first answer depend on the host's other load, so no test
-    judges them."""
+    """The tests' observations, for a table at the end. No test judges the seconds to the first answer: they depend on the host's load."""
     seen: list[tuple[str, ...]] = []
     yield seen
     table = [("firmware", "by", "system", "first answer [s]"), *seen]

@@ -36,8 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
-    dropped = [item for item in items if item.get_closest_marker("image_only")]
-    config.hook.pytest_deselected(items=dropped)
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])
     items[:] = [item for item in items if not item.get_closest_marker("image_only")]
 
 
@@ -79,8 +78,7 @@ def guest(linux_image: guest_image.GuestImage) -> Iterator[LinuxGuest]:
 
 @pytest.fixture
 def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
-    short."""
+    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, as a socket's path must be short."""
     with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
         monkeypatch.setenv("XDG_RUNTIME_DIR", place)
         yield

@@ -136,8 +136,7 @@ def test_ten_thousand_random_lines_change_nothing(client: control_client.Control
             # Settings with an invalid first word, unknown commands, and random bytes.
             start = generator.choice([b"itr,x", b"idle,y", b"rapl,z", b"turbo,", b"no such", b"GET / HTTP/1.1", b"\x80\x01"])
             tail = b",".join(generator.choice(words) for _ in range(generator.randint(0, 6)))
-            noise = generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" ")
-            lines.append(start + b"?" + tail + noise)
+            lines.append(start + b"?" + tail + generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" "))
         send_bytes(client, b"\n".join(lines) + b"\n")
         for line in lines:
             answer = client.read_line()
@@ -179,8 +178,7 @@ def test_two_hundred_connections_are_served_and_the_last_sixteen_keep_their_plac
     deadline = time.monotonic() + 30
     while True:
         with connect(machine) as connection, contextlib.suppress(control_client.Lost):
-            status = control_client.fields_of(connection.ask("status"))
-            if status.get("clients") == "1":
+            if control_client.fields_of(connection.ask("status")).get("clients") == "1":
                 break
         assert time.monotonic() < deadline, "places are not given back"
         time.sleep(0.2)

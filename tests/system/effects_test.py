@@ -86,8 +86,7 @@ def set_itr(server: ObservedServer, itr_us: int) -> None:
 def assert_distances(trace: Trace, vector: int, itr_us: int) -> None:
     itr_ns = itr_us * 1000
     messages = trace.messages[vector]
-    distances = trace.distances(vector)
-    too_close = [distance for distance in distances if distance < itr_ns]
+    too_close = [distance for distance in trace.distances(vector) if distance < itr_ns]
     assert not too_close, f"vector {vector}, ITR {itr_us} us: interrupts {sorted(too_close)[:5]} ns apart"
     # An interrupt cause that occurs after a pause longer than the interval is reported at once.
     for before, after in zip(messages, messages[1:]):

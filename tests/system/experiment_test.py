@@ -61,8 +61,7 @@ def test_the_first_experiment_goes_as_the_page_says(own_runs: None, tmp_path: Pa
     finally:
         machine.terminate()
         machine.wait(60)
-    dom = browse(tmp_path, (tmp_path / "first/report.html").as_uri(), "--dump-dom")
-    drawn = plots(dom)
+    drawn = plots(browse(tmp_path, (tmp_path / "first/report.html").as_uri(), "--dump-dom"))
     assert [lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "asleep")] == [4] * 5
     assert marks_in(drawn["bytes"]) == 3
     assert all(text in drawn["bytes"] for text in ("itr=8us", "poll_budget=50us", "idle=poll"))

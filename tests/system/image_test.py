@@ -137,8 +137,7 @@ def test_idle_is_quiet(server: Server) -> None:
 
 def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     """Each connection is used once and then stays idle. Only the wake-ups listed in docs/kernel.md may occur."""
-    listed = re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE)
-    assert listed == list(IDLE_PERIODS_MS)
+    assert re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE) == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and one here
     with contextlib.ExitStack() as stack:
@@ -146,8 +145,7 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
         control = stack.enter_context(server.control())
         own = int(re.search(r"core=(\d+)", control.ask("rdtsc"))[1])
         for _ in range(IDLE_CONNECTIONS):
-            wire = stack.enter_context(Wire(server.address))
-            assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
+            assert stack.enter_context(Wire(server.address)).ask_line(b"version\r\n").startswith(b"VERSION ")
         opened = [int(re.search(r"net.connections_open=(\d+)", control.ask(f"stats,{core}"))[1]) for core in range(4)]
         assert sum(opened) >= IDLE_CONNECTIONS + 1 and min(opened) > 0, opened
 
@@ -212,5 +210,4 @@ def cores_of(control: control_client.Control) -> list[dict[str, str]]:
 
 def test_the_console_names_each_listener_and_its_address(server: Server) -> None:
     assert isinstance(server, NeapServer)
-    line = server.machine.wait_for_line(LISTENING, 1)
-    assert line.endswith(f"10.0.2.15:{GUEST_PORT}")
+    assert server.machine.wait_for_line(LISTENING, 1).endswith(f"10.0.2.15:{GUEST_PORT}")

@@ -182,8 +182,7 @@ def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> No
     digests = []
     for clone, environment in zip(clones, ({}, {"CCACHE_DISABLE": "1"}), strict=True):
         build_in(clone, "from tools import build; build.build('image', ['memcached.elf'])", **environment)
-        built = clone / image("memcached").relative_to(REPOSITORY)
-        content = built.read_bytes()
+        content = (clone / image("memcached").relative_to(REPOSITORY)).read_bytes()
         assert os.fsencode(clone) not in content, f"the image holds the path {clone}"
         digests.append(hashlib.sha256(content).hexdigest())
     assert digests[0] == digests[1]

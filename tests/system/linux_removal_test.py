@@ -64,9 +64,8 @@ def kill_and_serve_again(linux_image: GuestImage) -> None:
                     if connection.recv(1 << 16):
                         flowing.set()
 
-        threads = [threading.Thread(target=load, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
+        for _ in range(4):
+            threading.Thread(target=load, daemon=True).start()
         assert flowing.wait(20), "no load"
         with qemu_may_abort(guest.machine):
             # The machine is paused for a moment, with its rings full of work. Without the pause, QEMU aborts in half of the cases, because

@@ -250,8 +250,7 @@ def test_a_flapping_link_is_seen_and_survived(flow: Flow) -> None:
 
 def test_down_and_up_under_load(flow: Flow) -> None:
     guest, namespace = flow.guest, flow.namespace
-    argv = [str(flow.image.traffic), "up", GUEST, str(TRAFFIC_PORT), "6", str(FLOWS)]
-    sender = namespace.spawn(argv)
+    sender = namespace.spawn([str(flow.image.traffic), "up", GUEST, str(TRAFFIC_PORT), "6", str(FLOWS)])
     for _ in range(2):
         guest.output_of(f"sleep 1; ip link set eth0 down; sleep 0.3; {BRING_UP}", seconds=PATIENT_SECONDS)
     output = sender.communicate(timeout=180)[0].decode()

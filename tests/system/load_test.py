@@ -43,8 +43,7 @@ PATIENT = ["--time-out", "60"]
 def load(server: Server, *words: str) -> dict:
     """One run of the program; gives its figures."""
     address = f"{server.address[0]}:{server.address[1]}"
-    argv = [str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words]
-    done = finished(argv, RUN_SECONDS)
+    done = finished([str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words], RUN_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
     table, brace, text = done.stdout.partition("\n{\n")
     print(" ".join(words), table, done.stderr, sep="\n")
@@ -69,11 +68,9 @@ def stock_memcached() -> Iterator[StockServer]:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
 def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
-    """The gaps are fixed, so that the number of requests in a window is not random.
-
-    A busy machine may stop both programs just before the window ends. The last answers then arrive after its end, with latencies that show
-    the delay. So the number of missing answers must not exceed the number of requests due within the longest latency.
-    """
+    """The gaps are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs just before the
+    window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing answers must not
+    exceed the number of requests due within the longest latency."""
     for attempt in range(1, ATTEMPTS + 1):
         peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
         asked = ["--rate", f"{peak * share:.0f}", "--arrivals", "fixed", "--seconds", "2", "--warm-up", "0", "--no-preload"]
@@ -92,10 +89,8 @@ def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockSe
 @pytest.mark.parametrize("arrivals", ["exponential", "gpareto", "bursts:4"])
 def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
     """All requests of the schedule are answered. Their number matches the requested rate, within its random variation."""
-    figures = load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS)
-    count = answered(figures)
-    # Five standard deviations of the number of requests if they come in bursts of four. With the other distributions the number varies
-    # less.
+    count = answered(load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS))
+    # Five standard deviations of the number of requests if they come in bursts of four. With other distributions the number varies less.
     assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
 
 
@@ -136,8 +131,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         words = ["--agents", ",".join(agents), "--agent-connections", "20", "--threads", "2", "--rate", "2000", "--preset", "etc"]
         words += ["--measure-connections", "4", "--measure-rate", "200", "--check-bytes"]
         words += ["--keys", "500", "--seconds", "2", "--warm-up", "0"]
-        argv = machines[2].inside([str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"])
-        done = finished(argv, RUN_SECONDS)
+        done = finished(machines[2].inside([str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"]), RUN_SECONDS)
         assert done.returncode == 0, done.stderr
         table, brace, text = done.stdout.partition("\n{\n")
         print(table)
@@ -168,8 +162,7 @@ def lines_of_the_page() -> list[list[str]]:
     """The commands under docs/load.md's options, as words for `./neap load TARGET`."""
     page = (build.REPOSITORY / "docs/load.md").read_text()
     block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    lines = [shlex.split(line, comments=True) for line in block[1].splitlines() if line.startswith("./neap load ")]
-    return [words[3:] for words in lines]
+    return [shlex.split(line, comments=True)[3:] for line in block[1].splitlines() if line.startswith("./neap load ")]
 
 
 def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +178,7 @@ def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, t
         own_time = {"--rate-file", "--trace"} & set(words)
         added = [word for name in ("--seconds", "--warm-up") if name not in words and not own_time for word in (name, shorter[name])]
         address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
-        argv = [str(build.LOAD), address, *changed, *added]
-        done = finished(argv, RUN_SECONDS)
+        done = finished([str(build.LOAD), address, *changed, *added], RUN_SECONDS)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"
     assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()
@@ -213,8 +205,7 @@ def neap_memcached() -> Iterator[NeapServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """Log, load and the server's own count agree exactly. There is no warm-up, because its last requests would be in flight when the log
-    begins."""
+    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests would be in flight when the log begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)
@@ -223,8 +214,7 @@ def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer
     count = answered(figures)
     assert counted_by(neap_memcached) - before == count
     collect.collect((LOOPBACK, port), tmp_path / "log", live=False, token=None, as_json=False, patience_seconds=60.0)
-    total = summary.summarise(decode.load([str(tmp_path / "log")]))["total"]
-    assert total["requests"] == count
+    assert summary.summarise(decode.load([str(tmp_path / "log")]))["total"]["requests"] == count
     # One reading of the machine's clock and ours must have had a short enough round trip.
     clock = figures["log"]["clock"]
     assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
@@ -278,8 +268,7 @@ def test_ctrl_c_ends_load_and_machine_and_prints_the_results_so_far(own_runs: No
 def test_a_name_is_enough_for_a_local_run_whose_running_log_is_left_alone(own_runs: None) -> None:
     with watched_server() as server:
         server.machine.describe("memcached", CONTROL_PORT)
-        words = ["memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-"]
-        done = start("load", *words)
+        done = start("load", "memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-")
         text, complaints = done.communicate(timeout=RUN_SECONDS)
         assert done.returncode == 0 and '"started": "run=1' in text, text + complaints
         with server.control() as connection:

@@ -116,8 +116,7 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
     run_under_load(server, address, 2)
     neap("log", "collect", address, "--out", str(tmp_path / "collected"))
     neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
-    collected = logs(tmp_path / "collected")
-    assert collected == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
+    assert logs(tmp_path / "collected") == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
     found = summary.summarise(decode.load([str(tmp_path / "collected")]))
     assert found["remarks"] == []
     assert sum(row["interrupts"] > 100 and row["application_rx_frames"] > 100 for row in found["cores_detail"]) >= 2
@@ -157,8 +156,7 @@ def test_a_second_collector_resumes_after_one_that_was_killed(server: NeapServer
             collector.kill()
             collector.communicate()
         ctl(address, "stop")
-    done = neap("log", "collect", address, "--out", str(out))
-    assert "lost 0" in done.stdout
+    assert "lost 0" in neap("log", "collect", address, "--out", str(out)).stdout
     neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
     assert logs(out) == logs(tmp_path / "fetched")
 
@@ -189,8 +187,7 @@ def test_a_full_disk_at_the_collector_loses_nothing(server: NeapServer, address:
         '"$@"; echo "first: $?"; rm "$SMALL/filler"; "$@"; echo "second: $?"; cp "$SMALL"/out/core*.log "$SMALL/.."'
     )
     argv = [*namespaces, "sh", "-c", script, "sh", str(small), *NEAP, "log", "collect", address, "--out", str(small / "out")]
-    environment = {**os.environ, "SMALL": str(small)}
-    done = finished(argv, COMMAND_SECONDS, env=environment)
+    done = finished(argv, COMMAND_SECONDS, env={**os.environ, "SMALL": str(small)})
     assert "first: 1" in done.stdout and "second: 0" in done.stdout, done.stdout + done.stderr
     assert sum(line.startswith("neap: error: no space left on the disk") for line in done.stderr.splitlines()) == 1
     assert logs(tmp_path) == [socat(server, core) for core in range(CORES)]

@@ -33,8 +33,7 @@ def test_it_answers_on(options: dict) -> None:
 
 
 def test_its_description_and_its_boot_log_can_be_fetched(capsys: pytest.CaptureFixture) -> None:
-    words = [*SMALL, "control_token=s3cret-s3cret", "panic=reboot"]
-    with NeapServer(arguments=words, restarts=True) as server:
+    with NeapServer(arguments=[*SMALL, "control_token=s3cret-s3cret", "panic=reboot"], restarts=True) as server:
 
         def ask(line: str) -> str:
             assert ctl.ctl(server.control_target, ["token,s3cret-s3cret", line], pid=None, token_file=None, as_json=False) == 0

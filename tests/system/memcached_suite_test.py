@@ -26,8 +26,7 @@ FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake memcached without options is
-    put there."""
+    """The suite's folder, unpacked into the cache, with a fake memcached without options: the suite queries a memcached for its options."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:
@@ -38,8 +37,7 @@ def suite() -> Path:
             archive.download_source("memcached", versions[0], entry.path / "source")
             (original,) = (entry.path / "source").glob("memcached_*.orig.tar.*[!c]")
             with tarfile.open(original) as tar:
-                members = [member for member in tar if re.match(r"[^/]+/t/", member.name)]
-                tar.extractall(entry.path, members=members, filter="data")
+                tar.extractall(entry.path, members=[member for member in tar if re.match(r"[^/]+/t/", member.name)], filter="data")
             cache.remove(entry.path / "source")
             (folder,) = entry.path.glob("memcached-*")
             folder.rename(entry.path / "memcached")

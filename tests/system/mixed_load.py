@@ -78,10 +78,8 @@ class Worker:
 
 
 def run_mixed_load(server: Server, *, connections: int, operations: int, large_values: int) -> list[Worker]:
-    """Runs `operations` sets and gets over all connections, `large_values` of them sets of 1 MiB, then reads every key once more.
-
-    Raises AssertionError at the first difference, error or hang.
-    """
+    """Runs `operations` sets and gets over all connections, `large_values` of them sets of 1 MiB, then reads every key once more. Raises
+    AssertionError at the first difference, error or hang."""
     workers = [Worker(number, operations // connections, large_values // connections, server) for number in range(connections)]
     try:
         # The workers connect one after the other (see Server.connect), and all before the first request of the load.

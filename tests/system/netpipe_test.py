@@ -29,8 +29,7 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 300
 
-# Words for NPtcp, and the same words for Neap. `-n` keeps the runs short. In the first mode, which lacks `-n`, NPtcp and Neap choose the
-# repeats themselves.
+# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both choose the repeats.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -49,7 +48,6 @@ def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Machine]:
-    """Four cores that serve."""
     with Machine(build.image("netpipe"), cores=4, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)], outside=True) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         yield machine
@@ -63,8 +61,7 @@ def control(server: Machine) -> Iterator[control_client.Control]:
 
 
 def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
-    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the number of
-    repeats."""
+    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the repeats."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
@@ -75,8 +72,7 @@ def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
 
 def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
     """Runs NPtcp against the machine, until its measurement has ended."""
-    argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options]
-    return finished(argv, RUN_SECONDS)
+    return finished(["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options], RUN_SECONDS)
 
 
 def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
@@ -96,8 +92,7 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
     ours = server.lines[before:]
     theirs = done.stderr.splitlines()
     show_side_by_side(theirs, ours)
-    assert len(points(theirs)) > 5
-    assert points(ours) == points(theirs)
+    assert points(ours) == points(theirs) and len(points(theirs)) > 5
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
     # Control returns the results in the format of NPtcp's own file: both have the same sizes, line by line.
@@ -119,8 +114,7 @@ def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
             ours = machine.lines
     for line in ours:
         print(line)
-    expected = sizes(words)
-    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(expected))
+    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(sizes(words)))
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
     assert "netpipe: run 1 finished" in ours
@@ -158,13 +152,11 @@ def test_neap_measures_with_neap(mode: str) -> None:
                 server.wait_for_line(r"^netpipe: run 1 finished$", 10)
             theirs, ours = client.lines, server.lines
     show_side_by_side(theirs, ours)
-    assert len(points(ours)) > 20
-    assert points(ours) == points(theirs)
+    assert points(ours) == points(theirs) and len(points(ours)) > 20
 
 
 def test_a_missing_peer_is_reported() -> None:
-    words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"]
-    with Machine(build.image("netpipe"), arguments=words, outside=True) as machine:
+    with Machine(build.image("netpipe"), arguments=["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"], outside=True) as machine:
         assert machine.wait_exit(RUN_SECONDS) == FAILURE
         assert any(line.startswith("netpipe: run 1 failed: the peer ") for line in machine.lines), machine.lines
 

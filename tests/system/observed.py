@@ -108,8 +108,7 @@ class ObservedServer(NeapServer):
     """The memcached image with its control port, on a card whose clock may run slowly."""
 
     def __init__(self, *, cores: int, memory: str, arguments: Sequence[str], time_scale: float) -> None:
-        options = ["--time-scale", str(time_scale)]
-        super().__init__(cores=cores, memory=memory, arguments=arguments, card_options=options)
+        super().__init__(cores=cores, memory=memory, arguments=arguments, card_options=["--time-scale", str(time_scale)])
         self.time_scale = time_scale
 
     def control(self) -> Control:

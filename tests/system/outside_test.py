@@ -73,8 +73,7 @@ def test_an_application_of_this_checkout_and_its_libraries_is_rebuilt_when_they_
     folder = place / "small"
     neap("new", "small", "--dir", str(place), folder=place)
     (folder / "main.cpp").write_text((REPOSITORY / "apps/hello/main.cpp").read_text())
-    lists = (folder / "CMakeLists.txt").read_text()
-    (folder / "CMakeLists.txt").write_text(re.sub(r" LIBRARIES [^)]*\)", ")", lists))
+    (folder / "CMakeLists.txt").write_text(re.sub(r" LIBRARIES [^)]*\)", ")", (folder / "CMakeLists.txt").read_text()))
     assert "hello from core 1" in neap("run", str(folder), "--cores", "2", folder=place)
     image = folder / "build/image/small.elf"
     first = image.stat().st_mtime_ns

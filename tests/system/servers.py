@@ -46,8 +46,7 @@ class Server:
 
     def connect(self, seconds: float = ANSWER_SECONDS) -> Wire:
         wire = Wire(self.address, seconds)
-        # QEMU's user network listens with a backlog of one. If two connections are opened at once, the host's TCP repeats the SYN of one of
-        # them a second later.
+        # QEMU's user network listens with a backlog of one. Of two connections opened at once, one repeats its SYN a second later.
         time.sleep(CONNECT_PAUSE_SECONDS)
         return wire
 
@@ -111,8 +110,7 @@ class NeapServer(Server):
         return f"{LOOPBACK}:{self.machine.port(CONTROL_PORT)}"
 
     def control(self) -> Control:
-        # Under full load, QEMU's network may lose the SYN of a connection several times, although it accepted the connection on its own
-        # side.
+        # Under full load, QEMU's network may lose a connection's SYN several times, although it accepted the connection on its own side.
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def last_words(self) -> list[str]:
@@ -122,8 +120,7 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page. So a value of 1 MiB needs a larger
-    # limit.
+    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page: 1 MiB needs a larger limit.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:

@@ -61,10 +61,9 @@ def namespace() -> Iterator[Namespace]:
 def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namespace: Namespace) -> None:
     card = namespace.program(SOFT_CARD)
     words = [f"ip={IMAGE}/24", f"vlan={TAG}"]
-    image = build.image("memcached", "image")
     with (
         namespace.tagged(TAG, f"{HOST}/24"),
-        Machine(image, cores=2, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, soft_card=card) as machine,
+        Machine(build.image("memcached", "image"), cores=2, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, soft_card=card) as machine,
     ):
         # The watcher starts only after this line: before the policy applies, the image announces its address without a tag.
         machine.wait_for_line("memcached: listening on", START_SECONDS)
@@ -79,6 +78,5 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
         finally:
             kill_group(watcher)
         tags = watcher.stdout.read().split()
-        assert len(tags) > TAGS_MIN
-        assert set(tags) == {b"%d" % TAG}
+        assert len(tags) > TAGS_MIN and set(tags) == {b"%d" % TAG}
         assert machine.card_command("violations")["total"] == 0

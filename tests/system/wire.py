@@ -84,7 +84,6 @@ class Wire(contextlib.AbstractContextManager):
         assert got == answer, _difference(asked, answer, got)
 
     def ask(self, request: bytes, answer: bytes) -> None:
-        """Sends `request` and compares the answer byte by byte."""
         self.send(request)
         self.expect(answer, request)
 

@@ -19,8 +19,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   // The limit of the memory for the image, page tables, stacks and firmware, on a machine with a few cores.
   constexpr std::uint64_t kept_bytes = 16 << 20;
-  std::uint64_t usable_bytes = 0;
-  std::uint64_t end = 0;
+  std::uint64_t usable_bytes = 0, end = 0;
   std::set<std::uint32_t> nodes_seen;
   for (const auto& range : machine::usable_memory()) {
     check(range.physical >= end && range.bytes > 0, "usable ranges ascend without overlap", range.physical);

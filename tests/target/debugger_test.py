@@ -37,9 +37,8 @@ def require_in_order(lines: list[str], *patterns: str) -> None:
 
 
 def test_gdb_lists_cores_events_and_timers() -> None:
-    lines = gdb_says("neap cores", "neap events", "neap timers")
     require_in_order(
-        lines,
+        gdb_says("neap cores", "neap events", "neap timers"),
         rf"hit Temporary breakpoint \d+, {STOP}",
         rf"^core 0 \(gdb thread 1\): in {STOP}; \d+ events, \d+ interrupts, \d+ sleeps, 2 waiting$",
         # The running event may still be in the queue.

@@ -29,8 +29,7 @@ def test_a_machine_check_is_named_by_the_core_that_sees_it() -> None:
         assert machine.wait_exit(TIMEOUT_SECONDS) == PANIC
         lines = machine.lines
     named = "bank 4: memory error, uncorrected, the core's state is corrupt, status 0xb60000000000009f, address 0x1234000"
-    assert f"neap: machine check, core 1, {named}" in lines, lines
-    assert f"panic on core 1: machine check: {named}" in lines, lines
+    assert {f"neap: machine check, core 1, {named}", f"panic on core 1: machine check: {named}"} <= set(lines), lines
     assert any(line.startswith("core 0 was") for line in lines), lines
 
 

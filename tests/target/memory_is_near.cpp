@@ -12,7 +12,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constinit thread_local int of_this_core = 0;
 
 void check_near(const void* pointer, std::string_view what) {

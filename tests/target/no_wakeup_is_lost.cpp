@@ -14,7 +14,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned rounds = 2000;
 std::atomic<unsigned> hops{0};
 

@@ -13,7 +13,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned balls_each = 64;
 
 struct Player {
@@ -27,8 +26,7 @@ std::uint64_t throws_each = 0;
 
 /// An object on the heap that is passed from core to core. `flights` counts the calls that passed it.
 struct Ball {
-  std::uint64_t flights = 0;
-  std::uint64_t number = 0;
+  std::uint64_t flights = 0, number = 0;
   Timer timer;
 };
 

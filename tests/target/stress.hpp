@@ -26,9 +26,7 @@ struct Stress {
     }
     return machine::now_ns() < end_ns;
   }
-  std::uint64_t seconds;
-  std::uint64_t round = 0;
-  std::uint64_t end_ns = 0;
+  std::uint64_t seconds, round = 0, end_ns = 0;
 };
 
 /// A generator of numbers without a pattern, even in a few of their bits (Steele, Lea and Flood, "Fast splittable pseudorandom number

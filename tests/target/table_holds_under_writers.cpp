@@ -13,7 +13,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned keys = 4096;
 constexpr std::uint64_t steps_short = 20'000;
 

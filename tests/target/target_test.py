@@ -337,8 +337,7 @@ def test_image(run: Run) -> None:
 
 
 def test_wall_clock_is_the_hosts() -> None:
-    lines = boot(Run("timers_are_never_early"))
-    reported = next(int(line.split()[-1]) for line in lines if line.startswith("wall clock "))
+    reported = next(int(line.split()[-1]) for line in boot(Run("timers_are_never_early")) if line.startswith("wall clock "))
     assert abs(reported - time.time()) < CLOCK_ERROR_SECONDS, f"the image thinks it is {reported}"
 
 
@@ -375,8 +374,7 @@ def screen(machine: Machine, folder: Path) -> list[str]:
 
 
 def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
-    words = ["way=stay", "console=vga,com1"]
-    with bare("ends_as_asked", arguments=words, qemu_options=["-device", "VGA"]) as machine:
+    with bare("ends_as_asked", arguments=["way=stay", "console=vga,com1"], qemu_options=["-device", "VGA"]) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         # The screen is written after the serial port.
         assert wait_until(lambda: any(line == "staying" for line in screen(machine, tmp_path)), TIMEOUT_SECONDS)
@@ -455,8 +453,7 @@ def test_the_linker_reports_that_there_is_no_file_system(tmp_path: Path) -> None
     script = tmp_path / "any.ld"
     script.write_text("ENTRY(_Z5therev)\n")
     words = ["--compiler", compiler, "--script", script, "--output", tmp_path / "files.elf", "--"]
-    linker = [sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"]
-    linked = finished(linker, TIMEOUT_SECONDS)
+    linked = finished([sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"], TIMEOUT_SECONDS)
     assert linked.returncode != 0
     assert "Neap has no file system: std::filesystem" in linked.stderr, linked.stderr
     assert "processes" not in linked.stderr

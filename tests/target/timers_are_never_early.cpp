@@ -11,7 +11,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using neap::test::check;
-
 constexpr std::array delays{0ns, 1ns, 1000ns, 65'536ns, 200'000ns, 1'000'000ns, 3'000'001ns, 20'000'000ns, 77'777'777ns, 150'000'000ns};
 
 std::atomic<unsigned> fired{0};

@@ -12,7 +12,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned timers_short = 100'000, timers_long = 1'000'000;
 
 struct Probe {

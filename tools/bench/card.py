@@ -11,8 +11,7 @@ from tools import build, packages
 from tools.bench.rows import Row
 from tools.errors import Failure
 
-# Limit for instructions with all queues and timers, divided by instructions with one queue and no timer. Only heap operations may increase
-# the ratio.
+# Limit for instructions with all queues and timers, divided by those with one queue and no timer. Only heap operations may increase it.
 GROWTH_LIMIT = 1.1
 
 

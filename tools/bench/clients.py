@@ -35,10 +35,8 @@ RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "request
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """A generator's command line. The command `prepare`, if given, fills the store and is not measured.
-
-    count: reads the number of answered requests from the generator's output.
-    """
+    """A generator's command line. The command `prepare`, if given, fills the store and is not measured. `count` reads the number of
+    answered requests from the generator's output."""
 
     name: str
     argv: Callable[[], list[str]]
@@ -94,7 +92,6 @@ def _rows(name: str, reason: str | None, rounds: Sequence[Round]) -> list[Row]:
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """The table, with one line per client."""
     values = {row.name: row.value for row in rows}
     cells = [("client", RATE_UNIT, CORES_UNIT, EACH_UNIT, "")]
     for row in rows:

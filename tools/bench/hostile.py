@@ -44,8 +44,7 @@ def attack(name: str, *words: str) -> dict:
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
     with Namespace() as namespace:
-        argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])
-        done = finished(argv, RUN_SECONDS, env=environment)
+        done = finished(namespace.inside([sys.executable, "-m", "hostile", name, *words]), RUN_SECONDS, env=environment)
     if done.returncode:
         raise Failure(f"the attack {name} did not run", details=done.stderr.splitlines()[-10:])
     return json.loads(done.stdout)

@@ -59,10 +59,8 @@ class Counts:
 
 
 def observe() -> list[Row]:
-    """The cost of the log's functions for the calling core, in a release image with 10,000 calls of each.
-
-    A record with a sample is not measured: the emulated CPU has no counters, so no sample is written.
-    """
+    """The cost of the log's functions for the calling core, in a release image with 10,000 calls of each. A record with a sample is not
+    measured: the emulated CPU has no counters, so no sample is written."""
     counts = run_image("bench_observe")
     require_exact(counts)
     # The region numbers of bench/observe.cpp.
@@ -82,11 +80,8 @@ def observe() -> list[Row]:
 
 
 def request() -> list[Row]:
-    """The cost of a memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time.
-
-    A long reply is measured in each form of segmentation. The counts include the acknowledgements of an answer, whose number depends on
-    QEMU's user network.
-    """
+    """A memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time. A long reply is
+    measured in each form of segmentation. Counts include an answer's acknowledgements, whose number depends on QEMU's user network."""
     build.build_soft_card()
     build.build("image", ["memcached.elf"])
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
@@ -135,8 +130,7 @@ def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
 
 
 def require_exact(counts: Counts) -> None:
-    """Checks the counter, by regions of the image with a thousand NOPs, and with a string instruction (and its register loads) over 1 to
-    694 bytes."""
+    """Checks the counter by regions of the image: a thousand NOPs, and a string instruction (and its register loads) of 1 to 694 bytes."""
     nops, string = counts.regions[0], counts.regions[1]
     if (nops.min, nops.max) != (1000, 1000):
         raise Failure(f"the instruction counter is wrong: {nops.min} to {nops.max} where 1000 ran")
@@ -145,10 +139,8 @@ def require_exact(counts: Counts) -> None:
 
 
 def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores: int = 1, net: str | None = None) -> Counts:
-    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end with success.
-
-    net: the soft card's --net; None: the machine has no card.
-    """
+    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end with success. `net`: the soft
+    card's --net; None: the machine has no card."""
     if net is not None:
         build.build_soft_card()
     build.build(preset, [f"{name}.elf"])
@@ -174,9 +166,7 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
 
 def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
     """QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see `executed`).
-
-    skip: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop.
-    """
+    `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
     words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 

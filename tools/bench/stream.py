@@ -128,8 +128,7 @@ def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> flo
 
 def rows_of(name: str, machine: Machine, collected: Collected, per_second: float, busy: float) -> list[Row]:
     """The rows of one run, with its log entries: written, collected, reported as lost, and uncounted."""
-    cores = of_cores(machine)
-    written = sum(core["records"] + core["unwritten"] for core in cores)
+    written = sum(core["records"] + core["unwritten"] for core in of_cores(machine))
     uncounted = abs(written - collected.lines - collected.named_lost)
     return [
         Row(f"{name}.requests", "requests/s", per_second),
@@ -145,8 +144,7 @@ def rows_of(name: str, machine: Machine, collected: Collected, per_second: float
 def run_with_log(machine: Machine, load: Load) -> tuple[float, float]:
     """Performs one run under load. Returns requests a second and the cores' `busy_share`."""
     before = of_cores(machine)
-    per_second = load.rate(LOAD_SECONDS)
-    return per_second, busy_share(before, of_cores(machine))
+    return load.rate(LOAD_SECONDS), busy_share(before, of_cores(machine))
 
 
 def after(folder: Path) -> list[Row]:

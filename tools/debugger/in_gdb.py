@@ -62,8 +62,7 @@ def _all_fields(kind: gdb.Type) -> Iterator[gdb.Field]:
 
 def function_at(address: int) -> str:
     """The function's name, without its parameters."""
-    symbol = gdb.execute(f"info symbol {address:#x}", to_string=True)
-    match = re.match(r"(.*?)( \+ \d+)? in section ", symbol)
+    match = re.match(r"(.*?)( \+ \d+)? in section ", gdb.execute(f"info symbol {address:#x}", to_string=True))
     return without_parameters(match.group(1)) if match else f"{address:#x}"
 
 
@@ -121,8 +120,7 @@ class Core:
 
     def own(self, name: str) -> gdb.Value:
         """A thread-local variable of this core."""
-        where = gdb.execute(f"info address {name}", to_string=True)
-        offset = re.search(r"at offset (0x[0-9a-f]+) in the thread-local storage", where)
+        offset = re.search(r"at offset (0x[0-9a-f]+) in the thread-local storage", gdb.execute(f"info address {name}", to_string=True))
         symbol = gdb.lookup_static_symbol(name) or gdb.lookup_global_symbol(name)
         if symbol is None or offset is None:
             raise gdb.GdbError(f"{name} is not in this image as these commands know it")
@@ -180,10 +178,8 @@ def event_name(node: gdb.Value) -> str:
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
-    """Names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them.
-
-    A slot is full if its sequence is its position plus one (kernel/remote_queue.hpp).
-    """
+    """Names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is full if
+    its sequence is its position plus one (kernel/remote_queue.hpp)."""
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1

@@ -119,16 +119,14 @@ class Collector:
         done = {core for core in range(layout.CORES_MAX) if self._folder.done(core)}
         for core in sorted(done | set(self._folder.parts)):
             word = f"{core}={self._folder.position(core)}"
-            # If a core is not named, the machine sends that core's entries from the beginning. Entries that are already in the folder are
-            # dropped.
+            # If a core is not named, the machine sends its entries from the beginning. Those that are already in the folder are dropped.
             if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)
 
     def _connection(self) -> None:
         with control_client.Control(*self._address, self._token) as connection:
-            request = self._request()
-            answer = connection.ask(request)
+            answer = connection.ask(self._request())
             if answer != "ok" and not answer.startswith("ok "):
                 raise control_client.Refused(f"{connection.name} answered '{answer}'", "./neap ctl ... status shows the runs")
             self._connected_before = True
@@ -203,8 +201,7 @@ class Collector:
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Raises Failure if there are parts of cores that do not exist. A header, with the number of cores, arrives only after its core's
-        entries."""
+        """Raises Failure for parts of cores that do not exist. A header, with the number of cores, arrives after its core's entries."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
             raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")

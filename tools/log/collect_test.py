@@ -47,8 +47,7 @@ def test_what_is_collected_is_what_get_gives(tmp_path: Path, live: bool, capsys)
     assert whole(tmp_path / "a") and whole(tmp_path / "b")
     assert machine.requests[0] == f"stream,{'live' if live else 'after'}"
     assert run["gaps"] == [] and run["breaks"] == 0 and run["boot_id"] == synthetic.BOOT_ID
-    changes = [(row["changed"], row["itr_us"]) for row in run["settings"] if row["core"] == 0]
-    assert changes == [("start", 8), ("itr", 16), ("itr", 24)]
+    assert [(row["changed"], row["itr_us"]) for row in run["settings"] if row["core"] == 0] == [("start", 8), ("itr", 16), ("itr", 24)]
     assert run["settings"][0]["wall_clock_ns"] == 1_700_000_000_000_000_000 + 2_500_000_000
     assert "lost 0" in capsys.readouterr().out
 

@@ -95,8 +95,7 @@ class RunLog:
 
     def energy_unit(self, counter: str) -> float | None:
         """Joules of one count; None if the CPU has no such counter."""
-        name = {"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter]
-        exponent = self.about.get(name)
+        exponent = self.about.get({"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter])
         return None if exponent is None else 2.0**-exponent
 
 

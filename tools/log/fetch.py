@@ -17,8 +17,7 @@ from tools.log.folder import LIMIT_BYTES, Folder, Identity, describe_run, log_fi
 
 
 def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool, limit_bytes: int = LIMIT_BYTES) -> int:
-    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the total size of the logs in
-    `out`."""
+    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the size of all logs in `out`."""
     start = time.monotonic()
     with Folder(out, limit_bytes) as folder:
         found = folder.finished() or folder.unfinished()

@@ -64,8 +64,7 @@ class Identity:
 
 
 class Folder:
-    """A folder that only one process may write. As a context manager it holds the folder's lock. `limit_bytes` limits the total size of its
-    logs."""
+    """A folder that only one process may write: a context manager that holds its lock. `limit_bytes` limits the size of all logs."""
 
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES):
         self.path = path
@@ -104,8 +103,7 @@ class Folder:
             os.close(self._lock)
 
     def _take_up(self, part: Part) -> None:
-        size = part.path.stat().st_size
-        self._truncate(part, max(0, size - HEADER_BYTES) // ENTRY_BYTES)
+        self._truncate(part, max(0, part.path.stat().st_size - HEADER_BYTES) // ENTRY_BYTES)
         self.parts.setdefault(part.core, []).append(part)
         self._used_bytes += HEADER_BYTES + part.entries * ENTRY_BYTES
 
@@ -181,8 +179,7 @@ class Folder:
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. If there is a gap before them, a new part begins. Raises DiskFull, and then keeps the whole
-        entries."""
+        """Writes entries from `position` on. After a gap, a new part begins. Raises DiskFull, and then keeps the whole entries."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -213,8 +210,7 @@ class Folder:
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
         with contextlib.suppress(OSError):  # on a full disk an emptied file cannot hold its header; it is made again later
-            size = part.path.stat().st_size
-            if size != HEADER_BYTES + entries * ENTRY_BYTES:
+            if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
     @contextlib.contextmanager
@@ -254,8 +250,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live and were overwritten later into another file, so that `core3.log` equals the result of
-        `get,3`."""
+        """Moves entries that arrived live and were overwritten later to another file, so that `core3.log` equals the result of `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return
@@ -285,11 +280,8 @@ class Folder:
 
 def log_files(folder: Path) -> list[Path]:
     """The log files in a folder, by core and position."""
-    found = []
-    for path in folder.iterdir():
-        if match := LOG.fullmatch(path.name):
-            found.append((int(match.group(1)), int(match.group(2)) if match.group(2) else 1 << 62, path))
-    return [path for _, _, path in sorted(found)]
+    matches = ((LOG.fullmatch(path.name), path) for path in folder.iterdir())
+    return [path for _, _, path in sorted((int(match.group(1)), int(match.group(2) or 1 << 62), path) for match, path in matches if match)]
 
 
 def describe_run(paths: Sequence[Path], **more) -> dict:

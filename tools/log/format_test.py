@@ -21,14 +21,12 @@ def section(name: str) -> list[str]:
 
 
 def vector() -> list[str]:
-    lines = (REPOSITORY / "kernel/testdata/log_lines.hex").read_text().splitlines()
-    return [line for line in lines if not line.startswith("#")]
+    return [line for line in (REPOSITORY / "kernel/testdata/log_lines.hex").read_text().splitlines() if not line.startswith("#")]
 
 
 def example() -> bytes:
     head = b"".join(bytes.fromhex(line[8:]) for line in section("header"))
-    text = "".join(section("json")).encode()
-    raw = head + text
+    raw = head + "".join(section("json")).encode()
     lines = b"".join(bytes.fromhex(line.split(" ", 1)[1]) for line in section("lines"))
     return raw + b" " * (layout.HEADER_BYTES - 1 - len(raw)) + b"\n" + lines
 
@@ -41,10 +39,9 @@ def page_rows(form: str) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("form", schema.DEFAULTS["fields"])
 def test_the_pages_tables_of_entries_are_the_kernels(form: str) -> None:
-    fields = schema.parse({}).form[form].fields
     rows = [
         (str(field.offset), kind, name, unit.lstrip(":").replace("|", ", "), meaning)
-        for field, (name, kind, unit, meaning) in zip(fields, kernel_rows(form), strict=True)
+        for field, (name, kind, unit, meaning) in zip(schema.parse({}).form[form].fields, kernel_rows(form), strict=True)
     ]
     assert page_rows(form) == rows
 
@@ -87,8 +84,7 @@ def test_the_example_decodes_to_what_the_page_says(tmp_path: Path) -> None:
 
 def test_the_pages_numbers_are_the_layouts() -> None:
     sections = [re.search(rf"^## {name}\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE).group(1) for name in ("Header", "The stream")]
-    rows = re.findall(r"^\| (\d+) \| (u8|u16|u32|u64|char\[\d*\]) \| (\w+) \|", "".join(sections), re.MULTILINE)
-    offsets, _, names = zip(*rows)
+    offsets, _, names = zip(*re.findall(r"^\| (\d+) \| (u8|u16|u32|u64|char\[\d*\]) \| (\w+) \|", "".join(sections), re.MULTILINE))
     assert [int(offset) for offset in offsets[:11]] == [0, 8, 12, 16, 20, 24, 32, 40, 48, 56, 60]
     assert " ".join(names[:11]) == "magic version header_bytes entry_bytes core entries first unwritten tsc_hz json_bytes crc32c"
     assert " ".join(names[12:]) == "magic type core number position payload_bytes payload_crc32c count run boot_id crc32c"

@@ -345,8 +345,7 @@ def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None
                 bound_case(0, 0)
                 what = describe(error)
                 if what not in findings:
-                    trace = "".join(traceback.format_exception(error, limit=-6))
-                    findings[what] = Finding(number, time.monotonic() - start, what, trace)
+                    findings[what] = Finding(number, time.monotonic() - start, what, "".join(traceback.format_exception(error, limit=-6)))
                 del error
                 gc.collect()
             finally:

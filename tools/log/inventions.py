@@ -237,5 +237,4 @@ class Inventor:
         return self._joined(texts) if not self.chance(12) else self.random.choice(VALUES)
 
     def environment(self) -> dict[str, str]:
-        names = ("IPMITOOL_PASSWORD", "IPMI_PASSWORD", "IPMI_KGKEY")
-        return {name: "another" for name in names if self.chance(2)}
+        return {name: "another" for name in ("IPMITOOL_PASSWORD", "IPMI_PASSWORD", "IPMI_KGKEY") if self.chance(2)}

@@ -49,10 +49,8 @@ class Damaged(Failure):
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the run.
-
-    `about` holds the members of the header's JSON that tools/log/about.py knows and has checked; `schema` has the types of the entries.
-    """
+    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the run. `about` holds the
+    members of the header's JSON that tools/log/about.py knows and has checked; `schema` has the types of the entries."""
 
     core: int
     entries: int
@@ -126,10 +124,8 @@ def _header_of(core: int, entries: int, first: int, unwritten: int, tsc_hz: int,
 
 
 def rebuild_header(header: Header, entries: int, first: int) -> bytes:
-    """The header of a file that has only a part of the entries of `header`.
-
-    The JSON is copied as text. If Python wrote it again, it could get longer, and a text close to 4 KB would not fit.
-    """
+    """The header of a file that has only a part of the entries of `header`. The JSON is copied as text. If Python wrote it again, it could
+    get longer, and a text close to 4 KB would not fit."""
     return _header_of(header.core, entries, first, header.unwritten, header.tsc_hz, header.text)
 
 

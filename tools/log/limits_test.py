@@ -34,10 +34,9 @@ def inserted(kind: int, core: int, position: int, payload: bytes, count: int):
     def damage(_number: int, data: bytes) -> bytes:
         blocks = split(data)
         first = layout.build_block(kind, core, 1, position, payload, count, 1, BOOT)
-        rest = [layout.parse_block(block[:64]) for block in blocks[1:]]
         moved = [
             layout.build_block(block.type, block.core, block.number + 1, block.position, data[64:], block.count, block.run, block.boot_id)
-            for block, data in zip(rest, blocks[1:])
+            for block, data in zip([layout.parse_block(block[:64]) for block in blocks[1:]], blocks[1:])
         ]
         return b"".join([blocks[0], first, *moved])
 

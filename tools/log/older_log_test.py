@@ -137,5 +137,4 @@ def test_the_default_types_are_whole() -> None:
     found = schema.parse({})
     assert found.idle_states[found.idle_poll] == "poll"
     assert set(found.form) == {"record", "sample", "residency", "settings", "anchor", "idle"}
-    in_samples = {name for form in ("sample", "residency") for name in found.form[form].by_name}
-    assert set(found.flags) <= in_samples
+    assert set(found.flags) <= {name for form in ("sample", "residency") for name in found.form[form].by_name}

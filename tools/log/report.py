@@ -53,9 +53,8 @@ def build(run: RunLog) -> str:
         "packages": [_package(run, number, members, begin) for number, members in packages(cores).items()],
         "marks": marks[:MARKS_MAX],
     }
-    title = f"run {found['run']} of {found['application']}"
     replacements = {
-        "@TITLE@": html.escape(title),
+        "@TITLE@": html.escape(f"run {found['run']} of {found['application']}"),
         "@STYLE@": (HERE / "report.css").read_text(),
         "@SUMMARY@": _summary_html(found),
         "@PLOTLY@": get_plotlyjs(),
@@ -75,8 +74,7 @@ def build(run: RunLog) -> str:
 
 
 def pack(values: np.ndarray) -> dict:
-    """Packs unsigned integers: base64 of their deflated byte planes. The plane of all low bytes is first; planes compress better than whole
-    numbers."""
+    """Packs unsigned integers: base64 of deflated byte planes, the lowest bytes first. Planes compress better than whole numbers."""
     maximum = int(values.max()) if len(values) else 0
     width = next(width for width in (1, 2, 4) if maximum < 1 << 8 * width or width == 4)
     plain = np.minimum(values, (1 << 32) - 1).astype(f"<u{width}")
@@ -152,8 +150,7 @@ def _histogram(cores: list[CoreRun]) -> list[dict]:
         spread = np.arange(bins[0], bins[-1] + 1) if len(bins) else bins
         filled = np.zeros(len(spread), int)
         filled[bins - (bins[0] if len(bins) else 0)] = counts
-        middle = 10 ** ((spread + 0.5) / HISTOGRAM_BINS_PER_DECADE)
-        found.append({"core": core.log.core, "x": _short(middle), "y": filled.tolist()})
+        found.append({"core": core.log.core, "x": _short(10 ** ((spread + 0.5) / HISTOGRAM_BINS_PER_DECADE)), "y": filled.tolist()})
     return found
 
 
@@ -174,8 +171,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         seconds = ticks_since(tsc[chosen], begin) / members[0].log.tsc_hz
         watts = np.diff(joules[chosen]) / np.maximum(np.diff(seconds), 1e-9)
         found[name] = {"x": _short(seconds), "joules": _short(joules[chosen]), "watts": _short(watts)}
-    witness = members[0]
-    found["residency"] = {state: _ratio_over_time(witness, f"package_{state}", begin) for state in ("c2", "c3", "c6", "c7")}
+    found["residency"] = {state: _ratio_over_time(members[0], f"package_{state}", begin) for state in ("c2", "c3", "c6", "c7")}
     return found
 
 
@@ -203,8 +199,7 @@ def _short(values: np.ndarray) -> list[float]:
 
 def _summary_html(found: dict) -> str:
     total = found["total"]
-    lines = summary.head(found)
-    parts = [f"<p>{html.escape(line)}</p>" for line in lines]
+    parts = [f"<p>{html.escape(line)}</p>" for line in summary.head(found)]
     parts.append(_table_html(found["cores_detail"], summary.CORE_COLUMNS))
     parts.append(_table_html(found["packages"], summary.PACKAGE_COLUMNS))
     if total["joules"] is None:

@@ -269,8 +269,7 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Names of values, numbered from 0 or as in "256=off". If there are none, a choice has its field's names, and a switch has "off" and
-    "on"."""
+    """Names of values, numbered from 0 or as in "256=off". Without any, a choice has its field's names, and a switch "off" and "on"."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

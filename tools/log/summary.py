@@ -40,8 +40,7 @@ def _core(core: CoreRun) -> dict:
     ticks = core.ticks
     kinds = inside["kind"]
     instructions, cycles, reference, misses = (core.grown(name) for name in ("instructions", "cycles", "reference_cycles", "llc_misses"))
-    idle = idle_ticks(core)
-    shares = {core.log.schema.idle_name(state): spent / ticks for state, spent in idle.items()} if ticks else {}
+    shares = {core.log.schema.idle_name(state): spent / ticks for state, spent in idle_ticks(core).items()} if ticks else {}
     polling = core.inside["idle_state"] == core.log.schema.idle_poll
     row = {
         "core": core.log.core,
@@ -108,14 +107,13 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
     )
     joules = total_or_none([row["joules"] for row in package_rows])
     watts = total_or_none([row["watts"] for row in package_rows])
-    core_ticks = sum(core.ticks for core in cores)
     return {
         "seconds": seconds,
         **sums,
         "requests": requests,
         "requests_per_second": ratio(requests, seconds),
         "interrupts_per_second": ratio(sums["interrupts"], seconds),
-        "asleep_share": ratio(sum(asleep_ticks(core) for core in cores), core_ticks),
+        "asleep_share": ratio(sum(asleep_ticks(core) for core in cores), sum(core.ticks for core in cores)),
         "instructions": instructions,
         "cycles": cycles,
         "reference_cycles": reference,
@@ -151,8 +149,7 @@ def span_seconds(cores: list[CoreRun]) -> float:
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core in the idle state `poll` does not sleep; its idle ticks are the time between polls that found
-    nothing."""
+    """Ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
     return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
 
@@ -171,8 +168,7 @@ def intervals(core: CoreRun) -> dict[str, float] | None:
     ticks = core.interval_ticks[core.interval_ticks > 0]
     if not len(ticks):
         return None
-    found = np.percentile(ticks, PERCENTILES) * 1e6 / core.log.tsc_hz
-    return {f"p{percent}": float(value) for percent, value in zip(PERCENTILES, found)}
+    return {f"p{percent}": float(value) for percent, value in zip(PERCENTILES, np.percentile(ticks, PERCENTILES) * 1e6 / core.log.tsc_hz)}
 
 
 def _sampled_ticks(core: CoreRun, counter: str) -> int | None:
@@ -250,13 +246,7 @@ def head(summary: dict) -> list[str]:
 
 
 def text(summary: dict) -> str:
-    lines = [
-        *head(summary),
-        "",
-        *_table(summary["cores_detail"], CORE_COLUMNS),
-        "",
-        *_table(summary["packages"], PACKAGE_COLUMNS),
-    ]
+    lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     if summary["settings"]:
         lines += ["", "set:"]
         lines += [

@@ -51,7 +51,6 @@ class Truth:
 
 
 def about(shape: Shape, core: int) -> dict:
-    energy = 16 if "package_energy" in shape.counters else None
     return {
         "format": "neap-log",
         "version": 1,
@@ -67,7 +66,7 @@ def about(shape: Shape, core: int) -> dict:
         "tsc_hz": shape.tsc_hz,
         "wall_clock_at_boot_ns": 1_700_000_000_000_000_000,
         "tsc_at_boot": 0,
-        "energy_unit_exponent": energy,
+        "energy_unit_exponent": 16 if "package_energy" in shape.counters else None,
         "dram_energy_unit_exponent": 16 if "dram_energy" in shape.counters else None,
         "counters": list(shape.counters),
         "sample_period_us": 1000,
@@ -132,8 +131,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     elapsed = (records["tsc"] - np.uint64(begin)).astype(np.float64)
 
     def cumulative(share: float, start: int, mask: int) -> np.ndarray:
-        grown = np.floor(elapsed * share).astype(np.uint64)
-        return (np.uint64(start) + grown) & np.uint64(mask)
+        return (np.uint64(start) + np.floor(elapsed * share).astype(np.uint64)) & np.uint64(mask)
 
     values = {
         "instructions": cumulative(0.6, shape.counter_start, COUNTER_MASK),

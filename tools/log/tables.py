@@ -28,8 +28,7 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
-    """One table per core, all of one schema. `seconds` count from the run's begin, and `*_joules` from the package's first reading in the
-    run."""
+    """One table per core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in it."""
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}
@@ -79,8 +78,7 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
 
 def _idle(core: CoreRun, begin: int) -> pa.Table:
     idle = core.log.idle
-    inside = (idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)
-    idle = idle[inside]
+    idle = idle[(idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)]
     schema = core.log.schema
     causes = schema.form["idle"].by_name["cause"].choices
     return pa.table(
@@ -159,8 +157,8 @@ def write_parquet(pieces: Iterator[pa.Table], run: RunLog, out: str) -> None:
 
 
 class Making:
-    """A file that gets its final name when it is complete. As a context manager it gives a temporary path to write to, and raises Failure
-    for errors of the disk."""
+    """A file that gets its final name when it is complete: a context manager that gives a temporary path. Raises Failure for disk
+    errors."""
 
     def __init__(self, path: Path):
         self._path = path

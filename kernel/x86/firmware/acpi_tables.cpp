@@ -30,7 +30,6 @@ void for_each_entry(const Bytes& table, std::size_t at, Visit visit) {
 }
 
 // --- Nodes -------------------------------------------------------------------------------------------------------------------------------
-
 enum : std::uint8_t { core_affinity = 0, memory_affinity = 1, core_x2apic_affinity = 2 };
 
 struct Affinity {
@@ -72,8 +71,7 @@ std::uint32_t node_of_domain(const Nodes& nodes, std::uint32_t domain) {
   return place != end && *place == domain ? static_cast<std::uint32_t>(place - nodes.domains.begin()) : 0;
 }
 
-// --- Power
-// ---------------------------------------------------------------------------------------------------------------------------------
+// --- Power -------------------------------------------------------------------------------------------------------------------------------
 
 // The 64-bit description of a register if present, otherwise the 32-bit port number (5.2.9).
 Register fadt_register(const Bytes& fadt, std::size_t port_offset, std::size_t general_offset) {

@@ -2,7 +2,6 @@
 // Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, as tables.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +19,6 @@ using power::test::FakeCpu;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 
 // --- CPU ---------------------------------------------------------------------------------------------------------------------------------
-
 TEST(CpuFacts, NameHasNoSurroundingBlanks) {
   auto cpu = power::test::sandy_bridge_ep();
   cpu.name("  Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
@@ -77,7 +75,6 @@ TEST(CpuFacts, SystemManagementInterruptsAreReadOnlyFromCpusThatCountThem) {
 }
 
 // --- MTRRs -------------------------------------------------------------------------------------------------------------------------------
-
 constexpr std::uint64_t mask_of(std::uint64_t bytes) { return (((std::uint64_t{1} << 46) - 1) & ~(bytes - 1)) | 1 << 11; }
 
 FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges) {
@@ -159,7 +156,6 @@ TEST(MemoryTypes, WithoutTheFeatureNothingIsReported) {
 }
 
 // --- PCI Express -------------------------------------------------------------------------------------------------------------------------
-
 std::string text_of(const pcie::Link& link) {
   Line line;
   pcie::describe(link, line);
@@ -216,7 +212,6 @@ TEST(Pcie, InvalidWindowsAreRefused) {
 }
 
 // --- IOMMUs ------------------------------------------------------------------------------------------------------------------------------
-
 std::vector<std::byte> table_of(std::initializer_list<std::pair<std::uint16_t, std::vector<std::uint8_t>>> structures) {
   std::vector<std::byte> table(48);
   for (const auto& [type, body] : structures) {

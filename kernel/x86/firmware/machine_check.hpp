@@ -49,9 +49,7 @@ struct Error {
   /// "bank 7: memory error, uncorrected, status 0x…, address 0x…".
   void describe(Line& line) const noexcept;
 };
-/// The error in the bank, if there is one.
 [[nodiscard]] std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept;
-/// Clears the bank for the next error.
 void clear_bank(power::CpuAccess& cpu, unsigned bank) noexcept;
 
 /// Turns all banks on. The caller MUST have read and cleared each bank that holds an error.

@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "kernel/x86/power/cpu_power.hpp"
 #include "kernel/x86/power/fake_cpu.hpp"

@@ -329,7 +329,6 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
 }
 
 // --- Text --------------------------------------------------------------------------------------------------------------------------------
-
 void CpuPower::describe(Line& line) const noexcept {
   line << "power: ";
   if (model_ != nullptr) line << model_->name << "; ";

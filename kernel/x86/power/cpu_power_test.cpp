@@ -3,12 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <initializer_list>
 #include <random>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "kernel/x86/power/fake_cpu.hpp"
 

@@ -54,7 +54,6 @@ constexpr std::uint64_t bits(std::uint64_t value, unsigned first, unsigned lengt
 constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number; }
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
-
 /// IA32_PERF_CTL and, for the granted ratio, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
@@ -88,7 +87,6 @@ constexpr std::uint64_t misc_enable_turbo_off = bit(38);
 constexpr std::uint64_t power_ctl_c1e_promotion = bit(1);
 
 // --- Power limit and energy: RAPL (15.10) ------------------------------------------------------------------------------------------------
-
 /// MSR_RAPL_POWER_UNIT: each unit is 2^-exponent of a watt, a joule, a second (15.10.1).
 struct RaplUnits {
   std::uint8_t power = 0, energy = 0, time = 0;
@@ -147,7 +145,6 @@ constexpr std::uint32_t power_info_min(std::uint64_t raw) { return static_cast<s
 constexpr std::uint32_t power_info_max(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 32, 15)); }
 
 // --- Performance counters (chapter 20) ---------------------------------------------------------------------------------------------------
-
 /// Fixed counters 0 to `count` - 1 count at every privilege level and raise no interrupt (20.2.2, figure 20-2: four bits each).
 constexpr std::uint64_t fixed_control_value(unsigned count) {
   constexpr std::uint64_t all_levels = 3;
@@ -162,7 +159,6 @@ constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0)
 }
 
 // --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
-
 /// Bits 7:4 of a hint are the C-state minus one (15: C0), bits 3:0 the sub-state. Leaf 5 counts each C-state's sub-states in four bits of
 /// EDX. True if the CPU lists this sub-state. Beyond C1, sub-states from 2 on are numbered with gaps (Haswell's C7s is 2, Sierra Forest's
 /// C6SP 3). For these it is enough that the CPU lists any sub-state of the C-state. Linux's intel_idle applies that rule to all sub-states.
@@ -174,7 +170,6 @@ constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
 }
 
 // --- Limits set by firmware (volume 4) ---------------------------------------------------------------------------------------------------
-
 /// MSR_PKG_CST_CONFIG_CONTROL: bits 2:0 limit the package's C-state, bit 15 locks the register.
 constexpr unsigned package_cstate_code(std::uint64_t raw) { return static_cast<unsigned>(bits(raw, 0, 3)); }
 constexpr std::uint64_t package_cstate_lock = bit(15);

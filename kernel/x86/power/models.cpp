@@ -36,9 +36,7 @@ constexpr std::uint16_t c2_and_c6 = counter::core_c6 | counter::package_c2 | cou
 
 // 1/65536 J, "15.3 uJ" in the datasheets of the E5 v3 and later servers. On these servers MSR_RAPL_POWER_UNIT applies only to the package.
 constexpr std::uint8_t dram_15uj = 16;
-
 using enum PackageLimits;
-
 constexpr Hints to_c7 = hints_of(0x00, 0x01, 0x10, 0x20, 0x30);
 constexpr Hints to_c6 = hints_of(0x00, 0x01, 0x10, 0x20, no_hint);
 constexpr Hints without_c3 = hints_of(0x00, 0x01, no_hint, 0x20, no_hint);

@@ -48,7 +48,6 @@ struct Model {
   PackageLimits package_limits;
 };
 
-/// Errata of MONITOR.
 struct MonitorErrata {
   bool flush_before = false;   ///< the line MUST be flushed from the caches before MONITOR
   bool writes_missed = false;  ///< a write to the line may not end MWAIT: a wake-up needs an interrupt

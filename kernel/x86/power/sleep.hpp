@@ -87,7 +87,6 @@ class alignas(64) WakeWord {
 
   /// Called by any core. True: the write alone does not end the sleep, and the caller MUST send an interrupt, too.
   [[nodiscard]] bool wake() noexcept { return state_.exchange(State::woken, std::memory_order_seq_cst) == State::halted; }
-
   [[nodiscard]] const volatile void* line() const noexcept { return this; }
 
  private:

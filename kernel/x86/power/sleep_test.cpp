@@ -75,9 +75,7 @@ TEST(Judge, NamesTheFirstInterruptOtherwiseTheWakeUp) {
 struct Model {
   WakeWord word;
   alignas(64) std::uint64_t card_line[8] = {};
-  bool work_queued = false;
-  bool interrupt_pending = false;
-  bool monitored_line_written = false;
+  bool work_queued = false, interrupt_pending = false, monitored_line_written = false;
   bool returns_at_once = false;  // the emulator's MWAIT
   bool misses_writes = false;    // an erratum's MONITOR
   const volatile void* monitored = nullptr;

@@ -18,7 +18,6 @@ void park_this_core();
 [[nodiscard]] SleepPlan plan_parked() noexcept;
 void report_parked(unsigned parked);
 
-/// The CPU of the calling core.
 [[nodiscard]] CpuAccess& cpu_access() noexcept;
 
 [[nodiscard]] SleepPlan plan_sleep(IdleState asked, bool watched) noexcept;

@@ -45,8 +45,7 @@ def tcp_frame(
 ) -> bytes:
     """A TCP segment with valid checksums."""
     addresses = (PEER_ADDRESS, source_port), (CARD_ADDRESS, destination_port)
-    segment = frames.tcp(*addresses, sequence, acknowledgement, frames.ACK, TCP_WINDOW, payload)
-    return ip_frame(frames.PROTOCOL_TCP, segment, identification)
+    return ip_frame(frames.PROTOCOL_TCP, frames.tcp(*addresses, sequence, acknowledgement, frames.ACK, TCP_WINDOW, payload), identification)
 
 
 def udp_echoed(frame: bytes) -> bytes:

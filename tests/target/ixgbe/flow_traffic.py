@@ -15,8 +15,7 @@ ANSWER_AT = 14
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
-# A busy host stops a machine for less than this. With a shorter time, more than WINDOW frames could be in flight, and a ring might have no
-# room for them.
+# A busy host stops a machine for less than this. With less, more than WINDOW frames could be in flight, and a ring might be too small.
 STALL_SECONDS = 5.0
 
 

@@ -34,17 +34,12 @@ namespace {
 
 using namespace neap;
 
-constexpr std::size_t mac_bytes = 6;
-constexpr std::size_t ethernet_bytes = 14;
-constexpr std::uint16_t ethertype_ipv4 = 0x0800;
-constexpr std::uint16_t ethertype_arp = 0x0806;
-constexpr std::uint16_t ethertype_echo = 0x88B5;
-constexpr std::uint16_t ethertype_stop = 0x88B6;
-constexpr std::uint16_t ethertype_set = 0x88B7;
+constexpr std::size_t mac_bytes = 6, ethernet_bytes = 14;
+constexpr std::uint16_t ethertype_ipv4 = 0x0800, ethertype_arp = 0x0806, ethertype_echo = 0x88B5;
+constexpr std::uint16_t ethertype_stop = 0x88B6, ethertype_set = 0x88B7;
 constexpr std::size_t answer_bytes = 300;
 constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
-constexpr std::uint8_t protocol_tcp = 6;
-constexpr std::uint8_t protocol_udp = 17;
+constexpr std::uint8_t protocol_tcp = 6, protocol_udp = 17;
 
 std::uint16_t word_at(const std::byte* place) {
   return static_cast<std::uint16_t>(std::to_integer<unsigned>(place[0]) << 8 | std::to_integer<unsigned>(place[1]));

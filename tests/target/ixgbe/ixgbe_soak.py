@@ -99,7 +99,6 @@ class Soak:
 
 @contextmanager
 def events_shown_on_failure(console: ConsoleCounts):
-    """Prints the events before a failure."""
     try:
         yield
     except BaseException:  # pytest's time-out is not derived from Exception

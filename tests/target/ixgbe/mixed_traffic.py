@@ -256,8 +256,7 @@ class MixedTraffic:
         account.driver["lost="] = console.lost
         account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
         # Joined segments have one answer. If the answer is lost, all of these segments remain unanswered.
-        joined = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
-        account.driver["in joined segments"] = joined
+        account.driver["in joined segments"] = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
         # A card that was reset accepts only frames of ordinary size until it is configured again. It counts longer frames, but the driver
         # clears all counters when it starts the card.
         if console.resets:

@@ -22,8 +22,7 @@ PATIENCE_SECONDS, AGAIN_SECONDS = 60, 2
 GROUP, NEVER_JOINED, OTHER = "239.1.2.3", "239.1.2.4", "239.7.7.7"
 REPORT, LEAVE = "16", "17"
 
-# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers, and the IGMP messages that
-# it sees.
+# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers and seen IGMP messages.
 STATION = """
 import os, select, socket, sys
 device, own, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -111,13 +110,7 @@ class Station:
 def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
     with (
         Namespace(f"{HOST}/24") as namespace,
-        Machine(
-            IMAGE,
-            cores=2,
-            arguments=[f"ip={GUEST}/24"],
-            net=f"tap:{TAP}",
-            soft_card=namespace.program(SOFT_CARD),
-        ) as machine,
+        Machine(IMAGE, cores=2, arguments=[f"ip={GUEST}/24"], net=f"tap:{TAP}", soft_card=namespace.program(SOFT_CARD)) as machine,
     ):
         machine.wait_for_line("net_groups: ready", START_SECONDS)
         station = Station(namespace)
