@@ -77,6 +77,7 @@ class Machine:
     outside: the user network reaches other hosts. qemu_options: more words for QEMU, ahead of the card's, because an IOMMU must precede it.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's, and the guest can then execute MWAIT.
+    one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).
     debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
     on_line: called with each line of the console as it arrives, from a thread of this class.
     """
@@ -99,6 +100,7 @@ class Machine:
         restarts: bool = False,
         outside: bool = False,
         accelerator: str = "tcg",
+        one_thread: bool = False,
         initrd: Path | None = None,
         start_from: Start | None = None,
         qemu_options: Sequence[str] = (),
@@ -122,6 +124,7 @@ class Machine:
         self.restarts = restarts
         self.outside = outside
         self.accelerator = accelerator
+        self.one_thread = one_thread
         self.initrd = initrd
         self.qemu_options = list(qemu_options)
         self.debugger = debugger
@@ -341,7 +344,7 @@ class Machine:
         if self.accelerator == "kvm":
             argv += ["-accel", "kvm", "-cpu", "host", "-overcommit", "cpu-pm=on"]
         else:
-            argv += ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
+            argv += ["-accel", f"tcg,thread={'single' if self.one_thread else 'multi'}", "-cpu", self.cpu]
         argv += ["-smp", str(self.cores), "-m", self.memory, *self._memory_arguments()]
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools import build, cache, packages, qemu
@@ -16,19 +17,24 @@ PLUGIN_API = (((11, 1), 7), ((0,), 5))
 
 def library(source: Path) -> Path:
     """The compiled plugin of a C file. It is compiled again if its source is newer."""
+    return compiled(source.stem, [source], [source], ["gcc", "-std=gnu17"])
+
+
+def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], compiler: Sequence[str]) -> Path:
+    """A plugin of these sources. It is compiled again if one of the files `depends_on` is newer. `compiler`: the program and its own words."""
     version = qemu.version_of(qemu.command())
     if version is None:
         raise Failure("QEMU does not say its version")
     api = plugin_api(version)
-    directory = build.BUILD / source.stem
-    made = directory / f"{source.stem}-{api}.so"
-    if made.is_file() and made.stat().st_mtime > source.stat().st_mtime:
+    directory = build.BUILD / name
+    made = directory / f"{name}-{api}.so"
+    if made.is_file() and all(made.stat().st_mtime > path.stat().st_mtime for path in depends_on):
         return made
     packages.require("card")
     fresh = made.with_suffix(".new")
-    argv = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
+    argv = [*compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
     with cache.lock(directory / "lock"):
-        run_logged([*argv, "-o", str(fresh), str(source)], build.log_path(source.stem), f"building {source.stem}")
+        run_logged([*argv, "-o", str(fresh), *map(str, sources)], build.log_path(name), f"building {name}")
         fresh.replace(made)
     return made
 

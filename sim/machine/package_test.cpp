@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/machine/package.hpp"
+
+#include <gtest/gtest.h>
+
+#include "sim/machine/registers.hpp"
+#include "sim/machine/test_model.hpp"
+
+namespace neap::model {
+namespace {
+
+constexpr std::int64_t a_millisecond = 2'000'000;  // instructions at ratio 20, one a cycle
+
+std::uint64_t read(Package& package, unsigned core, std::uint32_t number) {
+  std::uint64_t value = 0;
+  EXPECT_TRUE(read_msr(package, core, number, value)) << std::hex << number;
+  return value;
+}
+
+TEST(Package, EnergyIsPowerTimesTime) {
+  Package package(test_model(), 1);
+  package.run(0, a_millisecond);
+  // Uncore 10 W, the core 2 W/GHz * 2 GHz + 1 W; three unused cores sleep in C6 without power.
+  EXPECT_NEAR(package.package_joules(package.now(0)), 15e-3, 1e-9);
+  EXPECT_NEAR(package.cores_joules(package.now(0)), 5e-3, 1e-9);
+  EXPECT_NEAR(package.dram_joules(package.now(0)), 5e-3, 1e-9);
+  EXPECT_EQ(read(package, 0, 0x611), static_cast<std::uint64_t>(15e-3 * 65536));
+}
+
+TEST(Package, ASleepOfTheTargetResidencyCostsWhatC1Would) {
+  for (const State state : {State::c1, State::c6}) {
+    Package package(test_model(), 1);
+    package.fall_asleep(0, state);
+    package.set_skipped(from_ns(300'000));
+    package.wake(0);
+    const double at_wake = package.cores_joules(from_ns(300'000));
+    const double exit_j = 5.0 * to_seconds(package.cpu().sleep[index_of(state)].exit_latency);
+    // The wake-up itself runs at the core's power and is part of the sleep's price.
+    EXPECT_NEAR(at_wake + (state == State::c6 ? exit_j : 0), 2e-3 * 0.3, 2e-8);
+  }
+}
+
+TEST(Package, ResidenciesAndBusyTimeFillTheTime) {
+  Package package(test_model(), 2);
+  package.run(0, a_millisecond);
+  package.fall_asleep(0, State::c6);
+  package.fall_asleep(1, State::c6);
+  package.catch_up(1, package.clock(0).local());
+  package.set_skipped(from_ns(5'000'000));
+  EXPECT_EQ(to_ns(package.residency(0, State::c6)), 5'000'000U);
+  EXPECT_EQ(package.package_state(), PackageState::pc6);
+  package.wake(0);
+  EXPECT_EQ(to_ns(package.now(0)), 6'100'000U);  // with the exit latency
+  EXPECT_EQ(package.wakeups(0), 1U);
+  EXPECT_EQ(read(package, 0, 0x3fd), package.tsc(from_ns(5'000'000)));
+}
+
+TEST(Package, OnOneClockTheHighestRequestOfThoseAwakeCounts) {
+  Package package(test_model(), 2);
+  EXPECT_TRUE(write_msr(package, 0, 0x199, 10 << 8));
+  EXPECT_TRUE(write_msr(package, 1, 0x199, 15 << 8));
+  EXPECT_EQ(package.clock(0).ratio(), 15U);
+  package.fall_asleep(1, State::c6);
+  EXPECT_EQ(package.clock(0).ratio(), 10U);
+  package.wake(1);
+  EXPECT_EQ(package.clock(0).ratio(), 15U);
+}
+
+TEST(Package, TurboDependsOnTheActiveCores) {
+  Package package(test_model(), 2);
+  for (unsigned core : {0U, 1U}) EXPECT_TRUE(write_msr(package, core, 0x199, 40 << 8));
+  EXPECT_EQ(package.clock(0).ratio(), 30U);
+  package.fall_asleep(1, State::c6);
+  EXPECT_EQ(package.clock(0).ratio(), 40U);
+  EXPECT_TRUE(write_msr(package, 0, 0x1a0, std::uint64_t{1} << 38));
+  EXPECT_EQ(package.clock(0).ratio(), 20U);
+}
+
+TEST(Package, ThePowerLimitHoldsOverItsWindow) {
+  Package package(test_model(), 1);
+  EXPECT_TRUE(write_msr(package, 0, 0x199, 40 << 8));  // 10 + 2 * 4 + 1 = 19 W
+  constexpr std::uint64_t limit_w = 15, enabled = 1 << 15, sixteen_units = 4 << 17;  // 2^4 / 1024 s = 15.6 ms
+  EXPECT_TRUE(write_msr(package, 0, 0x610, limit_w * 8 | enabled | sixteen_units));
+  const auto run_until = [&](Ticks end) {
+    while (package.now(0) < end) {
+      package.run(0, 1000);
+      if (package.now(0) >= package.next_control()) package.control(package.now(0));
+    }
+  };
+  run_until(from_ns(200'000'000));
+  const double before = package.package_joules(package.now(0));
+  const Ticks from = package.now(0);
+  run_until(from + from_ns(200'000'000));
+  const double watts = (package.package_joules(package.now(0)) - before) / to_seconds(package.now(0) - from);
+  EXPECT_LE(watts, 15.1);
+  EXPECT_GE(watts, 14.0);
+  EXPECT_TRUE(write_msr(package, 0, 0x610, limit_w * 8));  // off
+  EXPECT_EQ(package.clock(0).ratio(), 40U);
+}
+
+TEST(Package, HwpKeepsWithinTheRequestedRange) {
+  Package package(test_model("frequency.hwp = false", "frequency.hwp = true"), 1);
+  constexpr std::uint64_t any_preference = 128 << 24, fastest = 0;
+  EXPECT_TRUE(write_msr(package, 0, 0x774, fastest | 25 << 8 | 12));
+  EXPECT_EQ(package.clock(0).ratio(), 25U);
+  EXPECT_TRUE(write_msr(package, 0, 0x774, any_preference | 18 << 16 | 25 << 8 | 12));
+  EXPECT_EQ(package.clock(0).ratio(), 18U);
+  EXPECT_TRUE(write_msr(package, 0, 0x774, any_preference | 25 << 8 | 12));
+  package.fall_asleep(0, State::c1);
+  package.set_skipped(from_ns(10'000'000));
+  package.wake(0);
+  package.control(package.now(0));
+  EXPECT_EQ(package.clock(0).ratio(), 12U);  // it slept through the period
+}
+
+TEST(Registers, CpuidListsWhatTheModelHas) {
+  Package package(test_model(), 1);
+  CpuidWords words;
+  change_cpuid(package, 5, words);
+  EXPECT_EQ(words.edx, 0x1010U);  // one sub-state of C1, one of C6's hint 20h
+  EXPECT_EQ(words.ecx, 3U);
+  change_cpuid(package, 0x0a, words);
+  EXPECT_EQ(words.eax & 0xffff, 0x0403U);
+  std::uint64_t value = 0;
+  EXPECT_FALSE(read_msr(package, 0, 0x774, value));  // no HWP
+  EXPECT_TRUE(read_counter(package, 0, 1U << 30, value));
+  EXPECT_FALSE(read_counter(package, 0, 4, value));
+}
+
+}  // namespace
+}  // namespace neap::model
