@@ -26,6 +26,10 @@ PROGRAM_PACKAGES = ["busybox-static", "ethtool"]
 PROGRAMS = ["ethtool"]
 # The drivers of the soft card and of QEMU's own cards (for comparison), and VLANs. The modules' dependencies are read from the modules.
 MODULES = ["ixgbe", "igb", "e1000e", "8021q"]
+# What reads a CPU's power and counters, for the model machine. perf and its libraries make the guest 60 MB larger, so it is asked for.
+POWER_PACKAGES = ["linux-cpupower", "msr-tools", "linux-perf"]
+POWER_PROGRAMS = ["turbostat", "cpupower", "rdmsr", "wrmsr", "perf"]
+POWER_MODULES = ["msr", "intel_rapl_msr"]
 
 _HERE = Path(__file__).parent
 _LOADER = "lib64/ld-linux-x86-64.so.2"
@@ -40,6 +44,13 @@ class GuestImage:
     initramfs: Path
     release: str
     traffic: Path
+
+
+@dataclass(frozen=True)
+class _Contents:
+    packages: list[str]
+    programs: list[str]
+    modules: list[str]
 
 
 @dataclass(frozen=True)
@@ -58,10 +69,18 @@ class _Kernel:
 KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
 
 
-def build(*, debian_13_kernel: bool = False) -> GuestImage:
-    """Makes the guest if the cache lacks it (75 to 105 MB of packages, seconds of work). Raises Failure, and then leaves nothing behind."""
+def build(*, debian_13_kernel: bool = False, power_programs: bool = False) -> GuestImage:
+    """Makes the guest if the cache lacks it (75 to 105 MB of packages, seconds of work). Raises Failure, and then leaves nothing behind.
+
+    power_programs: with POWER_PROGRAMS.
+    """
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
-    names = debian.with_libraries(PROGRAM_PACKAGES)
+    contents = _Contents(
+        [*PROGRAM_PACKAGES, *(POWER_PACKAGES if power_programs else [])],
+        [*PROGRAMS, *(POWER_PROGRAMS if power_programs else [])],
+        [*MODULES, *(POWER_MODULES if power_programs else [])],
+    )
+    names = debian.with_libraries(contents.packages)
     own_files = [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
     entry = cache.Entry("linux-guest", cache.digest(kernel.version, debian.digest_of(debian.resolve(names)), *own_files))
     with entry.making() as needed:
@@ -75,7 +94,7 @@ def build(*, debian_13_kernel: bool = False) -> GuestImage:
                 compiler = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
                 output_of([*compiler, "-o", str(entry.path / "traffic"), str(_HERE / "traffic.c")])
                 with (entry.path / "initramfs.cpio").open("wb") as stream:
-                    _write_initramfs(CpioWriter(stream), root, kernel.release, entry.path / "traffic")
+                    _write_initramfs(CpioWriter(stream), root, kernel.release, entry.path / "traffic", contents)
     return GuestImage(entry.path / "vmlinuz", entry.path / "initramfs.cpio", kernel.release, entry.path / "traffic")
 
 
@@ -94,7 +113,7 @@ def _kernel_of_debian_13() -> _Kernel:
     return _Kernel(package, version, unpack)
 
 
-def _write_initramfs(archive: CpioWriter, root: Path, release: str, traffic: Path) -> None:
+def _write_initramfs(archive: CpioWriter, root: Path, release: str, traffic: Path, contents: _Contents) -> None:
     for folder in ("proc", "sys", "dev", "tmp", "run", "root", "etc", "lib64"):
         archive.directory(folder)
     archive.character_device("dev/console", 5, 1)
@@ -103,24 +122,24 @@ def _write_initramfs(archive: CpioWriter, root: Path, release: str, traffic: Pat
     busybox = root / "bin" / "busybox"
     archive.file("bin/busybox", busybox.read_bytes(), mode=0o755)
     for applet in output_of([str(busybox), "--list"]).split():
-        if applet not in (*PROGRAMS, "busybox"):
+        if applet not in (*contents.programs, "busybox"):
             archive.link(f"bin/{applet}", "busybox")
     archive.file("bin/traffic", traffic.read_bytes(), mode=0o755)
-    _copy_programs(archive, root)
-    _copy_modules(archive, root, release)
+    _copy_programs(archive, root, contents)
+    _copy_modules(archive, root, release, contents.modules)
     archive.close()
 
 
-def _copy_programs(archive: CpioWriter, root: Path) -> None:
-    """Copies PROGRAMS and the libraries that the dynamic loader finds for them in `root`."""
+def _copy_programs(archive: CpioWriter, root: Path, contents: _Contents) -> None:
+    """Copies the programs and the libraries that the dynamic loader finds for them in `root`."""
     loader = root / _LOADER
     search = ":".join(str(root / folder) for folder in _LIBRARY_FOLDERS)
     libraries: set[Path] = set()
-    for program in PROGRAMS:
+    for program in contents.programs:
         path = next((root / folder / program for folder in ("bin", "sbin", "usr/bin", "usr/sbin")
                      if (root / folder / program).is_file()), None)  # fmt: skip
         if path is None:
-            raise Failure(f"no {program} in the packages {', '.join(PROGRAM_PACKAGES)}")
+            raise Failure(f"no {program} in the packages {', '.join(contents.packages)}")
         archive.file(f"bin/{program}", path.read_bytes(), mode=0o755)
         for line in output_of([str(loader), "--library-path", search, "--list", str(path)]).splitlines():
             match = re.match(r"\s*\S+ => (\S+) \(", line)
@@ -135,15 +154,15 @@ def _copy_programs(archive: CpioWriter, root: Path) -> None:
         archive.file(f"lib/x86_64-linux-gnu/{library.name}", library.read_bytes(), mode=0o755)
 
 
-def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
-    """Copies MODULES and their dependencies, with the modules.dep that modprobe reads."""
+def _copy_modules(archive: CpioWriter, root: Path, release: str, modules: list[str]) -> None:
+    """Copies the modules and their dependencies, with the modules.dep that modprobe reads."""
     base = f"lib/modules/{release}"
     tree = root / base
     if not tree.is_dir():
         base, tree = f"lib/modules/{release}", root / "usr" / base
     by_name = {path.name.partition(".")[0].replace("-", "_"): path for path in tree.rglob("*.ko*")}
     direct: dict[str, list[str]] = {}
-    queue = list(MODULES)
+    queue = list(modules)
     while queue:
         name = queue.pop()
         if name in direct:
