@@ -121,7 +121,7 @@ impl EventLoop {
                         self.advances += 1;
                         self.advance(to_ns);
                         self.publish();
-                        self.link.acknowledge()?;
+                        self.link.acknowledge();
                     }
                     Input::Nothing => {}
                     Input::Closed => {
