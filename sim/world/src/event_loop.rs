@@ -121,7 +121,7 @@ impl EventLoop {
                         self.advances += 1;
                         self.advance(to_ns);
                         self.publish();
-                        self.link.acknowledge()?;
+                        self.link.acknowledge();
                     }
                     Input::Nothing => {}
                     Input::Closed => {
@@ -240,6 +240,7 @@ impl EventLoop {
         let page = &self.link.page;
         page.add_vectors(self.world.machine.rig.host.eventfds.take_messages());
         let next_ns = if self.failed { None } else { self.world.next_ns() };
+        self.log.debug(|| format!("{:>12} done, next {next_ns:?}, phase {}", self.world.now_ns(), phase as u64));
         page.store(Field::Next, next_ns.unwrap_or(NEVER_NS));
         page.store(Field::Failed, u64::from(self.failed));
         page.store(Field::Phase, phase as u64);

@@ -135,6 +135,10 @@ impl Link {
 
     /// Accepts the one connection, or reads from it.
     pub fn service(&mut self) -> io::Result<Input> {
+        self.accept_or_read().or_else(closed).map_err(|error| io::Error::new(error.kind(), format!("the link to the machine: {error}")))
+    }
+
+    fn accept_or_read(&mut self) -> io::Result<Input> {
         match &mut self.peer {
             Peer::Awaited(listener) => {
                 if let Some(stream) = listener.accept() {
@@ -155,18 +159,24 @@ impl Link {
                     Ok(Input::Advance(u64::from_le_bytes(self.input)))
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(Input::Nothing),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Input::Closed),
                 Err(error) => Err(error),
             },
         }
     }
 
-    /// All that was due has happened. The driver waits for this, so its socket has room.
-    pub fn acknowledge(&mut self) -> io::Result<()> {
-        match &mut self.peer {
-            Peer::Connected(stream) => stream.write_all(&[ACKNOWLEDGEMENT]),
-            Peer::Awaited(_) => Ok(()),
+    /// All that was due has happened. The driver waits for this, so its socket has room. If it has ended, `service` reports that.
+    pub fn acknowledge(&mut self) {
+        if let Peer::Connected(stream) = &mut self.peer {
+            let _ = stream.write_all(&[ACKNOWLEDGEMENT]);
         }
+    }
+}
+
+/// The driver has ended without reading everything: an end like others.
+fn closed(error: io::Error) -> io::Result<Input> {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Ok(Input::Closed),
+        _ => Err(error),
     }
 }
 
@@ -222,7 +232,7 @@ mod tests {
         link.page.add_vectors(0b101);
         link.page.add_vectors(0b1000);
         link.page.store(Field::Next, 200_000);
-        link.acknowledge().unwrap();
+        link.acknowledge();
         let mut answer = [9];
         stream.read_exact(&mut answer).unwrap();
         assert_eq!((answer, page.load(Field::Next), page.take_vectors(), page.take_vectors()), ([0], 200_000, 0b1101, 0));
