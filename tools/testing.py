@@ -209,8 +209,9 @@ def _target() -> Outcome:
     _require_images("gdb")
     build.build("image-debug")
     build.build_soft_card()
+    build.build_world()
     qemu.command()
-    return _pytest("target", ["tests/target"], 1800, *SIDE_BY_SIDE, "--dist=worksteal")
+    return _pytest("target", ["tests/target", "tests/model"], 1800, *SIDE_BY_SIDE, "--dist=worksteal")
 
 
 def _system() -> Outcome:

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSL-1.0
+"""memcached on the model machine: equal seeds give equal runs whatever the host does, and settings have their published effects."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.model.modelled import busy_host, image
+from tools.errors import UsageError
+from tools.model import experiment, results
+from tools.model.experiment import Experiment
+
+MEMCACHED = image("apps/memcached", "memcached")
+
+
+def run(wanted: Experiment, directory: Path) -> results.Result:
+    directory.mkdir()
+    result = experiment.run(wanted, MEMCACHED, directory)
+    assert result.world["failed"] == 0 and result.answered == result.world["offered"] > 0
+    return result
+
+
+def logs(directory: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((directory / experiment.LOG).glob("core*.log"))]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_equal_seeds_give_equal_runs(tmp_path: Path, cores: int) -> None:
+    wanted = Experiment("e5-2690", rate=40_000, window_ms=20, warm_up_ms=5, cores=cores, seed=7)
+    first = run(wanted, tmp_path / "first")
+    with busy_host():
+        again = run(wanted, tmp_path / "again")
+    assert first == again
+    assert logs(tmp_path / "first") == logs(tmp_path / "again") and len(logs(tmp_path / "first")) == cores
+    if cores == 1:
+        other = run(Experiment("e5-2690", rate=40_000, window_ms=20, warm_up_ms=5, seed=8), tmp_path / "other")
+        assert other.digest != first.digest and logs(tmp_path / "other") != logs(tmp_path / "first")
+
+
+def test_moderation_trades_latency_for_energy(tmp_path: Path) -> None:
+    """The studies' main effect: with longer intervals between interrupts, a core sleeps more and requests wait longer."""
+    short, long = (
+        run(Experiment("e5-2690", rate=50_000, window_ms=30, arguments=[f"itr={us}us"]), tmp_path / f"itr{us}") for us in (2, 200)
+    )
+    assert long.watts < short.watts
+    assert long.row()["p99_us"] > short.row()["p99_us"]
+    assert long.row()["wakeups"] < short.row()["wakeups"] / 2
+
+
+def test_a_slower_clock_takes_longer_for_a_request(tmp_path: Path) -> None:
+    """`pstate` reaches the modelled CPU: the cycles of a request stay, their time does not."""
+    fast, slow = (
+        run(Experiment("e5-2690", rate=20_000, window_ms=20, arguments=[f"pstate={ratio}"]), tmp_path / str(ratio)) for ratio in (29, 12)
+    )
+    assert slow.cores[0].frequency_mhz == 1200 and fast.cores[0].frequency_mhz == 2900
+    assert slow.cores[0].c0_ns > 1.5 * fast.cores[0].c0_ns
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Experiment("unknown"), "--model takes .*e5-2690"),
+        (Experiment("e5-2690", cores=17), "1 to 16 cores"),
+        (Experiment("e5-2690", rate=0), "--rate"),
+        (Experiment("e5-2690", seed=-1), "--seed"),
+        (Experiment("e5-2690", arguments=["ip=1.2.3.4/24"]), "ip="),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(wrong: Experiment, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        wrong.check()
