@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// The cost of a frame in the driver: instructions of an event with a batch of exactly 1, 8 or 32 frames. tools/bench/driver.py counts them.
+// The cost of a frame in the driver: instructions of an event with exactly 1, 8 or 32 frames. tools/bench/driver.py counts them.
 //
-// The card receives its own frames (`--net loopback`), and its interrupts are masked. Before each event the image waits, uncounted, until
-// the card has written back as many descriptors as the batch has frames. So each batch has its exact size, whatever the speed of the card.
-// A count covers the pair's own event, from its first instruction to the tail writes at its end:
+// The card receives its own frames (`--net loopback`), and its interrupts are masked. Before each event the image waits, without counting,
+// until the card has written back as many descriptors as the batch has frames. So each batch has its exact size at any speed of the card. A
+// count covers the pair's own event, from its first instruction to the tail writes at its end:
 //   receive    frames with good checksums and an RSS hash go to a stack that reads both and returns the buffer at once
 //   transmit   frames whose checksums the card computes; the reclaiming after their completion is counted separately
 //   forward    received frames are sent again from the same buffer, and the frames of the previous round are reclaimed
@@ -23,11 +23,11 @@ namespace {
 using namespace neap;
 using namespace std::chrono_literals;
 
-// tools/bench/driver.py uses these numbers: a region is kind + kinds * (batch's place + 3 * log on).
+// tools/bench/driver.py uses these numbers: a region is kind + kinds * (batch's index + 3 * (log on: 1, off: 0)).
 enum Kind : unsigned { receive, transmit, take_back, forward, kinds };
 constexpr std::array<unsigned, 3> batches{1, 8, 32};
 constexpr unsigned rounds_warm = 20;
-constexpr unsigned rounds_counted = 200;  // the counts are exact, so more rounds would show nothing new
+constexpr unsigned rounds_counted = 200;  // the counts are exact, so more rounds would not change the result
 constexpr auto patience = 60s;
 constexpr std::size_t frame_bytes = 60;
 
@@ -64,7 +64,7 @@ struct Stack final : FrameReceiver {
   std::uint64_t received = 0, bad = 0;
 };
 
-/// Ends this event. The task continues in the next one.
+/// Ends this event. The task continues in the next event.
 task<void> next_event() {
   Completion<void> begun;
   spawn([&begun] { begun.fulfil(); });
@@ -114,7 +114,7 @@ class Bench {
       if (!co_await send_and_take_back<kinds * group>(frames, counted)) co_return false;
       if (!co_await receive_them<kinds * group + receive>(frames, counted)) co_return false;
     }
-    // The first frames; later they circulate.
+    // Sends the first frames. Later the same frames are forwarded again and again.
     if (!co_await send_and_take_back<kinds * group>(frames, false)) co_return false;
     stack_.forwards = true;
     for (unsigned round = 0; round < rounds_warm + rounds_counted; ++round) {
@@ -157,8 +157,8 @@ class Bench {
     co_return false;
   }
 
-  /// If `prepare()` returns true, `work()` runs in the same event and requests the driver's work at the event's end. Both are counted
-  /// together.
+  /// If `prepare()` returns true, `work()` runs in the same event and requests the driver's work at the event's end. The work of both is
+  /// counted together.
   template <unsigned region, class Prepare, class Work>
   task<bool> event(bool counted, Prepare prepare, Work work) {
     bool prepared = false;
@@ -208,7 +208,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   stack.sender = &card.attach(stack);
   card.set_interrupt(0, false);
   for (const auto deadline = BootClock::now() + patience; !card.link_up() && BootClock::now() < deadline;) co_await sleep_for(1ms);
-  co_await sleep_for(10ms);  // the pair's own first poll is over
+  co_await sleep_for(10ms);  // the pair's own first poll ends meanwhile
 
   Bench bench(card, stack);
   bool complete = co_await bench.all<0>();

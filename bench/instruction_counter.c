@@ -2,13 +2,13 @@
 // Counts the instructions that a guest executes: a plugin for QEMU's TCG.
 //
 // Cost is measured in instructions, because times on an emulated machine mean nothing. Each instruction calls the plugin before it runs, so
-// counts are exact, exceptions and interrupts included. Instructions between two marker instructions of the image (bench/marks.hpp) are
+// counts are exact, even with exceptions and interrupts. Instructions between two marker instructions of the image (bench/marks.hpp) are
 // counted by region. The total of each CPU is counted too. A repeated string instruction counts once, however often it repeats.
 //
 // The packages of QEMU that can run plugins do not contain the plugin header, and the header needs GLib. So this file declares the few
-// functions that it uses. The callbacks' arguments changed once. Up to API version 6 (QEMU 11.0) the plugin's number is the first. From
-// version 7 on the number is missing and the user data is the last. One function serves both versions, because the registers are the same:
-// see `translated`.
+// functions that it uses. The arguments of callbacks changed once. Up to API version 6 (QEMU 11.0) the first argument is the plugin's
+// number. From version 7 on this argument is missing, and the user data is an additional last argument. One function (`translated`) serves
+// both versions, because both pass two arguments in the same registers.
 //
 //   -plugin instruction_counter.so,out=FILE[,live=FILE][,skip=LOW:HIGH]...
 //
@@ -51,20 +51,20 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char
 
 enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, marker_bytes = 7 };
 
-/// The counts of one CPU; written only by the thread of that CPU.
+/// The counts of one CPU. Only the thread of that CPU writes them.
 struct Executed {
   uint64_t instructions;
 } __attribute__((aligned(64)));
 struct Cpu {
-  uint64_t repeating;  // address of the repeated instruction that ran last; 0: another one did
+  uint64_t repeating;  // address of the last instruction if it was a repeated one; otherwise 0
   uint64_t region_began[regions_max];
   bool region_open[regions_max];
 } __attribute__((aligned(64)));
 
 struct Region {
   uint64_t visits, instructions;
-  uint64_t kept[visits_kept];  // of the first visits, for the median
-  uint64_t unmatched;          // ends without a beginning
+  uint64_t kept[visits_kept];  // counts of the first visits, for the median
+  uint64_t unmatched;          // end marks without a begin mark
 };
 
 static struct Executed not_shown[cpus_max];
@@ -117,7 +117,8 @@ static void region_ends(unsigned cpu, void* data) {
   self->region_open[(uintptr_t)data] = false;
 }
 
-/// Intel SDM volume 2, 2.1.1 and the instructions of "REP": prefixes in any order, REX last, then INS, OUTS, MOVS, CMPS, STOS, LODS, SCAS.
+/// Detects repeated instructions (Intel SDM volume 2, 2.1.1 and "REP"). Prefixes are in any order, REX last, then INS, OUTS, MOVS, CMPS,
+/// STOS, LODS or SCAS.
 static bool repeats(const uint8_t* code, size_t bytes) {
   bool repeat = false;
   size_t i = 0;
@@ -136,7 +137,7 @@ static bool repeats(const uint8_t* code, size_t bytes) {
   return (opcode >= 0x6C && opcode <= 0x6F) || (opcode >= 0xA4 && opcode <= 0xA7) || (opcode >= 0xAA && opcode <= 0xAF);
 }
 
-/// nopl disp32(%rax) with displacement bytes 'N' 'B' region 1 (begins) or 2 (ends).
+/// Returns 1 for a begin mark, 2 for an end mark, otherwise 0. A mark is nopl disp32(%rax) with the displacement 'N' 'B' region 1 (or 2).
 static int marker(const uint8_t* code, size_t bytes, uintptr_t* region) {
   static const uint8_t opening[] = {0x0F, 0x1F, 0x80, 'N', 'B'};
   if (bytes != marker_bytes || memcmp(code, opening, sizeof opening) != 0 || code[5] >= regions_max) return 0;
@@ -151,7 +152,7 @@ static bool skipped(uint64_t address) {
   return false;
 }
 
-/// Up to API 6 the arguments are (number, block), from 7 on (block, user data). Our user data is null.
+/// Up to API version 6 the arguments are (number, block), from version 7 on (block, user data). Our user data is null.
 static void translated(void* first, void* second) {
   const struct qemu_plugin_tb* const block = second != NULL ? second : first;
   const size_t count = qemu_plugin_tb_n_insns(block);
@@ -209,7 +210,7 @@ static void report(void) {
   fclose(out);
 }
 
-/// Replaces strtoull: newer C libraries link it under a symbol that older ones lack.
+/// Replaces strtoull: newer C libraries link strtoull under a symbol that older ones lack.
 static bool parse_hex(const char** text, uint64_t* value) {
   const char* at = *text;
   *value = 0;

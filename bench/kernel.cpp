@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// The cost of the kernel's own work: instructions of each step that an application repeats. tools/bench/kernel.py counts them.
+// Measures the cost of the kernel's own work, as instructions of each step that an application repeats. tools/bench/kernel.py counts them.
 //
-// Each region is the code between two marks, executed 10,000 times, warm. A step may begin in one event and end in another. Then each of
-// the two events has one mark, and the event loop's work in between counts. Only the marks themselves are not counted.
+// Each region is the code between two marks, executed 10,000 times with warm caches. A step may begin in one event and end in another. Then
+// each of the two events has one mark, and the event loop's work in between counts. The marks themselves are not counted.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -40,8 +40,7 @@ enum Region : unsigned {
   interrupt_entry,
 };
 
-constexpr unsigned repetitions = 10'000;
-constexpr unsigned warm_up = 200;
+constexpr unsigned repetitions = 10'000, warm_up = 200;
 
 template <Region region>
 [[gnu::always_inline]] inline void begin() {
@@ -57,8 +56,7 @@ void must(bool holds) {
 }
 
 // --- This core's events ------------------------------------------------------------------------------------------------------------------
-
-/// A chain of events: from one event's call of `spawn` to the first instruction of the next.
+/// A chain of events: from one event's call of `spawn` to the first instruction of the next event.
 struct Chain {
   unsigned left = warm_up + repetitions;
   Completion<> done;
@@ -82,8 +80,7 @@ task<void> count_spawns() {
 }
 
 // --- Another core's ----------------------------------------------------------------------------------------------------------------------
-
-/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed; then it executes the received work.
+/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed. Then core 1 executes the received work.
 struct Remote {
   static constexpr unsigned batch = 1000;
   std::atomic<bool> hold{true}, held{false};
@@ -119,9 +116,8 @@ task<void> count_remote_spawns() {
 }
 
 // --- Timers ------------------------------------------------------------------------------------------------------------------------------
-
 void count_timers() {
-  static std::array<Timer, 1000> others;  // so that the wheel is not empty
+  static std::array<Timer, 1000> others;  // pending timers, so that the wheel is not empty
   for (std::size_t i = 0; i < others.size(); ++i) others[i].arm(std::chrono::seconds(100 + i), [] {});
   Timer timer;
   for (unsigned i = 0; i < warm_up + repetitions; ++i) {
@@ -140,7 +136,6 @@ void count_timers() {
 }
 
 // --- Ebbs and RCU ------------------------------------------------------------------------------------------------------------------------
-
 struct Requests {
   std::uint64_t served = 0;
 };
@@ -153,7 +148,7 @@ Settings first_settings, other_settings;
 Settings* plain_settings = &first_settings;
 std::atomic<Settings*> shared_settings{&first_settings};
 
-// Only the call, as an application makes it. Both variants also count the use of the representative.
+// Counts only the call, as an application makes it. Both variants also count the use of the representative.
 void count_ebbs_and_rcu() {
   Requests plain;
   asm volatile("" ::"r"(&plain) : "memory");  // forces it into memory
@@ -171,7 +166,7 @@ void count_ebbs_and_rcu() {
     seen = plain_settings->value;
     asm volatile("" ::"r"(seen) : "memory");
     end<plain_read>();
-    // Other code may replace and retire it meanwhile. Being inside an event is the whole read-side protocol.
+    // Other code may replace and retire `shared_settings` meanwhile. A reader needs no further protocol than to be inside an event.
     begin<rcu_read>();
     seen = shared_settings.load(std::memory_order_acquire)->value;
     asm volatile("" ::"r"(seen) : "memory");
@@ -184,7 +179,6 @@ void count_ebbs_and_rcu() {
 }
 
 // --- Coroutines --------------------------------------------------------------------------------------------------------------------------
-
 [[gnu::noinline]] task<int> at_once(int value) { co_return value; }
 
 task<void> count_awaits() {
@@ -206,8 +200,8 @@ task<void> count_awaits() {
 
 // --- Interrupts --------------------------------------------------------------------------------------------------------------------------
 
-// From the CPU's acceptance of the interrupt to the first instruction of the vector's callback: entry, mark, acknowledgement, return, and
-// the loop's check of the marks.
+// Counts from the CPU's acceptance of the interrupt to the first instruction of the vector's callback. This includes entry, setting the
+// mark, acknowledgement, return, and the loop's check of the marks.
 void count_interrupts() {
   const auto vector = allocate_vector(0, [] { end<interrupt_entry>(); });
   must(vector.has_value());

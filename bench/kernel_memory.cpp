@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// The cost of memory: instructions of malloc and free, on the owner's core and for another core's object. tools/bench/kernel_memory.py
-// counts them.
+// Measures the cost of memory, as instructions of malloc and free, on the owner's core and for another core's object.
+// tools/bench/kernel_memory.py counts them.
 //
-// Each region is the code between two marks, executed 10,000 times. Each region keeps a number of objects alive, so that a freed object is
-// not the next one allocated. The same holds in a server with many live objects.
+// Each region is the code between two marks, executed 10,000 times. Each region keeps a number of objects alive, as in a server, so that a
+// freed object is not the next one that is allocated.
 #include <array>
-#include <cstddef>
 #include <cstdlib>
 
 #include "bench/known_sequences.hpp"
@@ -24,7 +23,6 @@ enum Region : unsigned { known_sequence, string_instruction, small_pair, page_pa
 
 using bench::hidden;
 using bench::repetitions;
-
 using Objects = std::array<void*, repetitions>;
 
 }  // namespace
@@ -45,7 +43,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     std::free(hidden(object));
     bench::end_counting<remote_free>();
   }
-  // Waits until all of them have arrived. Then the owner frees them in one batch.
+  // Waits until all remote frees have arrived. Then the owner frees them in one batch.
   (void)memory::pass_boundary();
   co_await on_core(1, [] {
     bench::begin_counting<coming_home>();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C library and the standard library.
 //
-// A statically linked program for any Linux: tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, under
-// the same counter. So a system call includes the kernel's work for it. Each thread stays on one CPU, because both marks of a region must
+// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, under the
+// same counter. So the count of a system call includes the kernel's work. Each thread stays on one CPU, because both marks of a region must
 // be on the same CPU.
 #include <pthread.h>
 #include <sched.h>
@@ -77,7 +77,6 @@ void stay_on(unsigned cpu) {
 }
 
 // --- Work for later, here and on another thread ------------------------------------------------------------------------------------------
-
 void count_function_queue() {
   std::deque<std::function<void()>> queue;
   unsigned ran = 0;
@@ -101,7 +100,7 @@ struct Work {
 
 /// Sends a pointer through a pipe to a thread that is executing other work.
 void count_pipe() {
-  constexpr unsigned batch = 1000;  // of eight bytes: a pipe holds 65,536
+  constexpr unsigned batch = 1000;  // pointers of eight bytes; a pipe holds 65,536 bytes
   std::array<int, 2> ends{};
   must(pipe(ends.data()) == 0, "a pipe");
   std::atomic<unsigned> sent{0}, received{0};
@@ -137,7 +136,6 @@ void count_pipe() {
 }
 
 // --- Timers ------------------------------------------------------------------------------------------------------------------------------
-
 void set_timer(int timer, std::int64_t seconds, std::int64_t ns) {
   const itimerspec when{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_nsec = ns}};
   must(timerfd_settime(timer, 0, &when, nullptr) == 0, "a timer is set");
@@ -169,7 +167,6 @@ void count_timers() {
 }
 
 // --- Thread-local data, and data that is read while other threads may change it ----------------------------------------------------------
-
 struct Requests {
   Requests() : served(hidden(std::uint64_t{0})) {}
   std::uint64_t served;
@@ -205,8 +202,7 @@ void count_calls_and_reads() {
 }
 
 // --- Coroutines --------------------------------------------------------------------------------------------------------------------------
-
-/// A minimal lazy task: its awaiter continues when it ends; no exceptions, no cancellation.
+/// A minimal lazy task, without exceptions and cancellation. Its awaiter continues when the task ends.
 struct MinimalTask {
   struct promise_type {
     std::coroutine_handle<> awaiter = std::noop_coroutine();
@@ -225,8 +221,7 @@ struct MinimalTask {
     void unhandled_exception() { std::terminate(); }
   };
   MinimalTask(std::coroutine_handle<promise_type> started) : handle(started) {}
-  MinimalTask(const MinimalTask&) = delete;
-  MinimalTask& operator=(const MinimalTask&) = delete;
+  MinimalTask& operator=(MinimalTask&&) = delete;
   ~MinimalTask() { handle.destroy(); }
   bool await_ready() { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiter) {
@@ -250,7 +245,6 @@ MinimalTask count_awaits() {
 }
 
 // --- Interrupts --------------------------------------------------------------------------------------------------------------------------
-
 void count_signals() {
   must(std::signal(SIGUSR1, [](int) { bench::end_counting<signal_to_handler>(); }) != SIG_ERR, "a signal's handler");
   for (unsigned i = 0; i < repetitions; ++i) {
@@ -260,7 +254,6 @@ void count_signals() {
 }
 
 // --- Memory, beyond bench/memory_steps.hpp -----------------------------------------------------------------------------------------------
-
 void count_remote_frees() {
   static std::array<void*, repetitions> objects;
   std::thread([] {

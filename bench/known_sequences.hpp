@@ -12,7 +12,7 @@
 
 namespace neap::bench {
 
-/// Two regions, executed 100 times each: 1000 instructions; and a single string instruction, which stores more bytes each time.
+/// Executes two regions 100 times each. One has 1000 instructions, the other a single string instruction that stores more bytes each time.
 template <unsigned known_sequence, unsigned string_instruction>
 void count_known_sequences() {
   std::array<std::byte, 777> memory;

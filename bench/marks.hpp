@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // The begin and end marks of counted regions.
 //
-// A mark is a NOP with an operand (Intel SDM volume 2, "NOP", 0F 1F /0), whose displacement identifies it as ours. A real CPU ignores it,
-// and bench/instruction_counter.c detects it. On each core, the begin marks and end marks of one region alternate. The marks themselves are
-// not counted.
+// A mark is a NOP with an operand (Intel SDM volume 2, "NOP", 0F 1F /0), whose displacement identifies the mark. A real CPU ignores the
+// mark, and bench/instruction_counter.c detects it. On each core, the begin marks and end marks of one region alternate. The marks
+// themselves are not counted.
 #pragma once
 
 namespace neap::bench {
 
-/// `region`: 0 to 63.
+/// `region` MUST be 0 to 63.
 template <unsigned region>
 [[gnu::always_inline]] inline void begin_counting() noexcept {
   static_assert(region < 64);

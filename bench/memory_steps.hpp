@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The counted steps of `malloc` and `free`. They are the same for Neap's functions (kernel_memory.cpp) and for those of another C library
-// (kernel_peers.cpp).
+// The counted steps of `malloc` and `free`. The steps are the same for Neap's functions (kernel_memory.cpp) and for those of another C
+// library (kernel_peers.cpp).
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ T hidden(T value) {
 /// The number of objects that are alive while one is freed and the next one is allocated.
 constexpr unsigned objects_held = 64;
 
-/// A `free` and a `malloc` of `bytes` bytes, counted together.
+/// Counts a `free` and a `malloc` of `bytes` bytes together.
 template <unsigned region>
 void count_pairs(std::size_t bytes) {
   std::array<void*, objects_held> objects{};
@@ -37,7 +37,7 @@ void count_pairs(std::size_t bytes) {
   for (void* const object : objects) std::free(object);
 }
 
-/// A `malloc` and a `free` of 64 bytes, counted separately.
+/// Counts a `malloc` and a `free` of 64 bytes separately.
 template <unsigned malloc_region, unsigned free_region>
 void count_halves() {
   std::array<void*, objects_held> objects{};

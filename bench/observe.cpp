@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The cost of observing: instructions of the log's calls, as the driver makes them. tools/bench.py counts them.
+// Measures the cost of observing, as instructions of the log's calls as the driver makes them. tools/bench.py counts them.
 //
 // Each region is the code between two marks, executed 10,000 times: the call, its arguments, and the function.
 #include "bench/known_sequences.hpp"

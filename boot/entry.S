@@ -86,7 +86,7 @@ boot_entry:
         cld
         movl    %eax, %esi
         movl    %ebx, %edi
-        // There is no stack yet, and only a call reveals EIP. So borrow the first word of the information structure for the return address.
+        // There is no stack yet, and only a call reveals EIP. So the first word of the information structure holds the return address.
         movl    (%ebx), %edx
         leal    4(%ebx), %esp
         call    1f
@@ -164,8 +164,8 @@ boot_entry:
         pushl   %eax
         lret
 
-// No boot options were read yet. So write to the first serial port, and to the screen's first line in case it is in text mode. Then leave
-// the emulator or stop.
+// No boot options were read yet. So write to the first serial port, and to the first line of the screen, in case the screen is in text
+// mode. Then leave the emulator or stop.
 refuse:
         leal    (refusal - boot_base)(%ebp), %esi
         movl    $VGA_TEXT, %edi

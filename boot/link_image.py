@@ -2,15 +2,13 @@
 """Links an image that contains the names of its own functions.
 
 A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after the link, so
-there are two links, the second with the table of the first. The table is placed behind all code, so it moves no function; that is checked.
-To keep both links fast, all of our code is first joined into one relocatable file. Link-time optimisation runs there, once.
+there are two links: the second includes the table that describes the first. The table is placed behind all code, so it moves no function;
+that is checked. To keep both links fast, all our code is first joined into one relocatable file. Link-time optimisation runs there, once.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 
 writes app.elf for boot loaders, and app.debug.elf for debuggers. kernel/x86/symbols.hpp describes the table.
 """
-
-from __future__ import annotations
 
 import argparse
 import collections
@@ -30,8 +28,7 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
-# C and C++ library facilities that are missing in Neap. For each: the functions that, if undefined at link time, show that a program uses
-# the facility.
+# C and C++ library facilities that are missing in Neap. For each: functions that, if undefined at link time, show that it is used.
 MISSING = {
     "Neap has no file system: std::filesystem's operations, directories and links cannot be used; fopen and std::fstream find no file": (
         *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),
@@ -58,19 +55,8 @@ def run(command: list[str], **options) -> str:
 
 
 def link(compiler: str, script: Path, output: Path, inputs: list[Path]) -> None:
-    run(
-        [
-            compiler,
-            "-T",
-            str(script),
-            "-fno-lto",
-            "-Wl,--gc-sections,--eh-frame-hdr,--build-id=none,--no-warn-rwx-segments",
-            "-o",
-            str(output),
-            *map(str, inputs),
-            "-lstdc++exp",
-        ]
-    )
+    options = ["-fno-lto", "-Wl,--gc-sections,--eh-frame-hdr,--build-id=none,--no-warn-rwx-segments"]
+    run([compiler, "-T", str(script), *options, "-o", str(output), *map(str, inputs), "-lstdc++exp"])
 
 
 def functions(tools: str, image: Path) -> list[tuple[int, int, str]]:
@@ -120,7 +106,7 @@ def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
         chosen: list[bytes] = []
         for piece, _saving in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
             if any(piece in other or other in piece for other in chosen):
-                continue  # no occurrence is left to replace; the next round counts again
+                continue  # it overlaps a chosen piece; the next round counts again
             chosen.append(piece)
             if len(chosen) == PIECES_PER_ROUND:
                 break

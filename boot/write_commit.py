@@ -3,11 +3,9 @@
 
     write_commit.py --source CHECKOUT --output commit.cpp
 
-The name is twelve digits of the commit, plus `-dirty` if a tracked file differs from it. So two builds of one commit get the same name. It
-is `unknown` in a tree that is no git checkout.
+The name is twelve digits of the commit, plus `-dirty` if a tracked file differs from it. So two builds of one commit get the same name.
+In a tree that is no git checkout the name is `unknown`.
 """
-
-from __future__ import annotations
 
 import argparse
 import os
@@ -31,7 +29,7 @@ const char* const neap_commit = "{commit}";
 
 def git(source: Path, *words: str) -> str | None:
     """The output of git; None if git fails or is missing."""
-    # Takes no lock for refreshing the index, because it could make a concurrent commit fail.
+    # Git takes no lock to refresh the index, because the lock could make a concurrent commit fail.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         argv = ["git", "-C", str(source), *words]

@@ -2,8 +2,8 @@
 // A ring of descriptors in memory that an Intel network card and its driver share. All legacy and advanced descriptors of the 8254x to the
 // 82599 have this size and contain DD in the second word.
 //
-// The card completes a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver reads only its own cached
-// memory. It loads the word with DD first, with acquire order, and the other word after it.
+// The card completes a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver reads only cached memory.
+// It loads the word with DD first, with acquire order, and then the other word.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@ namespace neap {
 struct alignas(16) Descriptor {
   std::uint64_t words[2];
 
-  /// The word that contains DD. If DD is set, the other word is valid, too.
+  /// The word that contains DD. If DD is set, the other word is valid too.
   [[nodiscard]] std::uint64_t load_status() noexcept { return std::atomic_ref(words[1]).load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t load_first() noexcept { return std::atomic_ref(words[0]).load(std::memory_order_relaxed); }
-  /// Visible to the card no later than the next tail write.
+  /// The stores are visible to the card no later than the next tail write.
   void store(std::uint64_t word0, std::uint64_t word1) noexcept {
     std::atomic_ref(words[0]).store(word0, std::memory_order_relaxed);
     std::atomic_ref(words[1]).store(word1, std::memory_order_relaxed);
@@ -32,10 +32,9 @@ struct alignas(16) Descriptor {
 
 class DescriptorRing {
  public:
-  static constexpr std::uint32_t descriptors_min = 64;
-  static constexpr std::uint32_t descriptors_max = 4096;
+  static constexpr std::uint32_t descriptors_min = 64, descriptors_max = 4096;
 
-  /// `count`: a power of two from `descriptors_min` to `descriptors_max`. Errors: `invalid`, `out_of_memory`.
+  /// `count` MUST be a power of two from `descriptors_min` to `descriptors_max`. Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> allocate(std::uint32_t count) noexcept {
     if (count < descriptors_min || count > descriptors_max || !std::has_single_bit(count)) {
       return failure(ErrorCode::invalid, "a ring has a power of two of descriptors, 64 to 4096", count);
@@ -50,17 +49,17 @@ class DescriptorRing {
     return {};
   }
 
-  /// Clears all descriptors. The card MUST NOT use the ring.
+  /// Clears all descriptors. MUST NOT be called while the card uses the ring.
   void clear() noexcept {
     require(descriptors_ != nullptr, "a descriptor ring without memory is cleared");
     std::memset(memory_.start(), 0, bytes());
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
-  /// `position` never wraps to the ring's size; the ring uses its low bits.
+  /// A `position` counts on beyond the ring's size; its low bits are the slot in the ring.
   [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
 
-  /// The descriptor at this position, followed by the others up to the ring's end.
+  /// Returns the descriptor at this position. The following ones, up to the ring's end, are behind it in memory.
   [[nodiscard]] Descriptor* at(std::uint32_t position) const noexcept { return &descriptors_[slot(position)]; }
   /// Sets bits in a descriptor that the card does not own yet.
   void add_bits(std::uint32_t position, std::uint64_t bits) noexcept {
@@ -68,7 +67,7 @@ class DescriptorRing {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   }
 
-  /// The cache line of a descriptor; four descriptors share one (rings are page aligned).
+  /// Returns the cache line of a descriptor. Four descriptors share a cache line, because rings are page aligned.
   [[nodiscard]] const volatile void* line_of(std::uint32_t position) const noexcept {
     constexpr std::uint32_t descriptors_per_line = 64 / sizeof(Descriptor);
     return &descriptors_[slot(position) / descriptors_per_line * descriptors_per_line];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The checksum over the EEPROM of Intel's network cards.
 //
-// It is the same for several generations of cards, and Intel's own tools maintain it. The first 64 words plus the sections that words 3 to
-// 14 point to add up to BABAh.
+// The checksum is the same for several generations of cards, and Intel's own tools maintain it. The checked words are the first 64, and the
+// sections to which words 3 to 14 point. Their sum is BABAh.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,12 @@ namespace neap {
 
 constexpr std::uint16_t intel_eeprom_checksum = 0xBABA;
 
-/// The sum over the checked words: `intel_eeprom_checksum` if they are intact. `read(address)` is a task that returns a word or an error,
-/// which is passed on.
+/// Returns the sum over the checked words, which is `intel_eeprom_checksum` if they are intact. `read(address)` is a task that returns a
+/// word or an error; an error is passed on.
 template <class Read>
 [[nodiscard]] task<Result<std::uint16_t>> sum_intel_eeprom(Read read) {
-  constexpr std::uint16_t checksum_word = 0x3F;
-  constexpr std::uint16_t first_pointer = 0x03;
-  constexpr std::uint16_t last_pointer = 0x0E;
-  constexpr std::uint16_t no_section = 0xFFFF;
-  constexpr std::uint16_t section_words_max = 4096;
+  constexpr std::uint16_t checksum_word = 0x3F, first_pointer = 0x03, last_pointer = 0x0E;
+  constexpr std::uint16_t no_section = 0xFFFF, section_words_max = 4096;
   std::uint16_t sum = 0;
   for (std::uint16_t address = 0; address <= checksum_word; ++address) {
     const Result<std::uint16_t> word = co_await read(address);

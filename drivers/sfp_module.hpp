@@ -12,7 +12,7 @@
 
 namespace neap {
 
-/// The kinds that need different settings at 10 Gb/s.
+/// The kinds of modules that need different settings at 10 Gb/s.
 enum class SfpKind : std::uint8_t {
   direct_attach,  ///< passive copper cable
   optical,        ///< short or long range optic, or active copper cable
@@ -24,16 +24,10 @@ enum class SfpKind : std::uint8_t {
 
 namespace sff_8472 {
 
-// Table 4-1: offsets in device A0h and their values.
-constexpr std::uint8_t module_address = 0xA0;
-constexpr std::uint8_t identifier_offset = 0;
-constexpr std::uint8_t ethernet_10g_offset = 3;
-constexpr std::uint8_t cable_offset = 8;
-constexpr std::uint8_t identifier_sfp = 3;
-constexpr std::uint8_t code_10g_sr = 1 << 4;
-constexpr std::uint8_t code_10g_lr = 1 << 5;
-constexpr std::uint8_t cable_passive = 1 << 2;
-constexpr std::uint8_t cable_active = 1 << 3;
+// SFF-8472, table 4-1: offsets in device A0h and their values.
+constexpr std::uint8_t module_address = 0xA0, identifier_offset = 0, ethernet_10g_offset = 3, cable_offset = 8;
+constexpr std::uint8_t identifier_sfp = 3, code_10g_sr = 1 << 4, code_10g_lr = 1 << 5;
+constexpr std::uint8_t cable_passive = 1 << 2, cable_active = 1 << 3;
 
 /// Errors: `not_found` (no module responds).
 template <class Lines>
@@ -46,8 +40,7 @@ template <class Lines>
   return failure(ErrorCode::not_found, "no SFP+ module responds", offset);
 }
 
-/// Reads the module's kind; takes about 3 ms of the core. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s
-/// module).
+/// Reads the module's kind in about 3 ms. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s module).
 template <class Lines>
 [[nodiscard]] Result<SfpKind> read_kind(const TwoWireBus<Lines>& bus) {
   const auto identifier = read(bus, identifier_offset);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A two-wire bus (I2C) driven bit by bit.
 //
-// A pluggable module is identified over such a bus, and a card often gives its driver only the two lines. They are open drain: writing one
-// releases the line. This is the only master of its bus, at 100 kHz or less. It busy-waits, about 0.3 ms for each byte that is read.
+// A pluggable module is identified over such a bus, and a card often gives its driver only the two lines. The lines are open drain: writing
+// one releases the line. This class is the bus's only master, and uses 100 kHz or less. Reading a byte busy-waits for about 0.3 ms.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ class TwoWireBus {
  public:
   explicit TwoWireBus(Lines lines) noexcept : lines_(lines) {}
 
-  /// Reads one byte of the device at `address` (the seven bits shifted up by one). False: no device acknowledged.
+  /// Reads one byte of the device at `address` (the seven bits shifted up by one). Returns false if no device acknowledged.
   [[nodiscard]] bool read(std::uint8_t address, std::uint8_t offset, std::uint8_t& value) const noexcept {
     start();
     bool answered = write_byte(address) && write_byte(offset);
@@ -54,7 +54,7 @@ class TwoWireBus {
     set(true, false);
     set(true, true);
   }
-  /// One clock cycle with `data` on the line; returns the line's state during it.
+  /// Makes one clock cycle with `data` on the line; returns the line's state during the cycle.
   bool clock_bit(bool data) const noexcept {
     set(false, data);
     set(true, data);

@@ -203,7 +203,6 @@ void Arguments::mark_secret(std::string_view key) {
 }
 
 bool Arguments::secret(std::string_view key) const { return std::find(secrets_.begin(), secrets_.end(), key) != secrets_.end(); }
-
 std::string Arguments::shown_value(std::string_view key, std::string_view value) const { return secret(key) ? "***" : std::string(value); }
 
 std::string Arguments::shown() const {
@@ -227,7 +226,7 @@ std::string Arguments::complaints() const {
     } else if (word.repeated) {
       text += word.key + '=' + shown_value(word.key, word.value) + " comes a second time\n";
     } else if (!word.taken) {
-      // The value may be a secret whose key was mistyped.
+      // The value is not shown, because it may be a secret whose key was mistyped.
       text += word.key + "= is not known\n";
     }
   }

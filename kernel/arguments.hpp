@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The command line: `key=value` words.
 //
-// A typing error in a boot option must not lead to a measurement with other settings than intended. So every part of the kernel or
-// application asks for its own keys. `finish()` stops the boot if a word was not asked for or a value was bad, and prints the list of
-// accepted keys. That list is built by the same calls, so every accepted key is documented.
+// A typing error in a boot option must not lead to a measurement with other settings than intended. Every part of the kernel or application
+// asks for its own keys. `finish()` then stops the boot if a key was not asked for or a value is bad, and prints the accepted keys. The
+// calls that ask for the keys also give their help texts, so every accepted key is documented.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,7 @@ class Arguments {
   /// The command line as it may be printed.
   [[nodiscard]] std::string shown() const;
 
-  /// All complaints so far, and the words that were not asked for. Empty if there is neither.
+  /// All complaints so far, and the words that were not asked for. Empty if every word is good.
   [[nodiscard]] std::string complaints() const;
   /// All keys that were asked for: one line for each key, with default, range and help.
   [[nodiscard]] std::string accepted() const;
@@ -55,9 +55,7 @@ class Arguments {
  private:
   struct Word {
     std::string key, value;
-    bool has_value = false;
-    bool taken = false;
-    bool repeated = false;
+    bool has_value = false, taken = false, repeated = false;
   };
   struct Key {
     std::string name, otherwise, accepts, help;

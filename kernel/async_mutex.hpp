@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A mutex for tasks.
 //
-// A change that is carried out on all cores must not overlap with another such change. Its task suspends many times, so a spin lock cannot
-// protect it: the waiting core would spin for milliseconds. A task that waits for this mutex is suspended, and its core runs other work.
+// A change that is carried out on all cores must not overlap with another such change. The task that carries it out suspends many times.
+// With a spin lock, a core would spin for milliseconds. A task that waits for this mutex is suspended, and its core runs other work.
 //
 //   AsyncMutex::Lock lock = co_await mutex.lock();   // held until `lock` is destroyed
 #pragma once
@@ -19,15 +19,13 @@
 
 namespace neap {
 
-/// Tasks of all cores may use it. It is granted in the order of the calls of `lock`. A task that holds it MUST NOT lock it again.
+/// Tasks of all cores may use the mutex, and get it in the order of their calls of `lock`. A task that holds it MUST NOT lock it again.
 class AsyncMutex {
  public:
   /// Holds the mutex. May be destroyed on any core.
   class [[nodiscard]] Lock {
    public:
     Lock(Lock&& other) noexcept : mutex_(std::exchange(other.mutex_, nullptr)) {}
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
     Lock& operator=(Lock&&) = delete;
     ~Lock() {
       if (mutex_ != nullptr) mutex_->unlock();
@@ -42,8 +40,7 @@ class AsyncMutex {
   /// Part of the waiting task's frame.
   class [[nodiscard]] Wait : RemoteNode {
    public:
-    Wait(const Wait&) = delete;
-    Wait& operator=(const Wait&) = delete;
+    Wait& operator=(Wait&&) = delete;
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> waiter) noexcept {
       require(this_core() == core_, "a mutex is awaited on the core that called lock", core_);
@@ -63,12 +60,10 @@ class AsyncMutex {
     std::coroutine_handle<> waiter_;
   };
 
-  AsyncMutex() = default;
-  AsyncMutex(const AsyncMutex&) = delete;
-  AsyncMutex& operator=(const AsyncMutex&) = delete;
+  AsyncMutex& operator=(AsyncMutex&&) = delete;
   ~AsyncMutex() { require(!held_, "a mutex is destroyed while a task holds it"); }
 
-  /// To be awaited at once. Allocates nothing and cannot fail. The task resumes on its own core, and a cancellation does not end the wait.
+  /// MUST be awaited at once. Allocates nothing and cannot fail. The task resumes on its own core. A cancellation does not end the wait.
   Wait lock() noexcept { return Wait(*this); }
 
  private:

@@ -16,7 +16,7 @@ using host::HostMachine;
 TEST(AsyncMutex, OneTaskHoldsItAtATimeAcrossCores) {
   HostMachine machine(3);
   AsyncMutex mutex;
-  int entered = 0;  // plain: the mutex orders the accesses, which the thread sanitizer checks
+  int entered = 0;  // not atomic: the mutex orders the accesses, and the thread sanitizer checks that
   std::atomic<int> inside{0}, overlaps{0}, done{0};
   const auto work = [&]() -> task<void> {
     for (int i = 0; i < 50; ++i) {

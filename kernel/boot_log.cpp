@@ -11,10 +11,9 @@
 namespace neap::boot_log {
 namespace {
 
-// A holder copies only a few hundred bytes. A longer wait means that this core holds the lock itself and was then interrupted by an
-// exception. The core continues without the lock.
+// The lock is held only for a short copy. A longer wait means that an exception interrupted this core while it held the lock. The core
+// continues without the lock.
 constexpr unsigned tries_max = 10'000'000;
-
 constinit char ring[bytes_max]{};
 constinit std::atomic<std::uint64_t> written{0};
 constinit SpinLock lock;
@@ -28,8 +27,7 @@ class Guard {
       relax_cpu();
     }
   }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
+  Guard& operator=(Guard&&) = delete;
   ~Guard() {
     if (locked_) lock.unlock();
   }
@@ -75,7 +73,7 @@ Part read(std::uint64_t from, std::span<char> out) noexcept {
   const std::uint64_t first = oldest(end);
   Part part{.first = std::min(from, end), .end = end};
   if (part.first < first) {
-    // The oldest byte may be in the middle of a line, so the rest of that line is skipped, unless there is nothing after it.
+    // The oldest byte may be in the middle of a line, so the rest of that line is skipped, unless the log ends with it.
     std::uint64_t feed = first;
     while (feed + 1 < end && ring[feed % bytes_max] != '\n') ++feed;
     part.first = feed + 1 < end ? feed + 1 : first;

@@ -36,7 +36,7 @@ struct Part {
 /// in pieces.
 [[nodiscard]] Part read(std::uint64_t from, std::span<char> out) noexcept;
 
-/// From now on this core does not wait for the lock: in a panic the other cores have stopped, and one of them may hold it.
+/// From now on this core does not wait for the lock. In a panic the other cores have stopped, and one of them may hold it.
 void break_lock() noexcept;
 
 }  // namespace neap::boot_log

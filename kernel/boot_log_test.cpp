@@ -25,7 +25,7 @@ TEST(BootLog, KeepsPrintedLinesInOrder) {
   EXPECT_EQ(boot_log::extent().end, before + 19);
   EXPECT_EQ(read_from(before + 8), "second 0x2\n");
   EXPECT_EQ(read_from(before + 19), "");
-  // Nothing is there yet: the result holds the position to continue from.
+  // No byte has that position yet: the result holds the position from which to continue.
   char room[8];
   EXPECT_EQ(boot_log::read(before + 1000, room).first, before + 19);
 }
@@ -46,14 +46,13 @@ TEST(BootLog, SmallBufferReceivesAllLinesWhole) {
     next += part.bytes;
   }
   EXPECT_EQ(seen, said);
-  // A line longer than the buffer is returned in pieces.
   const auto long_line = boot_log::extent().end;
   boot_log::append("0123456789012345678\n");
   EXPECT_EQ(read_from(long_line, 17), "01234567890123456");
   EXPECT_EQ(read_from(long_line + 17, 17), "78\n");
 }
 
-// Wherever the ring wraps, a reader gets the newest lines, and its text starts at the beginning of a line.
+// Wherever the ring wraps, a reader gets the newest lines, and the text starts at the beginning of a line.
 TEST(BootLog, OldestLinesAreOverwrittenAndCutOnesSkipped) {
   std::string all;
   const auto before = boot_log::extent().end;

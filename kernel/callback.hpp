@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A callable that is stored and called later.
 //
-// Every event, timer and interrupt vector holds one. So making, moving or calling one costs a handful of instructions, and it allocates
-// nothing for the usual capture of a few pointers. `std::move_only_function` moves a trivially copyable callable by an indirect call, and
-// it does not reveal the address of the code, which the watchdog needs to name an event.
+// Every event, timer and interrupt vector holds a `Callback`, so making, moving or calling one costs a handful of instructions. The usual
+// capture of a few pointers allocates nothing. `std::move_only_function` would need an indirect call to move even a trivially copyable
+// callable. It also hides the address of its code, which the watchdog needs to name an event.
 #pragma once
 
 #include <concepts>
@@ -16,8 +16,8 @@
 
 namespace neap {
 
-/// Owns a callable without arguments and result; moved, not copied. A callable of up to `room_bytes` is stored inside. A larger one, or one
-/// whose move may throw, is allocated (`bad_alloc`).
+/// Owns a callable without arguments, whose result is ignored; moved, not copied. A callable of up to `room_bytes` is stored inside. A
+/// larger callable, or one whose move may throw, is stored on the heap (throws `bad_alloc`).
 class Callback {
  public:
   static constexpr std::size_t room_bytes = 32;
@@ -48,14 +48,12 @@ class Callback {
     set(std::forward<F>(function));
     return *this;
   }
-  Callback(const Callback&) = delete;
-  Callback& operator=(const Callback&) = delete;
   ~Callback() { clear(); }
 
   /// The callback MUST NOT be empty.
   void operator()() { call_(room_); }
   [[nodiscard]] friend bool operator==(const Callback& callback, std::nullptr_t) noexcept { return callback.call_ == nullptr; }
-  /// The address of its code, for a look-up in the symbol table.
+  /// The address of the callable's code, for a look-up in the symbol table.
   [[nodiscard]] std::uintptr_t code() const noexcept { return reinterpret_cast<std::uintptr_t>(call_); }
 
  private:
@@ -65,7 +63,7 @@ class Callback {
   template <typename Function>
   static constexpr bool copied_as_bytes = std::is_trivially_copyable_v<Function> && std::is_trivially_destructible_v<Function>;
 
-  /// Moves the callable from `from` to `to` and destroys the source. If `to` is null, only destroys.
+  /// Moves the callable from `from` to `to` and destroys the source. If `to` is null, the callable is destroyed without a move.
   using Relocate = void (*)(void* to, void* from) noexcept;
   template <typename Function>
   static void relocate_function(void* to, void* from) noexcept {

@@ -10,7 +10,7 @@
 //   cancellation.request();
 //
 // Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) are in use by another core or a callback, so they end as usual. The task's next cancellable wait then throws.
+// `co_await completion`) end as usual, because another core or a callback refers to them. The task's next cancellable wait throws.
 #pragma once
 
 #include <exception>
@@ -26,18 +26,26 @@ class Cancelled : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "cancelled"; }
 };
 
+class Cancellation;
+
 namespace detail {
 
-/// A wait that can be cancelled; it is registered while it lasts. `give_up` ends it, in an event of its own.
+/// A wait that can be cancelled. While it lasts, its `Cancellation` lists it. `give_up` ends it, in an event of its own.
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
   CancellableWait** link = nullptr;  // the pointer to this wait; null while not registered
+  bool cancelled = false;
 
   CancellableWait() = default;
-  CancellableWait(const CancellableWait&) = delete;
-  CancellableWait& operator=(const CancellableWait&) = delete;
+  CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
+  /// Registers with the task's cancellation, if it has one. False: that was requested already, so the wait is over.
+  [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
+  void end() {
+    leave();
+    if (cancelled) throw Cancelled();
+  }
   void leave() noexcept {
     if (link == nullptr) return;
     *link = next;
@@ -48,12 +56,10 @@ struct CancellableWait {
 
 }  // namespace detail
 
-/// Belongs to the core that made it. The tasks that it ends MUST run on the same core, and it MUST outlive their waits.
+/// A cancellation belongs to the core that made it. Its tasks MUST run on that core, and it MUST outlive their waits.
 class Cancellation {
  public:
-  Cancellation() = default;
-  Cancellation(const Cancellation&) = delete;
-  Cancellation& operator=(const Cancellation&) = delete;
+  Cancellation& operator=(Cancellation&&) = delete;
   ~Cancellation() { require(waits_ == nullptr, "a cancellation is destroyed while a task waits under it"); }
 
   /// Ends the present and all later waits of its tasks. A second call does nothing.
@@ -68,7 +74,7 @@ class Cancellation {
   }
   [[nodiscard]] bool requested() const noexcept { return requested_; }
 
-  /// Registers a wait. On the cancellation's core.
+  /// Registers a wait. MUST be called on the cancellation's core.
   void add(detail::CancellableWait& wait) noexcept {
     require(machine::this_core() == core_, "a task is cancelled on its own core", core_);
     wait.next = waits_;
@@ -82,5 +88,12 @@ class Cancellation {
   unsigned core_ = machine::this_core();
   bool requested_ = false;
 };
+
+inline bool detail::CancellableWait::begin(Cancellation* cancellation) noexcept {
+  if (cancellation == nullptr) return true;
+  cancelled = cancellation->requested();
+  if (!cancelled) cancellation->add(*this);
+  return !cancelled;
+}
 
 }  // namespace neap

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Tests of the parts above events: callbacks, Ebbs, the RCU table, when_all and cancellation.
+// Tests of the parts that build on events: callbacks, Ebbs, the RCU table, when_all and cancellation.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,7 +28,6 @@ using host::HostMachine;
 using namespace std::chrono_literals;
 
 // --- Callback ----------------------------------------------------------------------------------------------------------------------------
-
 TEST(Callback, OwnsCapturesOfAnySize) {
   const auto witness = std::make_shared<int>(0);
   {
@@ -53,7 +52,6 @@ TEST(Callback, OwnsCapturesOfAnySize) {
 }
 
 // --- Ebb ---------------------------------------------------------------------------------------------------------------------------------
-
 struct Tally {
   Tally() : home(this_core()) { ++made; }
   unsigned home;
@@ -82,7 +80,6 @@ TEST(Ebb, EachCoreHasItsOwnObjectMadeAtTheFirstUse) {
 }
 
 // --- RCU table ---------------------------------------------------------------------------------------------------------------------------
-
 TEST(RcuTable, InsertsFindsReplacesAndErases) {
   HostMachine machine{1};
   machine.on(0, [] {
@@ -153,11 +150,7 @@ TEST(RcuTable, ReadersSeeCompleteEntriesWhileWritersReplaceAndErase) {
     ASSERT_TRUE(HostMachine::wait_until([&] { return writers == 0; }, 60s));
     // All retired entries are reclaimed.
     for (unsigned core = 0; core < 2; ++core) {
-      EXPECT_TRUE(HostMachine::wait_until([&] {
-        std::uint64_t pending = 1;
-        machine.on(core, [&] { pending = rcu::pending(); });
-        return pending == 0;
-      }));
+      EXPECT_TRUE(HostMachine::wait_until([&] { return machine.value_on(core, [] { return rcu::pending(); }) == 0; }));
     }
   }
   EXPECT_EQ(wrong, 0U);
@@ -165,7 +158,6 @@ TEST(RcuTable, ReadersSeeCompleteEntriesWhileWritersReplaceAndErase) {
 }
 
 // --- Several tasks -----------------------------------------------------------------------------------------------------------------------
-
 task<int> later(std::chrono::nanoseconds delay, int value) {
   co_await sleep_for(delay);
   co_return value;
@@ -253,8 +245,7 @@ TEST(OnCore, TaskRunsThereToItsEndAndReturnsItsOutcome) {
 }
 
 // --- Cancellation ------------------------------------------------------------------------------------------------------------------------
-
-/// Records its outcome, and that its locals are destroyed.
+/// Records its outcome in `outcome`. The count of `held` shows whether its locals are destroyed.
 task<void> wait_deep(std::string& outcome, std::shared_ptr<int> held) {
   const auto inner = [](std::shared_ptr<int> kept) -> task<void> {
     co_await sleep_for(1h);
@@ -280,7 +271,7 @@ TEST(Cancellation, EndsANestedSleepAndDestroysItsLocals) {
       co_await cancelled_by(cancellation, wait_deep(outcome, held));
       EXPECT_EQ(outcome, "cancelled");
       EXPECT_EQ(held.use_count(), 1);
-      // A later sleep ends at once.
+      // A sleep after the cancellation ends at once.
       co_await cancelled_by(cancellation, wait_deep(outcome, held));
       cancellation.request();
     }

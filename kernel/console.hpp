@@ -2,7 +2,7 @@
 // Printing a line on the console.
 //
 // The console is for boot, faults and people. A serial line at 115200 baud takes 87 us a byte, so no request path prints. A line is
-// composed in a fixed buffer, without the heap, so that it works without memory and in a panic.
+// composed in a fixed buffer, without the heap, so that printing works when memory is exhausted and in a panic.
 //
 //   print("ixgbe: RXDCTL[", index, "] = ", hex(value), ", no answer for ", waited_ms, " ms");
 #pragma once
@@ -23,7 +23,7 @@ struct Hex {
 /// Shown as 0x and lower-case digits.
 constexpr Hex hex(std::uint64_t value) { return {value}; }
 
-/// Text of bounded length, composed piece by piece. Text that does not fit is cut, and `...` marks the end.
+/// Text of bounded length, composed piece by piece. Text that does not fit is cut off; the line then ends with `...`.
 class Line {
  public:
   static constexpr std::size_t bytes_max = 512;

@@ -10,6 +10,7 @@
 #include "kernel/exception_text.hpp"
 #include "kernel/panic.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap {
 namespace {
@@ -48,18 +49,14 @@ TEST(PanicDeathTest, PrintsMessageAndPlaceAndExits) {
 void leave_noexcept(void (*call)()) noexcept { call(); }
 
 TEST(PanicDeathTest, NamesAnUncaughtException) {
-  EXPECT_EXIT(
-      {
-        install_terminate_handler();
-        leave_noexcept([] { throw std::logic_error("broken"); });
-      },
-      testing::ExitedWithCode(18), "an exception was not caught: std::logic_error: broken");
-  EXPECT_EXIT(
-      {
-        install_terminate_handler();
-        leave_noexcept([] { throw 5; });
-      },
-      testing::ExitedWithCode(18), "an exception was not caught: int");
+  host::expect_panic("an exception was not caught: std::logic_error: broken", [] {
+    install_terminate_handler();
+    leave_noexcept([] { throw std::logic_error("broken"); });
+  });
+  host::expect_panic("an exception was not caught: int", [] {
+    install_terminate_handler();
+    leave_noexcept([] { throw 5; });
+  });
 }
 
 }  // namespace

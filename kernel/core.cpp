@@ -6,7 +6,7 @@
 namespace neap {
 namespace {
 
-// Filled by core 0 before the other cores run, then constant. The start of a core orders its later plain loads after these stores.
+// Filled by core 0 before the other cores run, then constant. Starting a core orders these stores before that core's plain loads.
 constinit std::array<Core*, machine::cores_max> cores{};
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The state of a core that other cores may access.
 //
-// All other state of a core is in its thread-local storage. The members here are accessed across cores, so they are atomic and in separate
-// cache lines. Core 0 makes them before the core starts, so no core sees them half initialised. Kernel-internal.
+// All other state of a core is in its thread-local storage. Other cores access the members here, so these are atomic and in separate cache
+// lines. Core 0 makes the state of a core before that core starts, so no core sees it half initialised. Kernel-internal.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct VectorSlot {
   std::atomic<State> state{State::free};
   Callback callback;
 
-  /// Hands the slot to its core when the vector is freed.
+  /// Returns the slot to its core when the vector is freed.
   struct ReleaseNode : RemoteNode {
     VectorSlot* slot = nullptr;
   };
@@ -36,12 +36,12 @@ struct VectorSlot {
   ReleaseNode release{{.run = &VectorSlot::release_callback}, this};
 };
 
-/// Written by the core itself only.
+/// Counters of a core. Only the core itself writes them.
 struct CoreCounters {
   Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ns;
 };
 
-/// The settings of a core (policy.cpp). Written by the core itself only, except the values of a card, which `use` writes.
+/// The settings of a core (policy.cpp). Only the core itself writes them, except the values of a card, which `policy::use` writes.
 struct PolicySlot {
   std::atomic<IdleState> idle{IdleState::halt};
   std::atomic<std::uint8_t> turbo{2};
@@ -53,13 +53,13 @@ struct PolicySlot {
 };
 
 struct Core {
-  /// `Core::quiescent_epoch` of a core that sleeps or has not started: it holds no pointer in any epoch.
+  /// `Core::quiescent_epoch` of a core that sleeps or has not started. Such a core holds no RCU pointer.
   static constexpr std::uint64_t offline = ~std::uint64_t{0};
 
   RemoteQueue<Callback, remote_queue_capacity> remote;
   alignas(64) RemoteList<RemoteNode, &queue_end<RemoteNode>> handed_over;
-  /// Set by the core before its last check of its queues; cleared by the sender that will wake it. Both sides store first and load second,
-  /// sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
+  /// The core sets `asleep` before the last check of its queues; the sender that will wake the core clears it. Core and sender each store
+  /// first and load afterwards, sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
   alignas(64) std::atomic<bool> asleep{false};
   /// The last RCU epoch that this core saw at an event boundary (rcu.cpp).
   alignas(64) std::atomic<std::uint64_t> quiescent_epoch{offline};
@@ -70,14 +70,13 @@ struct Core {
 
 /// Makes the state of cores 0 to `count - 1`. Called by core 0 before the others start. Throws `bad_alloc`.
 void prepare_cores(unsigned count);
-/// For tests. No core may run any more.
+/// For tests. MUST NOT be called while a core runs.
 void release_cores() noexcept;
 
-/// The state of a prepared core.
 [[nodiscard]] Core& core_state(unsigned core) noexcept;
 /// The calling core's state; null on a thread that is no core (tests).
 [[nodiscard]] Core* this_core_state() noexcept;
-/// Ends the core's sleep after something was queued for it.
+/// Wakes `core` if it sleeps. Called after work was queued for it.
 void wake_if_asleep(Core& core, unsigned index) noexcept;
 
 }  // namespace neap

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // The choice of the cores that run.
 //
-// A study compares two cores with eight, or one thread of each core with both, on the same machine. A core that does not run must not
-// disturb the others: it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores that run
-// have dense numbers. Their numbers in firmware's list, which `cores=` uses, may have gaps.
+// A study compares two cores with eight, or one thread of each core with both threads, on the same machine. A core that does not run must
+// not disturb the others. So it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores
+// that run have dense numbers. `cores=` selects by positions in firmware's list, so its numbers may have gaps.
 #pragma once
 
-#include <cstddef>
 #include <expected>
 #include <span>
 #include <string>
@@ -18,9 +17,9 @@ namespace neap {
 
 class Arguments;
 
-/// The cores that `cores=` and `smt=` select. `text` is empty for all cores, a number for that many, or a list of present cores ("0-3,6").
-/// The list MUST contain 0, the core that booted. Without `smt` only the first listed thread of each physical core runs. The error states
-/// what is wrong with `text`.
+/// The cores that `cores=` and `smt=` select. `text` is empty (all cores), the number of cores that run, or a list of present cores
+/// ("0-3,6"). The list MUST contain 0, the core that booted. Without `smt` only the first listed thread of each physical core runs. The
+/// error states what is wrong with `text`.
 [[nodiscard]] std::expected<machine::CoreSet, std::string> choose_cores(std::string_view text, bool smt,
                                                                         std::span<const machine::CorePlace> present);
 

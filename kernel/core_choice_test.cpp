@@ -14,7 +14,7 @@ namespace {
 
 using machine::CorePlace;
 
-/// Two packages of two cores with two threads each, in the usual order of firmware: all first threads come first.
+/// Two packages of two cores with two threads each, in the usual order of firmware: the first threads of all cores come first.
 std::vector<CorePlace> eight() {
   std::vector<CorePlace> places;
   for (unsigned thread = 0; thread < 2; ++thread) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A counter that one core writes and any core may read.
 //
-// A plain integer would be a data race, and a locked add costs about twenty cycles. With one writer neither is needed: a relaxed load and
-// store compile to an ordinary add. A reader on another core sees a recent value.
+// A plain integer would be a data race, and a locked add costs about twenty cycles. With a single writer, a relaxed load and a relaxed
+// store are enough, and they compile to an ordinary add. A reader on another core sees a recent value.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace neap {
 
-/// Written by one core only; read from any.
+/// One core writes it; any core may read it.
 class Counter {
  public:
   void add(std::uint64_t amount = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed); }

@@ -11,8 +11,7 @@ namespace neap {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
-constexpr std::uint32_t baud_max = 115200;
-constexpr std::uint32_t divisor_max = 0xffff;
+constexpr std::uint32_t baud_max = 115200, divisor_max = 0xffff;
 
 /// The value of the first word `key=value`; nothing if there is none.
 std::optional<std::string_view> find(std::string_view line, std::string_view key) noexcept {

@@ -27,16 +27,12 @@ struct EarlyOptions {
 
   std::array<SerialPort, serial_max> serial{SerialPort{}};
   std::size_t serial_count = 1;
-  bool vga = false;
-  bool reboot_after_panic = false;
-  bool checked_heap = false;
-  bool assume_mwait = false;
-  bool keep_demotion = false;
+  bool vga = false, reboot_after_panic = false, checked_heap = false, assume_mwait = false, keep_demotion = false;
 
-  /// Accepts any command line. The first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` are used.
+  /// Accepts any command line. Uses the first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=`.
   static EarlyOptions from(std::string_view command_line) noexcept;
-  /// Parses a list separated by commas: `com1` to `com4`, `serial` (com1) or a port (0x2e8), each followed by its speed unless that is
-  /// 115200; `vga`; or `none` alone. Returns null on success. Otherwise returns the reason and changes nothing.
+  /// Parses a list separated by commas: `com1` to `com4`, `serial` (com1) or a port (0x2e8), each optionally followed by its speed; `vga`;
+  /// or `none` alone. The default speed is 115200. Returns null on success. Otherwise returns the reason and changes nothing.
   const char* parse_console(std::string_view value) noexcept;
   /// Registers `console=`, `panic=`, `heap=`, `mwait=` and `demotion=`, and complains about the values that `from` ignored.
   static void check(Arguments& arguments);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 // One name with an object on every core.
 //
-// An object that all cores use at every request (a counter, a cache, a pool of connections) becomes slow if they share it. An elastic
-// building block has one name, and behind it one object for each core, which is made when that core first uses it. (Appavoo et al.,
-// "Distributed Shared Objects", 2007, and EbbRT.) A call costs a thread-local load and a test.
+// An object that all cores use at every request (a counter, a cache, a pool of connections) becomes slow if the cores share it. An elastic
+// building block (Ebb) is one name for several objects, one on each core. A core's object is made when that core first uses the name.
+// (Appavoo et al., "Distributed Shared Objects", 2007, and EbbRT.) A call costs a thread-local load and a test.
 //
 //   struct Requests { std::uint64_t served = 0; … };
 //   constexpr Ebb<Requests> requests;
-//   requests->served += 1;                                      // this core's
+//   requests->served += 1;                                      // this core's object
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <type_traits>
 
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
@@ -29,8 +28,8 @@ class Ebb {
   Representative* operator->() const { return &here(); }
   Representative& operator*() const { return here(); }
 
-  /// Another core's representative; null if that core has not used it yet. That core continues to use it, so the caller MAY only read
-  /// members that are safe to read from another core (a `Counter`).
+  /// Another core's representative; null if that core has not used the Ebb yet. That core may write the representative meanwhile. So the
+  /// caller MUST read no members except those that are safe to read from another core (a `Counter`).
   [[nodiscard]] Representative* on(unsigned core) const noexcept {
     require(core < machine::core_count(), "an Ebb on a core that does not run", core);
     return all_[core].load(std::memory_order_acquire);
@@ -55,7 +54,7 @@ class Ebb {
   }
 
   static inline constinit thread_local Representative* own_ = nullptr;
-  // Outlives a core's thread on the host, because the next machine of a test has the same cores again.
+  // On the host an entry outlives its core's thread, because the next machine of a test has cores with the same numbers.
   static inline constinit std::array<std::atomic<Representative*>, machine::cores_max> all_{};
 };
 

@@ -2,7 +2,7 @@
 // The error of a function that can fail.
 //
 // Callers act on `code`; people read `message`. An error owns no memory, so it can report "out of memory" and can be made in an interrupt
-// window. It is the error type of `std::expected` throughout Neap.
+// handler. It is the error type of `std::expected` throughout Neap.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ enum class ErrorCode : std::uint8_t {
   unsupported,    ///< this CPU, chipset or card cannot do it
   not_found,      ///< no such device, table or name
   out_of_memory,  ///< the request is refused; the system continues
-  full,           ///< a bounded queue has no room; counted where it was refused
+  full,           ///< a bounded queue has no room; the function has counted the refusal
   timeout,        ///< a device or a peer did not answer in the stated time
   device,         ///< the device answered wrongly
   closed,         ///< the other side is gone

@@ -49,7 +49,7 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
 
-  /// Sets what this core does without work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`.
+  /// Sets what this core does when it has no work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`.
   void idle_by(IdleState state, std::uint64_t poll_budget_ns) noexcept {
     require(static_cast<unsigned>(state) < idle_states, "no such idle state", static_cast<unsigned>(state));
     idle_state_ = state;
@@ -94,28 +94,27 @@ class EventLoop {
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
-  unsigned events_in_memory_ = 0;                       // queued, running and spare; an idle core keeps `spare_events_kept` of them
+  unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps at most `spare_events_kept`
   IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // requested in this event
   IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
-  IdleHook* idle_next_ = nullptr;  // the next hook of the walk in progress
+  IdleHook* idle_next_ = nullptr;  // the next hook, while the list is walked
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;
   std::uint64_t poll_budget_ns_ = 0;
-  std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found some
+  std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
   std::uint64_t found_none_at_tsc_ = 0;     // `poll`: when the last check found nothing; 0: it found work
   WatchedLine watched_;                     // `monitor`: a copy of the line that the card writes next, made before the last check
 };
 
-/// This core's loop.
 extern constinit thread_local EventLoop event_loop;
 
 // The parts of an iteration that other files implement. Each returns true if it ran something.
-/// The marked vectors, one bit each, and one bit for each word of them that is not zero. Written by the loop, and by the interrupt handler,
-/// which runs on this core in the loop's window only. So there is no concurrency.
+/// `bits` has one bit for each vector that is marked; `words` has one bit for each element of `bits` that is not zero. The interrupt
+/// handler runs on this core, and only in the loop's interrupt window. So it never writes them at the same time as the loop.
 struct MarkedInterrupts {
   std::uint32_t words = 0;
   std::uint64_t bits[4] = {};
@@ -124,18 +123,18 @@ extern constinit thread_local MarkedInterrupts marked_interrupts;
 [[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.words != 0; }
 bool run_marked_interrupts() noexcept;
 bool run_due_timers(unsigned budget) noexcept;
-/// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless it is armed for that already.
+/// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for that time already.
 void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
 /// Called after a sleep, because the alarm may have fired.
 void check_alarm_after_sleep() noexcept;
 
 namespace rcu {
-/// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over; true if
-/// there was one.
+/// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over. Returns true
+/// if it reclaimed one.
 bool pass_boundary(unsigned budget) noexcept;
 /// False if a node can be reclaimed now. Otherwise makes sure that this core is woken when its grace period ends.
 [[nodiscard]] bool prepare_sleep() noexcept;
-/// Counts this core as passed until it is online again.
+/// No grace period waits for this core until it calls `come_online`.
 void go_offline() noexcept;
 void come_online() noexcept;
 }  // namespace rcu

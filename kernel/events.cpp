@@ -2,7 +2,6 @@
 #include "kernel/events.hpp"
 
 #include <atomic>
-#include <memory>
 #include <utility>
 
 #include "kernel/core.hpp"
@@ -54,7 +53,6 @@ void hand_over(unsigned core, RemoteNode& node) noexcept {
 }
 
 void run_event_loop() { event_loop.run(); }
-
 void stop_event_loop() noexcept { event_loop.stop(); }
 
 EventCounters event_counters(unsigned core) noexcept {
@@ -85,7 +83,6 @@ IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)
 IdleHook::~IdleHook() { event_loop.remove(*this); }
 
 // --- The loop ----------------------------------------------------------------------------------------------------------------------------
-
 void EventLoop::request(EventEndHook& hook) noexcept {
   queue_of(hook).push_back(hook);
   hooks_wait_ = true;
@@ -172,13 +169,13 @@ void EventLoop::run_handed_over() noexcept {
 }
 
 // Interrupts are taken between two events, here and in `run_local`. A taken interrupt ends the iteration's share of queued events, so its
-// callback waits for the present event only.
+// callback waits for one event at most.
 void EventLoop::run_remote() noexcept {
   unsigned ran = 0;
   while (Callback* const callback = self_->remote.front()) {
     begin_event(callback->code());
     (*callback)();
-    self_->remote.pop();  // before the event's end: destructors of its captures may request hooks
+    self_->remote.pop();  // before the event's end: destructors of the callback's captures may request hooks
     ++ran;
     end_event();
     if (ran == remote_budget) break;
@@ -218,7 +215,6 @@ bool EventLoop::run_idle_hooks() noexcept {
 }
 
 // --- Nothing to do -----------------------------------------------------------------------------------------------------------------------
-
 void EventLoop::found_work() noexcept {
   idle_since_ns_ = 0;
   found_none_at_tsc_ = 0;
@@ -238,7 +234,7 @@ void EventLoop::be_idle() noexcept {
 }
 
 // A polling core is never `asleep`, so no sender interrupts it: its next check finds queued work. The log counts the time between two
-// checks as idle if the first found no work.
+// checks as idle if the first check found no work.
 void EventLoop::poll() noexcept {
   const std::uint64_t now = machine::timestamp();
   if (found_none_at_tsc_ != 0) log::slept(IdleState::poll, found_none_at_tsc_, now, {});
@@ -254,9 +250,9 @@ bool EventLoop::poll_budget_lasts() noexcept {
   return now - idle_since_ns_ < poll_budget_ns_;
 }
 
-// Called before the core sleeps until the card's next write. Copies the line, then checks the rings once more. A write after the copy
-// changes the line, which still_idle checks; a write after MONITOR ends the sleep. Returns false if there is work, or if the driver offers
-// no line now, so that the core must check again soon. Without a card there is nothing to watch, and the core halts.
+// Called before the core sleeps until the card's next write. Copies the line that the card writes next, then checks the rings once more. A
+// write after the copy changes the line, which `still_idle` checks; a write after MONITOR ends the sleep. Returns false if there is work,
+// or if the driver offers no line now, so that the core must check again soon. Without a card the core halts.
 bool EventLoop::watch_card() noexcept {
   const policy::Device* const device = policy::device();
   if (device == nullptr) return true;
@@ -274,7 +270,7 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// Called inside machine::sleep. From that moment on a wake-up is not lost.
+// Called inside `machine::sleep`, at a moment from which a wake-up ends the sleep.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
   return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&
@@ -306,7 +302,7 @@ void EventLoop::sleep() noexcept {
     check_hardware_errors(until_tsc);
 }
 
-// No core is woken for this check: a core that sleeps for an hour does it when it wakes.
+// No core is woken for this check: a core that sleeps for an hour checks when it wakes.
 void EventLoop::check_hardware_errors(std::uint64_t now_tsc) noexcept {
   constexpr std::uint64_t seconds_between = 60;
   next_error_check_tsc_ = now_tsc + seconds_between * machine::timestamp_hz();

@@ -2,9 +2,9 @@
 // The event loop: one on each core. Every event runs to completion.
 //
 // Without preemption there is nothing to lock: no other event of the core runs between two statements of an event. The price is that an
-// event must be short and must not wait; code that waits is a coroutine (task.hpp). An iteration of the loop takes interrupts and runs the
-// marked vectors, a share of the queued events (taking interrupts between them) and due timers. If there was no work, it runs the idle
-// hooks and sleeps according to the core's policy.
+// event must be short and must not wait; code that waits is a coroutine (task.hpp). An iteration of the loop takes interrupts. Then it runs
+// the callbacks of marked vectors, a share of the queued events (taking interrupts between them) and due timers. An iteration that found no
+// work runs the idle hooks and sleeps according to the core's policy.
 #pragma once
 
 #include <atomic>
@@ -27,12 +27,12 @@ namespace neap {
 using machine::core_count;
 using machine::this_core;
 
-/// Work for a core. Handing it over cannot fail, because the node itself is the memory. The node is removed from the queue before `run` is
-/// called, so `run` may free the node or hand it over again.
+/// Work for a core. Handing it over cannot fail, because the queue links the node itself and allocates nothing. The node is removed from
+/// the queue before `run` is called, so `run` may free the node or hand it over again.
 struct RemoteNode {
   void (*run)(RemoteNode*) noexcept = nullptr;
   RemoteNode* next = nullptr;                       ///< null while the node is in no queue
-  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test's loop ends first; null: the node has an owner
+  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test's loop ends first; null: an owner frees the node
 };
 /// Runs `node` as an event on `core` (this one too). A node that waits in a queue MUST NOT be handed over again.
 void hand_over(unsigned core, RemoteNode& node) noexcept;
@@ -43,8 +43,8 @@ template <typename F>
   requires std::invocable<std::decay_t<F>&>
 void spawn(F&& function);
 
-/// The same on `core` (this one too). The queue of remote events is bounded (`remote_queue_capacity`). If it is full, the call is counted
-/// and returns `full`, and `callback` is destroyed. Never spins. `on_core` (task.hpp) is the form that waits.
+/// Runs `callback` as an event on `core` (this one too). The queue of remote events is bounded (`remote_queue_capacity`). If it is full,
+/// the call is counted and returns `full`, and `callback` is destroyed. Never spins. `on_core` (task.hpp) waits for the call.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 
@@ -55,8 +55,7 @@ class CoalescedCall : RemoteNode {
   CoalescedCall(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {
     require(call != nullptr, "a coalesced call without a function");
   }
-  CoalescedCall(const CoalescedCall&) = delete;
-  CoalescedCall& operator=(const CoalescedCall&) = delete;
+  CoalescedCall& operator=(CoalescedCall&&) = delete;
 
   /// Runs `call(context)` on `core` in an event of its own. `core` MUST be the same each time. May be called on any core.
   void ask(unsigned core) noexcept {
@@ -67,7 +66,7 @@ class CoalescedCall : RemoteNode {
  private:
   static void go(RemoteNode* node) noexcept {
     auto* const self = static_cast<CoalescedCall*>(node);
-    self->asked_.store(false);  // first: a request from here on may be too late for this run
+    self->asked_.store(false);  // before the call, which may miss a request that comes later
     self->call_(self->context_);
   }
 
@@ -76,9 +75,9 @@ class CoalescedCall : RemoteNode {
   std::atomic<bool> asked_ = false;
 };
 
-/// Work that is done once at the end of the present event, however often it is requested. A driver writes its tail in such a hook, and a
-/// server gathers its replies. Belongs to the core that uses it. Hooks run in the order of the requests; those of place `last` run when no
-/// other hook is left. A hook may request others, which run in the same pass. It MUST NOT be destroyed by its own `run`.
+/// Work that is done once at the end of the present event, however often it is requested. For example, a driver writes the tail register
+/// once for all frames of an event. A hook belongs to the core that uses it. Hooks run in the order of the requests; hooks of place `last`
+/// run when no other hook is left. A hook may request others, which run in the same pass. A hook MUST NOT be destroyed by its own `run`.
 class EventEndHook : QueueLink {
  public:
   /// `last` is for a hook that collects the work of all others, such as a driver's frames.
@@ -87,8 +86,7 @@ class EventEndHook : QueueLink {
   explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {
     require(run_ != nullptr, "an event-end hook without a callback");
   }
-  EventEndHook(const EventEndHook&) = delete;
-  EventEndHook& operator=(const EventEndHook&) = delete;
+  EventEndHook& operator=(EventEndHook&&) = delete;
   ~EventEndHook();
   void request() noexcept;
 
@@ -100,12 +98,11 @@ class EventEndHook : QueueLink {
 };
 
 /// Called when the loop has nothing to do, before the core sleeps. A driver checks its ring a last time here. `look` returns true if it
-/// found work. The hook MUST NOT be destroyed by its own `look`; other hooks may.
+/// found work. The hook MUST NOT be destroyed by its own `look`; other hooks may be.
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);
-  IdleHook(const IdleHook&) = delete;
-  IdleHook& operator=(const IdleHook&) = delete;
+  IdleHook& operator=(IdleHook&&) = delete;
   ~IdleHook();
 
  private:
@@ -114,8 +111,8 @@ class IdleHook {
   IdleHook* next_ = nullptr;
 };
 
-/// Runs this core's loop. Never returns on bare metal. An exception that leaves an event is a panic. On the host it returns after
-/// `stop_event_loop()` on that core (tests).
+/// Runs this core's loop. Never returns on bare metal. An exception that leaves an event causes a panic. On the host (tests) the function
+/// returns after `stop_event_loop()` was called on that core.
 void run_event_loop();
 void stop_event_loop() noexcept;
 
@@ -170,9 +167,7 @@ constexpr bool SpawnedEvent<Function>::fits() {
 /// Frees an event's memory if the construction of its callable throws.
 struct EventMemory {
   void* memory = take_event_memory();
-  EventMemory() = default;
-  EventMemory(const EventMemory&) = delete;
-  EventMemory& operator=(const EventMemory&) = delete;
+  EventMemory& operator=(EventMemory&&) = delete;
   ~EventMemory() {
     if (memory != nullptr) give_back_event_memory(memory);
   }

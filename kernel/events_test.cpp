@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "kernel/timer.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap {
 namespace {
@@ -53,35 +55,10 @@ TEST(Events, PingPongBetweenSleepingCoresLosesNoWakeUp) {
   EXPECT_EQ(event_counters(0).remote_refused + event_counters(1).remote_refused, 0U);
 }
 
-/// Holds a core inside one event until `release`.
-class BusyCore {
- public:
-  BusyCore(HostMachine& machine, unsigned core) {
-    machine.on(core, [this] {
-      spawn([this] {
-        entered_ = true;
-        while (!released_) {
-        }
-        left_ = true;
-      });
-    });
-    while (!entered_) {
-    }
-  }
-  void release() {
-    released_ = true;
-    while (!left_) {
-    }
-  }
-
- private:
-  std::atomic<bool> entered_{false}, released_{false}, left_{false};
-};
-
 TEST(Events, FullRemoteQueueRefusesAndLosesNothing) {
   std::vector<std::atomic<int>> runs(remote_queue_capacity + 10);
   HostMachine machine{2};
-  BusyCore busy(machine, 1);
+  host::BusyCore busy(machine, 1);
   unsigned accepted = 0;
   machine.on(0, [&] {
     for (std::atomic<int>& run : runs) {
@@ -110,8 +87,7 @@ TEST(Events, FullRemoteQueueRefusesAndLosesNothing) {
 TEST(Events, ManySendersToOneFullQueueKeepCountAndOrder) {
   constexpr int each = 50'000;
   std::array<int, 4> next{};  // used by core 0 only
-  std::atomic<int> received{0};
-  std::atomic<int> disorder{0};
+  std::atomic<int> received{0}, disorder{0};
   struct Sender {
     unsigned core;
     int sent = 0;
@@ -156,12 +132,7 @@ TEST(Events, HandedOverNodesRunInOrder) {
       hand_over(1, node);
     }
   });
-  const auto arrived = [&] {
-    std::size_t size = 0;
-    machine.on(1, [&] { size = order.size(); });
-    return size == count;
-  };
-  ASSERT_TRUE(HostMachine::wait_until(arrived));
+  ASSERT_TRUE(HostMachine::wait_until([&] { return machine.value_on(1, [&] { return order.size(); }) == count; }));
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
@@ -211,7 +182,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
       third->request();
       first->request();
       second->request();
-      delete second;  // a destroyed hook is not run; its neighbours are
+      delete second;  // a destroyed hook is not run; its neighbours are run
       spawn([first, third] {
         delete first;
         delete third;
@@ -320,16 +291,14 @@ TEST(Events, QueuedEventsAreDestroyedWhenTheLoopStops) {
 
 TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatNamesIt) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        HostMachine machine{1};
-        machine.on(0, [] { spawn([] { throw std::runtime_error("the reason"); }); });
-        std::this_thread::sleep_for(std::chrono::seconds(10));
-      },
-      testing::ExitedWithCode(18), "std::runtime_error: the reason");
+  host::expect_panic("std::runtime_error: the reason", [] {
+    HostMachine machine{1};
+    machine.on(0, [] { spawn([] { throw std::runtime_error("the reason"); }); });
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+  });
 }
 
-// A request during the run is too late for that run and must not be lost.
+// A request during the call is too late for that call and must not be lost.
 TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
   HostMachine machine(2);
   struct Work {
@@ -345,24 +314,17 @@ TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
     EXPECT_TRUE(work.call.asked());
     EXPECT_EQ(work.runs, 0U) << "in an event of its own";
   });
-  EXPECT_TRUE(HostMachine::wait_until([&] {
-    unsigned runs = 0;
-    machine.on(1, [&] { runs = work.runs; });
-    return runs == 2;
-  }));
+  const auto runs = [&] { return work.runs; };
+  EXPECT_TRUE(HostMachine::wait_until([&] { return machine.value_on(1, runs) == 2; }));
   work.call.ask(1);
-  EXPECT_TRUE(HostMachine::wait_until([&] {
-    unsigned runs = 0;
-    machine.on(1, [&] { runs = work.runs; });
-    return runs == 3;
-  }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return machine.value_on(1, runs) == 3; }));
   machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.call.asked()); });
 }
 
 // Corrected errors are counted when the core is awake; no alarm is armed for that.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
-  static_cast<void>(host::take_error_looks(0));  // of other tests
+  static_cast<void>(host::take_error_looks(0));  // discards the checks of other tests
   host::ManualClock clock(1'000'000'000);
   HostMachine machine(1);
   const auto asleep = [] { return HostMachine::wait_until([] { return host::asleep_in(0).has_value(); }); };

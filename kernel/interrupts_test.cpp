@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel/events.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -21,22 +22,12 @@ using host::HostMachine;
 
 TEST(Interrupts, MarkedTwiceBeforeTheWindowIsOneEvent) {
   std::atomic<int> runs{0};
-  std::atomic<bool> inside{false}, go_on{false};
-  std::uint8_t vector = 0;
   HostMachine machine{1};
-  machine.on(0, [&] {
-    vector = allocate_vector(0, [&] { ++runs; }).value();
-    spawn([&] {
-      inside = true;
-      while (!go_on) {
-      }
-    });
-  });
-  while (!inside) {
-  }
+  const std::uint8_t vector = machine.value_on(0, [&] { return allocate_vector(0, [&] { ++runs; }).value(); });
+  host::BusyCore busy(machine, 0);
   for (int i = 0; i < 5; ++i) machine.interrupt(0, vector);
   EXPECT_EQ(runs, 0) << "an interrupt ran inside an event";
-  go_on = true;
+  busy.release();
   ASSERT_TRUE(HostMachine::wait_until([&] { return runs == 1; }));
   machine.on(0, [] {});
   EXPECT_EQ(runs, 1);
@@ -104,8 +95,7 @@ TEST(Interrupts, VectorFreedByItsOwnCallbackIsSpuriousThenFree) {
 // Cores allocate and free vectors of one core while interrupts arrive on it.
 TEST(Interrupts, AllocationFromManyCoresRacesWithArrival) {
   std::atomic<bool> stop{false};
-  std::atomic<int> rounds{0};
-  std::atomic<int> runs{0};
+  std::atomic<int> rounds{0}, runs{0};
   std::function<void()> churn = [&] {
     std::vector<std::uint8_t> mine;
     for (int i = 0; i < 3; ++i) {

@@ -2,7 +2,7 @@
 // A queue that allocates nothing.
 //
 // Events and waiters are queued in places where nothing may fail. So the link is a part of the queued object. An object that is queued
-// twice would cut the queue in two or turn it into a ring. So a link shows whether it is in use, and queueing its object again is a panic.
+// twice would cut the queue in two or turn it into a ring. So a link shows whether it is in use, and queueing its object again panics.
 //
 // The queue belongs to one core, or to a lock. Work from other cores arrives by `RemoteList` (remote_queue.hpp), which uses the same links.
 #pragma once
@@ -17,7 +17,6 @@ namespace neap {
 template <typename Link>
 inline constinit Link queue_end{};
 
-/// True if the object is in a queue.
 template <typename Link>
 [[nodiscard]] bool is_queued(const Link& object) noexcept {
   return object.next != nullptr;

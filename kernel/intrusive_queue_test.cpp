@@ -41,7 +41,7 @@ TEST_F(IntrusiveQueueTest, ReturnsObjectsInTheOrderOfQueueing) {
   EXPECT_EQ(queue.front(), nullptr);
 }
 
-// A node that runs may queue itself again: so it must be out of the queue before it runs.
+// A node that runs may queue itself again, so it must be out of the queue before it runs.
 TEST_F(IntrusiveQueueTest, ReturnedObjectMayBeQueuedAgain) {
   push_all();
   Entry* const first = queue.pop_front();

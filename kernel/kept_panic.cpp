@@ -38,7 +38,7 @@ constinit std::size_t found_bytes = 0;
 constinit std::uint32_t this_boot = 0;
 constinit std::uint64_t own_lines = 0;  // position in the boot log after the previous run's text, which is not kept again
 constexpr std::uint64_t no_panic = ~std::uint64_t{0};
-constinit std::uint64_t message_at = no_panic;  // shortly before the panic's message; always kept from here on
+constinit std::uint64_t message_at = no_panic;  // position shortly before the panic's message; the kept text begins here or earlier
 
 }  // namespace
 
@@ -97,20 +97,19 @@ void take_over() noexcept {
 }
 
 std::string_view text() noexcept { return {found, found_bytes}; }
-
 std::uint32_t boot_number() noexcept { return this_boot; }
 
 void keep() noexcept {
   const auto area = machine::kept_memory();
   if (area.size() < header_bytes) return;
-  static char lines[text_bytes_max];  // a panic's stack is small
+  static char lines[text_bytes_max];  // static, because a panic's stack is small
   const std::uint64_t end = boot_log::extent().end;
   const auto before = [](std::uint64_t position, std::uint64_t bytes) { return position > bytes ? position - bytes : 0; };
   if (message_at == no_panic) message_at = before(end, sizeof lines / 4);
   const std::uint64_t from = std::min(before(end, sizeof lines), message_at);
   const auto part = boot_log::read(std::max(own_lines, from), lines);
   std::string_view last(lines, part.bytes);
-  // The copy begins in the middle of a line: skip to the next.
+  // The copy begins in the middle of a line: skip to the next line.
   if (from > own_lines) last.remove_prefix(std::min(last.find('\n') + 1, last.size()));
   write(area, {.boot = this_boot, .panic_boot = this_boot, .text = last});
   machine::write_back_caches();

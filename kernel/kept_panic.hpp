@@ -2,8 +2,8 @@
 // The text of a panic, kept for the next start.
 //
 // When a machine in a rack panics, it is restarted before a person reads its console. But a warm restart leaves most of
-// memory unchanged. So a panic copies its last lines to a place that the next start finds, prints once and clears. They hold the message,
-// the backtrace and the core's last log records. A checksum protects the copy: after a loss of power, or if firmware clears memory, there
+// memory unchanged. So a panic copies its last lines to a reserved memory area: the message, the backtrace and the core's last log records.
+// The next start prints them once and clears the area. A checksum detects an area that a loss of power or firmware has changed; then there
 // is no text.
 #pragma once
 
@@ -15,12 +15,10 @@
 namespace neap::kept_panic {
 
 constexpr std::size_t area_bytes = 8192;  ///< the size that a machine reserves
-constexpr std::size_t header_bytes = 32;
-constexpr std::size_t text_bytes_max = area_bytes - header_bytes;
+constexpr std::size_t header_bytes = 32, text_bytes_max = area_bytes - header_bytes;
 
-/// The contents of an area.
 struct Kept {
-  std::uint32_t boot = 0;        ///< starts since memory was last lost, including the one that wrote this
+  std::uint32_t boot = 0;        ///< starts since memory was last lost, including the start that wrote the area
   std::uint32_t panic_boot = 0;  ///< number of the start that ended in the panic below
   std::string_view text;         ///< empty: no panic
 };
@@ -36,7 +34,7 @@ void take_over() noexcept;
 /// This start's number since memory was last lost, from 1; 0: memory is not kept on this machine.
 [[nodiscard]] std::uint32_t boot_number() noexcept;
 /// Called in a panic: keeps the last lines of the boot log. May be called again after more was printed. If not all lines fit, the newest
-/// lines are cut off, so that the last lines of the first call stay (at least a quarter of the area).
+/// lines are cut off. So the last lines that the first call kept, a quarter of the area, stay.
 void keep() noexcept;
 
 }  // namespace neap::kept_panic

@@ -24,7 +24,6 @@ TEST(KeptPanic, ReadReturnsTheWrittenText) {
   EXPECT_EQ(kept.boot, 7U);
   EXPECT_EQ(kept.panic_boot, 6U);
   EXPECT_EQ(kept.text, "panic on core 3\n");
-  // A text that does not fit loses whole lines at its beginning.
   std::string lines;
   for (int i = 0; i < 2000; ++i) lines += "line " + std::to_string(i) + '\n';
   kept_panic::write(area, {.boot = 1, .panic_boot = 1, .text = lines});
@@ -33,7 +32,7 @@ TEST(KeptPanic, ReadReturnsTheWrittenText) {
   EXPECT_GT(last.size() + 20, kept_panic::text_bytes_max);
 }
 
-// Memory that was cleared, overwritten or lost a bit holds no panic.
+// Memory that was cleared or overwritten, or that lost a bit, holds no panic.
 TEST(KeptPanic, DamagedMemoryIsNoPanic) {
   Area area{};
   EXPECT_EQ(kept_panic::read(area).boot, 0U);
@@ -85,7 +84,7 @@ TEST(KeptPanic, MessageOfALongReportIsKept) {
   host::set_kept_memory({});
 }
 
-// Several starts of a machine in one process. A death test would panic in a child process and lose the area, so the test itself does what a
+// Several starts of a machine in one process. A death test would panic in a child process and lose the area. So the test itself does what a
 // panic does at the end of a run.
 TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   static Area area{};
@@ -105,7 +104,7 @@ TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   EXPECT_TRUE(kept_panic::text().ends_with("panic on core 0: nobody looked\n"));
   EXPECT_EQ(kept_panic::boot_number(), 2U);
 
-  // A panic of this start keeps the lines of this start, not the earlier ones again.
+  // A panic of this start keeps the lines of this start, not those of the earlier start again.
   machine::console_write("panic on core 1: again\n");
   kept_panic::keep();
   EXPECT_EQ(kept_panic::read(area).text, "panic on core 1: again\n");

@@ -39,12 +39,11 @@ constinit Options prepared_options{.entries_per_core = 0};
 constinit bool prepared = false;
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
-
 /// The core that changes the phase from `idle` or `running` owns the variables below until the phase is `idle` or `running` again.
 enum class Phase : std::uint8_t { idle, starting, running, stopping, clearing };
 constinit std::atomic<Phase> phase{Phase::idle};
 constexpr std::uint64_t state_running = std::uint64_t{1} << 32;
-constinit std::atomic<std::uint64_t> state_word{0};  // run and running flag, read together
+constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag, read together
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
@@ -65,10 +64,10 @@ struct Broadcast {
   std::atomic<unsigned> pending{0};
   unsigned origin = 0;
   void (*on_each_core)() noexcept = nullptr;
-  void (*on_completion)() noexcept = nullptr;  // on the core that began
-  Completion<void>* waiter = nullptr;          // fulfilled after it
+  void (*on_completion)() noexcept = nullptr;  // called on the core that began the broadcast
+  Completion<void>* waiter = nullptr;          // fulfilled after `on_completion`
 };
-/// One at a time: it belongs to the owner of the phase.
+/// The only broadcast; it belongs to the owner of the phase.
 constinit Broadcast broadcast{};
 
 void call_on_core(RemoteNode*) noexcept {
@@ -101,11 +100,9 @@ void begin_broadcast(void (*on_each_core)() noexcept, void (*on_completion)() no
 }
 
 // --- Observers ---------------------------------------------------------------------------------------------------------------------------
-
 struct Observer : RemoteNode {
   std::function<void()> on_change;
-  unsigned id = 0;
-  unsigned core = 0;
+  unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
   bool removed = false;  // used by its core only: the queued or running event frees the observer
   bool running = false;
@@ -135,7 +132,6 @@ void notify_observers() noexcept {
 }
 
 // --- Start and stop ----------------------------------------------------------------------------------------------------------------------
-
 void end_on_this_core() noexcept {
   if (this_core() == bound_core) bound_timer->cancel();
   writer.end(plan);
@@ -165,7 +161,7 @@ void finish_start() noexcept {
 }
 
 void add_to_run(std::uint64_t requests) noexcept {
-  // Refused while the run still begins: `finish_start` checks the bound again.
+  // While the run still begins, `end_run` does nothing and `finish_start` checks the bound again.
   if (requests_of_run.fetch_add(requests, std::memory_order_acq_rel) + requests >= plan.requests_bound) end_run(nullptr);
 }
 
@@ -318,7 +314,6 @@ void remove_run_observer(unsigned id) noexcept {
 }
 
 // --- On each core ------------------------------------------------------------------------------------------------------------------------
-
 void watch(const Traffic* traffic) noexcept {
   writer.watch(traffic);
   here().watched.store(traffic, std::memory_order_release);
@@ -369,7 +364,6 @@ void count_requests(std::uint64_t requests) noexcept {
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 
 // --- For any core ------------------------------------------------------------------------------------------------------------------------
-
 Extent extent(unsigned core) noexcept {
   const Ring* const ring = core < machine::cores_max ? per_core[core].ring.load(std::memory_order_acquire) : nullptr;
   return ring != nullptr ? ring->extent() : Extent{};

@@ -3,11 +3,11 @@
 //
 // A study measures the cost of an interrupt, so recording it must cost almost nothing. A record is assembled in registers and written by
 // non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries from another
-// core; clients read them after the run, unless they ask for a live stream.
+// core. Clients read the copies after the run, unless they ask for a live stream.
 //
-// A log belongs to a core and holds one run: `start` empties it and writes an anchor, `stop` writes another. Entries that do not fit are
-// counted: with `log_full=stop` the newest are not written, with `log_full=overwrite` they replace the oldest. Positions count all entries
-// of the run from 0 and never go back, so a reader can tell which entries it missed.
+// A log belongs to a core and holds one run: `start` empties it and writes an anchor, `stop` writes another anchor. When the log is full,
+// `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest entries. Positions count all
+// entries of the run from 0 and never go back, so a reader can tell which entries it missed.
 //
 // A log record holds the data of one event. It consists of one or more log entries of 64 bytes (kernel/log_record.hpp).
 #pragma once
@@ -41,11 +41,10 @@ struct Options {
 /// The options that are in force, rounded by `prepare`.
 [[nodiscard]] const Options& options() noexcept;
 constexpr std::uint64_t entries_per_core_max = std::uint64_t{1} << 28;  // 16 GiB
-/// Tests only. No core may run any more.
+/// For tests. MUST NOT be called while a core runs.
 void release() noexcept;
 
 // --- Written by each core ----------------------------------------------------------------------------------------------------------------
-
 /// Traffic of this core's queues since the card was opened; counted by the driver. A segmented frame counts as its segments. Bytes are
 /// without FCS and without the padding of short frames, as the card counts them for the queue.
 struct Traffic {
@@ -56,26 +55,25 @@ struct TrafficTotals {
   std::uint64_t rx_descriptors = 0, rx_frames = 0, rx_bytes = 0;
   std::uint64_t tx_descriptors = 0, tx_frames = 0, tx_bytes = 0;
 };
-/// The part of that traffic that belongs to control connections and log streams; counted by net/.
+/// The part of `Traffic` that belongs to control connections and log streams; counted by net/.
 struct ControlTraffic {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
 };
 
-/// Records of this core count `traffic` from now on; null: nothing. The counters MUST stay valid until the next call. Called on the core
-/// concerned.
+/// Records of this core count `traffic` from now on; null: nothing. The counters MUST stay valid until the next call.
 void watch(const Traffic* traffic) noexcept;
 /// The present values of the counters that `core` watches; zeros if it watches none. Any core may call it.
 [[nodiscard]] TrafficTotals traffic(unsigned core) noexcept;
-/// Adds control traffic that passed on this core since the last call. Counted during a run only: `start` begins at zero.
+/// Adds control traffic that passed on this core since the last call. Traffic is counted during a run only; `start` begins at zero.
 void count_control(const ControlTraffic& passed) noexcept;
 
-/// Writes a record at the beginning of an event of this core's queue vector. Fewer than 60 instructions if no counters are sampled; a test
-/// of one byte outside a run.
+/// Writes a record at the beginning of an event of this core's queue vector. Takes fewer than 60 instructions if no counters are sampled.
+/// Outside a run it only tests one byte.
 void interrupt() noexcept;
 /// Writes a record for a check of the ring that found work without an interrupt.
 void poll() noexcept;
-/// Makes all written entries readable and counts requests towards the run's bound. The event loop MUST call it before each sleep, and
-/// before each check of the ring that may find nothing. A test of one byte outside a run.
+/// Makes all written entries readable and adds this core's requests to the run's sum. The event loop MUST call it before each sleep, and
+/// before each check of the ring that may find nothing. Outside a run it only tests one byte.
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
@@ -86,7 +84,6 @@ void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
-
 /// Bounds at which a run ends by itself. Zero: no such bound.
 struct Bounds {
   std::chrono::nanoseconds time{0};
@@ -113,16 +110,15 @@ unsigned add_run_observer(std::function<void()> on_change);
 void remove_run_observer(unsigned id) noexcept;
 
 // --- Read from any core ------------------------------------------------------------------------------------------------------------------
-
 struct Extent {
   std::uint64_t first = 0;      ///< position of the oldest entry that is still there
   std::uint64_t end = 0;        ///< one past the newest entry that may be read
   std::uint64_t unwritten = 0;  ///< entries that did not fit (`log_full=stop`)
 };
 [[nodiscard]] Extent extent(unsigned core) noexcept;
-/// Copies entries from `position` on; returns how many were copied whole. 0: they were overwritten meanwhile or are not written yet, and
-/// the caller MUST read `extent` again. A run that starts meanwhile begins at position 0 again, so the caller MUST check `state`
-/// afterwards.
+/// Copies entries from `position` on; returns how many were copied whole. If the result is 0, the entries were overwritten meanwhile or are
+/// not written yet, and the caller MUST read `extent` again. A run that starts meanwhile begins at position 0 again, so the caller MUST
+/// check `state` afterwards.
 std::size_t read(unsigned core, std::uint64_t position, std::span<Record> out) noexcept;
 
 }  // namespace neap::log

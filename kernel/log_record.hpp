@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // The entries of a core's log: 64 bytes each, one cache line, little-endian.
 //
-// A log record holds the data of one event. It must cost next to nothing, and counters in MSRs are expensive to read. So a usual record is
-// one entry, and samples are further entries after it. All entries have one size, so a log is an array.
+// A log record holds the data of one event. Writing it must cost next to nothing, and counters in MSRs are expensive to read. So a usual
+// record is one entry, and samples are further entries after it. All entries have one size, so a log is an array.
 //
 // The rows below define the format. The structs are generated from them, and so are the names, types and units in a log's header
 // (observe/log_file.cpp). tools/log/ builds its types from that header. docs/log-format.md shows the rows; tools/log/format_test.py
 // compares it with them.
 //
-// Every record closes an interval that the core's previous record opened: its counts are of the time between the two.
+// Every record closes an interval that the core's previous record opened: its counts cover the time between these two records.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +46,11 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(32, tx_frames, "", "")                                                                     \
   FIELD(32, tx_bytes, "B", "without FCS and without padding")                                      \
   FIELD(16, control_rx_frames, "", "part of rx_frames: control connections and log streams")       \
-  FIELD(16, control_tx_frames, "", "part of tx_frames, in the same way")                           \
-  FIELD(32, control_rx_bytes, "B", "part of rx_bytes, in the same way")                            \
-  FIELD(32, control_tx_bytes, "B", "part of tx_bytes, in the same way")                            \
+  FIELD(16, control_tx_frames, "", "those of tx_frames that are control's")                        \
+  FIELD(32, control_rx_bytes, "B", "those of rx_bytes that are control's")                         \
+  FIELD(32, control_tx_bytes, "B", "those of tx_bytes that are control's")                         \
   FIELD(32, idle_entries, "", "sleeps; in `poll`: checks of the ring that found nothing")          \
-  FIELD(64, idle_ticks, "ticks", "asleep; in `poll`: between checks that found nothing")
+  FIELD(64, idle_ticks, "ticks", "time asleep; while polling: time in checks without work")
 
 #define NEAP_LOG_SAMPLE(FIELD, RESERVED)                         \
   FIELD(64, tsc, "ticks", "of its Record")                       \
@@ -80,7 +80,7 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(64, package_c7, "ticks", "residency")
 
 #define NEAP_LOG_SETTINGS(FIELD, RESERVED)                                                                                 \
-  FIELD(64, tsc, "ticks", "from when on the policy holds")                                                                 \
+  FIELD(64, tsc, "ticks", "the policy applies from this time on")                                                          \
   FIELD(8, kind, "", "18")                                                                                                 \
   FIELD(8, idle_state, "", "`IdleState`")                                                                                  \
   FIELD(8, changed, "", "number of the setting that this change set; 255: none, the run begins with this policy")          \
@@ -142,11 +142,10 @@ struct Residency {
 struct Settings {
   NEAP_LOG_SETTINGS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-/// A fixed point at either end of a run.
+/// The wall clock and the totals at the beginning or the end of a run.
 struct Anchor {
   NEAP_LOG_ANCHOR(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-/// One sleep.
 struct Idle {
   NEAP_LOG_IDLE(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
@@ -178,7 +177,7 @@ constexpr Form forms[] = {
 #undef NEAP_LOG_BYTES
 #undef NEAP_LOG_RESERVED_BYTES
 
-/// Which kind of entry has which form.
+/// The form of each kind of entry.
 struct NamedKind {
   Kind kind;
   std::string_view form;

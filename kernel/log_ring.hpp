@@ -2,13 +2,13 @@
 // A core's log entries in memory: one core writes, any core reads, and neither waits.
 //
 // Entries are written past the cache, so that a log of a gigabyte does not evict the application's data. Such stores are ordered only by a
-// fence, and a fence waits until they have left the core: too expensive for every record. So the writer works in chunks of 16 entries.
-// Between two chunks it announces which entries it is about to overwrite (`claimed`), fences once, and then announces the end of the
-// complete entries (`end`). One fence orders both: the old chunk's entries before `end`, and `claimed` before the new chunk's entries. The
-// entries of a partly filled chunk become readable before the core sleeps and when the run ends.
+// fence. A fence waits until they have left the core, so a fence for every record would be too expensive. The writer works in chunks of 16
+// entries. Between two chunks it announces which entries it will overwrite next (`claimed`), executes one fence, and then announces the end
+// of the complete entries (`end`). One fence orders both: the old chunk's entries before `end`, and `claimed` before the new chunk's
+// entries. The entries of a partly filled chunk become readable before the core sleeps and when the run ends.
 //
-// A reader copies first. Then it checks whether the entries were claimed, or the ring was restarted, during the copy. It loads every word
-// by an acquiring load. So if it has loaded a word of a newer entry, it then also sees the newer `claimed`. Kernel-internal.
+// A reader copies entries first. Then it checks whether these entries were claimed, or the ring was restarted, during the copy. It loads
+// every word by an acquiring load. So if it has loaded a word of a newer entry, it then also sees the newer `claimed`. Kernel-internal.
 #pragma once
 
 #include <emmintrin.h>
@@ -31,7 +31,7 @@ struct alignas(entry_bytes) Entry {
   std::uint64_t words[words_count];
 };
 
-/// An entry before it is stored: two general registers and three of 16 bytes.
+/// An entry before it is stored: two general registers and three 16-byte registers.
 struct EntryInRegisters {
   std::uint64_t words[2];
   __m128i parts[3];
@@ -58,8 +58,7 @@ class Ring {
     require(std::has_single_bit(capacity) && capacity >= 2 * chunk_entries,
             "log: a ring has a power of two of entries, two chunks at least", capacity);
   }
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
+  Ring& operator=(Ring&&) = delete;
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] Entry* memory() const noexcept { return entries_; }
@@ -70,13 +69,13 @@ class Ring {
   [[nodiscard]] Entry* entry(std::uint64_t position) const noexcept { return entries_ + (position & (capacity_ - 1)); }
   /// Positions begin at 0 again.
   void restart() noexcept {
-    // The order matters: a reader that sees the new epoch does not see the old end, and a reader that sees a new entry sees the new epoch.
+    // The order matters. A reader that sees the new epoch does not see the old end; a reader that sees a new entry sees the new epoch.
     end_.store(0, std::memory_order_release);
     claimed_.store(0, std::memory_order_release);
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     unwritten_.subtract(unwritten_.value());
   }
-  /// Entries before `end` may be read; the core may overwrite entries before `claimed`.
+  /// Entries before `end` may be read. The core may write entries before `claimed`, which overwrites those `capacity` positions earlier.
   void publish(std::uint64_t end, std::uint64_t claimed) noexcept {
     claimed_.store(claimed, std::memory_order_release);
     _mm_sfence();
@@ -119,8 +118,7 @@ class Ring {
   Entry* const entries_;
   const std::uint64_t capacity_;
   alignas(64) std::atomic<std::uint64_t> end_{0};
-  std::atomic<std::uint64_t> claimed_{0};
-  std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<std::uint64_t> claimed_{0}, epoch_{0};
   Counter unwritten_;
 };
 

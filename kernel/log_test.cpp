@@ -27,15 +27,10 @@ class Machine {
  public:
   static constexpr unsigned cores_max = 3;
   explicit Machine(unsigned cores) {
-    static const bool pages = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)pages;
+    host::prepare_pages();
     host_.emplace(cores);
   }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  Machine& operator=(Machine&&) = delete;
   ~Machine() {
     host_.reset();
     release();
@@ -46,12 +41,7 @@ class Machine {
   HostMachine* operator->() { return &*host_; }
 
   std::optional<ErrorCode> prepare(const Options& options) {
-    std::optional<ErrorCode> error;
-    host_->run(0, [&]() -> task<void> {
-      const auto done = co_await log::prepare(options);
-      if (!done.has_value()) error = done.error().code;
-    });
-    return error;
+    return error_of(0, [&] { return log::prepare(options); });
   }
   Result<std::uint32_t> start(Bounds bounds = {}, unsigned core = 0) {
     Result<std::uint32_t> run = 0;
@@ -329,7 +319,7 @@ TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeEntriesOrNone) {
     ASSERT_LE(there.first, there.end);
     ASSERT_LE(there.end - there.first, 256U);
     if (there.end < 256) continue;
-    // Mostly near the oldest entry, which the writer overwrites next.
+    // Reads mostly near the oldest entry, which the writer overwrites next.
     const std::uint64_t position = there.first + random() % (random() % 4 == 0 ? 240 : 8);
     const std::size_t count = read(0, position, std::span(out).first(1 + random() % out.size()));
     if (count == 0) ++overtaken;

@@ -53,13 +53,11 @@ template <int from_b>
 __m128i low_halves_and(__m128i a, __m128i b) noexcept {
   return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), from_b << 4 | _MM_SHUFFLE(0, 0, 2, 0)));
 }
-constexpr int low_halves = 0b1000;
-constexpr int second_word = 0b1110;
+constexpr int low_halves = 0b1000, second_word = 0b1110;
 
 }  // namespace
 
 // --- The fast path -----------------------------------------------------------------------------------------------------------------------
-
 void Writer::record(Kind kind) noexcept {
   const std::uint64_t tsc = machine::timestamp();
   if (tsc >= slow_path_tsc_) [[unlikely]] {
@@ -105,7 +103,6 @@ void Writer::record_in_next_chunk(Kind kind) noexcept {
 }
 
 // --- The slow path -----------------------------------------------------------------------------------------------------------------------
-
 bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept {
   CounterSample sample{};
   if (with_counters) {
@@ -211,7 +208,6 @@ void Writer::publish() noexcept {
 }
 
 // --- Events of the core ------------------------------------------------------------------------------------------------------------------
-
 void Writer::watch(const Traffic* traffic) noexcept {
   const Traffic& next = traffic != nullptr ? *traffic : nothing;
   const Counts before = counts_of(*traffic_);
@@ -238,7 +234,7 @@ void Writer::refill_pending() noexcept {
   move_into(pending_.idle_entries, overflow_idle_entries_);
   const bool left =
       (overflow_control_.rx_frames | overflow_control_.tx_frames | overflow_control_.rx_bytes | overflow_control_.tx_bytes) != 0;
-  if (left || overflow_idle_entries_ != 0) slow_path_tsc_ = 0;  // the fast path does not check them
+  if (left || overflow_idle_entries_ != 0) slow_path_tsc_ = 0;  // the fast path does not check for overflow
 }
 
 void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
@@ -289,7 +285,6 @@ std::uint64_t Writer::take_requests() noexcept {
 }
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
-
 void Writer::begin(const RunPlan& plan) noexcept {
   require(ring_ != nullptr && !on_, "log: a run begins on a core that has a ring and no run", plan.run);
   const std::uint64_t tsc = machine::timestamp();
@@ -302,7 +297,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
   count_requests_ = plan.count_requests;
   requests_at_once_ = plan.requests_at_once;
   uncounted_requests_ = 0;
-  // The counts of a run start at its beginning.
+  // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
   pending_ = {};
   overflow_idle_entries_ = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // One core's writer: it counts since the core's last record and turns the counts into entries.
 //
-// A usual record takes the fast path: one read of the TSC, six traffic counters less their recorded values, and the counts in `pending_`,
-// which has the layout of a record's second half. Everything rare takes the slow path: a sample is due, a count exceeds its field, the
-// chunk is full. A single comparison detects most of these, because they set `slow_path_tsc_` to zero.
+// A usual record takes the fast path. It reads the TSC once, subtracts the recorded values from six traffic counters, and copies
+// `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
+// exceeds its field or the chunk is full. A single comparison detects most of these cases, because they set `slow_path_tsc_` to zero.
 //
 // The fast path takes 54 instructions. On the slow path the same record takes 251 (medians of `neap bench observe`, row observe.record).
 // Kernel-internal.
@@ -19,11 +19,9 @@ namespace neap::log {
 /// The settings of a run that every core needs.
 struct RunPlan {
   std::uint32_t run = 0;
-  bool overwrite = false;
-  bool idle_records = false;
-  bool count_requests = false;
+  bool overwrite = false, idle_records = false, count_requests = false;
   std::uint64_t sample_period_ticks = 0;  ///< 0: samples with anchors only
-  std::uint64_t requests_at_once = 64;    ///< counted on the core before they are added to the run's sum
+  std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
 };
 
@@ -45,7 +43,7 @@ class Writer {
   void publish() noexcept;
   /// Requests of this core that are not yet in the run's sum.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
-  /// Adds; true if the caller MUST now add `take_requests` to the run's sum.
+  /// Adds `requests`. Returns true if the caller MUST now add `take_requests` to the run's sum.
   [[nodiscard]] bool add_requests(std::uint64_t requests) noexcept {
     if (!count_requests_) return false;
     uncounted_requests_ += requests;
@@ -56,7 +54,7 @@ class Writer {
   void end(const RunPlan& plan) noexcept;
 
  private:
-  /// At the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
+  /// The entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
   static constexpr std::uint64_t stop_entries = 4;
 
   [[gnu::noinline]] bool record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept;
@@ -74,7 +72,7 @@ class Writer {
 
   static constexpr Traffic nothing{};
 
-  /// The second half of a record. Counts that are not the driver's are kept in their final layout.
+  /// The second half of a record, in its final layout. It keeps all counts that are not the driver's.
   struct alignas(16) PendingCounts {
     std::uint32_t tx_frames = 0, tx_bytes = 0;  // always 0 here: the driver counts them
     std::uint16_t control_rx_frames = 0, control_tx_frames = 0;
@@ -86,36 +84,31 @@ class Writer {
   void refill_pending() noexcept;
 
   // The members that the fast path uses, in the order of their use.
-  bool on_ = false;
-  bool idle_records_ = false;
-  bool count_requests_ = false;
+  bool on_ = false, idle_records_ = false, count_requests_ = false;
   std::uint8_t idle_state_ = 0;
   std::uint32_t generation_ = 0;
   std::uint64_t slow_path_tsc_ = 0;  // a record at this TSC or later takes the slow path
-  Entry* next_ = nullptr;            // both in one chunk; equal: the chunk is full
+  Entry* next_ = nullptr;            // `next_` and `limit_` are in one chunk; if they are equal, it is full
   Entry* limit_ = nullptr;
   const Traffic* traffic_ = &nothing;
   std::uint64_t head_word_ = 0;                 // the second word of a record, without its kind
-  alignas(16) std::uint64_t recorded_[6] = {};  // the amounts of the traffic counters that records contain
+  alignas(16) std::uint64_t recorded_[6] = {};  // values of the traffic counters that are already in records
   PendingCounts pending_;
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
   std::uint64_t room_end_ = 0;  // end of the room for all entries except those of `stop`
-  std::uint64_t next_sample_tsc_ = 0;
-  std::uint64_t sample_period_ticks_ = 0;
+  std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;
   ControlTraffic overflow_control_;
-  std::uint64_t uncounted_requests_ = 0;
-  std::uint64_t requests_at_once_ = 0;
+  std::uint64_t uncounted_requests_ = 0, requests_at_once_ = 0;
   std::uint64_t sleeps_ = 0;  // since boot
   std::uint64_t idle_ticks_ = 0;
   bool has_settings_ = false;
   Settings settings_{};
 };
 
-/// The writer of this core.
 extern constinit thread_local Writer writer;
 
 }  // namespace neap::log

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <random>
 #include <sstream>
-#include <string>
 #include <vector>
 
 #include "tests/host/host_machine.hpp"
@@ -91,6 +90,12 @@ struct LogWriterTest : testing::Test {
     traffic.rx_descriptors.add(frames);
     traffic.rx_frames.add(frames);
     traffic.rx_bytes.add(100 * frames);
+  }
+
+  /// Ends the run; returns its entries.
+  std::vector<Record> ended(const RunPlan& plan = {}) {
+    subject.end(plan);
+    return entries_of(ring);
   }
 
   // The host's TSC counts nanoseconds.
@@ -192,7 +197,7 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
         subject.record(random() % 2 == 0 ? Kind::interrupt : Kind::poll);
     }
   }
-  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // the continued counts
+  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // counts that exceeded their fields
   subject.end({});
   EXPECT_EQ(ring.extent().unwritten, 0U);
   EXPECT_EQ(sums_of(entries_of(ring)), passed);
@@ -204,16 +209,13 @@ TEST_F(LogWriterTest, ACountThatExceedsItsFieldContinuesInTheNextRecord) {
   traffic.rx_bytes.add(2 * full + 5);
   subject.count_control({.tx_frames = 65'535 + 7});
   for (int i = 0; i < 4; ++i) subject.record(Kind::interrupt);
-  subject.end({});
-  const auto entries = entries_of(ring);
+  const auto entries = ended();
   ASSERT_EQ(entries.size(), 2U + 4 + 2);
-  EXPECT_EQ(entries[2].rx_bytes, full);
-  EXPECT_EQ(entries[3].rx_bytes, full);
-  EXPECT_EQ(entries[4].rx_bytes, 5U);
-  EXPECT_EQ(entries[5].rx_bytes, 0U);
-  EXPECT_EQ(entries[2].control_tx_frames, 65'535U);
-  EXPECT_EQ(entries[3].control_tx_frames, 7U);
-  EXPECT_EQ(entries[4].control_tx_frames, 0U);
+  constexpr std::uint64_t rx_bytes[] = {full, full, 5, 0}, control_tx_frames[] = {65'535, 7, 0, 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(entries[2 + i].rx_bytes, rx_bytes[i]) << i;
+    EXPECT_EQ(entries[2 + i].control_tx_frames, control_tx_frames[i]) << i;
+  }
 }
 
 TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
@@ -225,9 +227,8 @@ TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
     clock.advance(std::chrono::nanoseconds(170));
     subject.record(Kind::interrupt);
   }
-  subject.end(plan);
-  const auto entries = entries_of(ring);
-  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // not start and stop, each with sample, residency and anchor
+  const auto entries = ended(plan);
+  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // without `start` and `stop`, which have sample, residency and anchor
     if (!is_ordinary(entries[i]) || entries[i].flags == 0) continue;
     EXPECT_EQ(entries[i].flags, counter::instructions | counter::core_c6);
     const auto sample = as<Sample>(entries[i + 1]);
@@ -252,8 +253,7 @@ TEST_F(LogWriterTest, APeriodOfZeroSamplesInAnchorsAlone) {
     clock.advance(std::chrono::seconds(1));
     subject.record(Kind::interrupt);
   }
-  subject.end({});
-  const auto entries = entries_of(ring);
+  const auto entries = ended();
   ASSERT_EQ(entries.size(), 3U + 30 + 3);
   EXPECT_EQ(as<Sample>(entries[1]).package_energy, 0x01020304U);
   EXPECT_EQ(as<Sample>(entries[34]).package_energy, 0x01020304U);
@@ -267,8 +267,7 @@ TEST_F(LogWriterTest, APolicyChangeClosesTheIntervalUnderTheOldOne) {
   subject.policy_changed({.idle_state = 3, .changed = 1, .generation = 5, .itr_us = 100});
   pass(6);
   subject.record(Kind::interrupt);
-  subject.end({});
-  const auto entries = entries_of(ring);
+  const auto entries = ended();
   ASSERT_EQ(entries.size(), 3U + 2 + 1 + 2);
   const auto at_start = as<Settings>(entries[2]);
   EXPECT_EQ(at_start.kind, static_cast<std::uint8_t>(Kind::settings));
@@ -291,8 +290,7 @@ TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
     subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0});
     subject.slept(IdleState::poll, 400, 500, {});
     subject.record(Kind::interrupt);
-    subject.end({});
-    const auto entries = entries_of(ring);
+    const auto entries = ended();
     ASSERT_EQ(entries.size(), asked ? 6U : 5U);
     if (asked) {
       const auto idle = as<Idle>(entries[2]);
@@ -320,8 +318,7 @@ TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   subject.slept(IdleState::c1, 0, 10, {});
   subject.policy_changed({.generation = 2});
   EXPECT_EQ(ring.extent().unwritten, 880U + 2);
-  subject.end({});
-  const auto entries = entries_of(ring);
+  const auto entries = ended();
   ASSERT_EQ(entries.size(), 128U);
   EXPECT_EQ(entries[124].kind, static_cast<std::uint8_t>(Kind::stop));
   EXPECT_EQ(entries[127].kind, static_cast<std::uint8_t>(Kind::anchor));
@@ -374,8 +371,7 @@ TEST_F(LogWriterTest, ReplacedCountersLoseNoCountOfTheFirstCard) {
   subject.watch(nullptr);
   second.rx_frames.add(7);
   subject.record(Kind::interrupt);
-  subject.end({});
-  const auto entries = entries_of(ring);
+  const auto entries = ended();
   EXPECT_EQ(entries[2].rx_frames, 8U);
   EXPECT_EQ(entries[2].rx_bytes, 500U);
   EXPECT_EQ(entries[3].rx_frames, 0U);

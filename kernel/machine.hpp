@@ -21,14 +21,13 @@ namespace neap::machine {
 constexpr unsigned cores_max = 256;
 
 // --- Cores -------------------------------------------------------------------------------------------------------------------------------
-
 /// Cores that run, 1 to `cores_max`; constant once `start_cores` has returned.
 [[nodiscard]] unsigned core_count() noexcept;
 
 /// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Number of cores that firmware reports as usable, running or not. They have numbers of their own, in which 0 is the core that booted.
+/// Number of cores that firmware reports as usable, running or not. These cores have their own numbers; 0 is the core that booted.
 [[nodiscard]] unsigned cores_present() noexcept;
 
 /// The place of a present core. Package numbers are dense. Core and thread numbers are the CPU's own, within the package and the core.
@@ -40,37 +39,36 @@ struct CorePlace {
 [[nodiscard]] CorePlace present_place(unsigned present) noexcept;
 
 using CoreSet = std::bitset<cores_max>;
-/// Starts the present cores in `wanted`, in their order; the first is the caller. Each calls `entry()` on its own stack with its own TLS,
-/// and never returns from it. All others are parked for ever: in the deepest idle state, without interrupts. Called once, on core 0.
-/// Returns the number of running cores. A core that does not start within 1 s is reported on the console and left out, so numbers stay
+/// Starts the present cores in `wanted`, in ascending order; the first is the calling core. Each calls `entry()` on its own stack with its
+/// own TLS, and never returns from it. All others are parked for ever: in the deepest idle state, without interrupts. Called once, on core
+/// 0. Returns the number of running cores. A core that does not start within 1 s is reported on the console and left out, so numbers stay
 /// dense.
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
-// Interrupts are closed while events run. They are taken only inside the two functions below, on the core's own stack. For each one the
-// machine calls `neap::interrupt_arrived(vector)`, or for its alarm `neap::alarm_fired()` (interrupts.hpp), and acknowledges it.
+// Interrupts are disabled while events run. They are taken only inside the two functions below, on the core's own stack. For each interrupt
+// the machine calls `neap::interrupt_arrived(vector)`, or for the alarm `neap::alarm_fired()` (interrupts.hpp), and acknowledges it.
 
 /// Takes pending interrupts and returns. Costs a few cycles if there are none.
 void open_interrupt_window() noexcept;
 
-/// Sleeps in `state` until an interrupt or a `wake` of this core. With `monitor` also until `watched` is written (one cache line; null for
-/// the other states). `still_idle()` is called after the machine has made sure that a later `wake` or write ends the sleep. So the core
-/// does not sleep if work was queued before that. The caller MUST pass a state that the CPU has (policy.hpp refuses others). It MUST NOT
-/// pass `poll`, which is no sleep.
+/// Sleeps in `state` until an interrupt or a `wake` of this core. With `monitor`, a write to the cache line `watched` also ends the sleep;
+/// with other states `watched` is null. The machine first makes sure that a `wake` or write ends the sleep from now on. Then it calls
+/// `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses others). It
+/// MUST NOT pass `poll`, which is no sleep.
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
 
 /// A short pause between two checks of a polling core. It leaves execution units to other threads of the same physical core.
 void pause() noexcept;
 
-/// Ends the present or next `sleep` of `core`. Never lost; cheap if the core does not sleep.
+/// Ends the present or next `sleep` of `core`. A wake is never lost, and is cheap if the core does not sleep.
 void wake(unsigned core) noexcept;
 
-/// The interrupt vectors that `interrupts.hpp` may allocate on each core. Others belong to exceptions, the alarm and wake-ups.
+/// The interrupt vectors that `interrupts.hpp` may allocate on each core. The other vectors belong to exceptions, the alarm and wake-ups.
 constexpr unsigned vector_first = 0x30;
 constexpr unsigned vector_last = 0xDF;
 
 // --- Time --------------------------------------------------------------------------------------------------------------------------------
-
 /// Nanoseconds since boot, monotonic, equal on all cores within the accuracy of the TSC.
 [[nodiscard]] std::uint64_t now_ns() noexcept;
 
@@ -81,21 +79,20 @@ constexpr unsigned vector_last = 0xDF;
 /// Wall clock at boot, nanoseconds since 1970-01-01T00:00Z (from the RTC; 1 s resolution on x86).
 [[nodiscard]] std::uint64_t wall_clock_at_boot_ns() noexcept;
 
-/// Wakes this core at `deadline_ns` (of `now_ns`) or a little later. Replaces the earlier alarm. `alarm_none` disarms it, so that an idle
-/// core without timers takes no interrupt.
+/// Wakes this core at `deadline_ns` (on the clock of `now_ns`) or a little later. Replaces the earlier alarm. `alarm_none` disarms it, so
+/// that an idle core without timers takes no interrupt.
 constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
 
 // --- Power: what this CPU has, and settings of this core or its package (kernel/x86/power/) ---------------------------------------------
-
-/// Complete once `start_cores` has returned.
+/// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
 
 /// Physical package of a running core, dense from 0.
 [[nodiscard]] unsigned package_of(unsigned core) noexcept;
 [[nodiscard]] unsigned package_count() noexcept;
 
-/// The tag that selects a running core's cache in a card's hints. Errors: `unsupported`, with a static text that names what is missing.
+/// The tag by which a card's cache hints (DCA) select a running core. Errors: `unsupported`, with a static text that names what is missing.
 [[nodiscard]] Result<std::uint8_t> cache_tag(unsigned core) noexcept;
 
 /// Requests this core's p-state. `raw` is written to IA32_PERF_CTL (ratio in bits 15:8). With HWP on, its ratio is written to
@@ -114,10 +111,10 @@ constexpr unsigned firmwares_preference = 256;
 /// Turns turbo of this core's package on or off. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_turbo(bool on) noexcept;
 
-/// Reads the counters of this core and its package that exist.
+/// Reads all counters that this CPU has for this core and its package.
 [[nodiscard]] CounterSample sample_counters() noexcept;
 
-/// System management interrupts of this core since reset, during which firmware runs instead of Neap. Nothing if the CPU does not count
+/// Number of system management interrupts of this core since reset. During them firmware runs, not Neap. Nothing if the CPU does not count
 /// them.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
@@ -131,20 +128,17 @@ struct HardwareErrors {
 void check_hardware_errors() noexcept;
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
-
 /// NUMA nodes: memory and the cores near it, numbered from 0 without gaps, in the order of firmware's numbers. One node if firmware reports
 /// none. Nodes beyond `nodes_max` count as node 0.
 constexpr unsigned nodes_max = 64;
-[[nodiscard]] unsigned node_count() noexcept;
 /// The node of a running core; constant once `start_cores` has returned.
 [[nodiscard]] unsigned node_of(unsigned core) noexcept;
-/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit: 10 for its own memory; 20 for other nodes unless firmware
-/// states it.
+/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit. It is 10 for a node's own memory, and 20 for other nodes
+/// unless firmware states another.
 [[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
 
 struct MemoryRange {
-  std::uint64_t physical;
-  std::uint64_t bytes;
+  std::uint64_t physical, bytes;
   std::uint32_t node;
 };
 
@@ -153,7 +147,7 @@ struct MemoryRange {
 
 [[nodiscard]] void* direct_map(std::uint64_t physical) noexcept;
 
-/// True if `pointer` lies in the direct map: all memory that is allocated does.
+/// True if `pointer` lies in the direct map, like all allocated memory.
 [[nodiscard]] bool in_direct_map(const void* pointer) noexcept;
 
 /// The address that a device uses for `pointer`, which MUST be in the direct map or in the image.
@@ -164,11 +158,10 @@ struct MemoryRange {
 /// Writes the contents of `kept_memory` from the caches to RAM, because a restart discards caches. Slow.
 void write_back_caches() noexcept;
 
-/// Random bits from the CPU, or mixed from the clock if it has no generator (reported once at boot).
+/// Random bits from the CPU, or mixed from the clock if the CPU has no generator (reported once at boot).
 [[nodiscard]] std::uint64_t random_bits() noexcept;
 
 // --- Console and the end -----------------------------------------------------------------------------------------------------------------
-
 /// Writes `text` to the console and to the boot log (boot_log.hpp). May be called anywhere, on any core. Lines of different cores do not
 /// mix.
 void console_write(std::string_view text) noexcept;
@@ -177,7 +170,7 @@ void console_write(std::string_view text) noexcept;
 enum class ExitStatus : std::uint8_t { success = 16, failure = 17, panic = 18, bad_command_line = 19 };
 
 /// Stops all cores. Then an emulator exits; real hardware is powered off (success) or halted (any other status). After a panic with
-/// `panic=reboot` it is restarted as by `reboot`.
+/// `panic=reboot` the machine is restarted as by `reboot`.
 [[noreturn]] void exit(ExitStatus status) noexcept;
 [[noreturn]] void power_off() noexcept;
 [[noreturn]] void reboot() noexcept;
@@ -188,15 +181,15 @@ void print_backtrace(unsigned skip) noexcept;
 /// The name of the function at address `code`, in `buffer`; empty if there is none.
 [[nodiscard]] std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept;
 
-/// Interrupts another core for a moment and returns the name of the event that it runs, in `buffer`. Empty if it runs none or does not
-/// answer within 100 ms.
+/// Interrupts another core for a moment and returns the name of the event that it runs, in `buffer`. Empty if the core runs no event or
+/// does not answer within 100 ms (1 s under a hypervisor).
 [[nodiscard]] std::string_view event_on(unsigned core, std::span<char> buffer) noexcept;
 
 /// Stops every other core where it is. Returns after they have stopped, or after 100 ms (10 s under a hypervisor). Safe in a panic.
 void stop_other_cores() noexcept;
 
-/// Prints where `stop_other_cores` stopped the cores: one line for all that slept, a backtrace for each other core (for the first few if
-/// there are many).
+/// Prints where `stop_other_cores` stopped the cores: one line for all cores that slept, and a backtrace for each other core (up to a
+/// limit).
 void print_other_cores() noexcept;
 
 /// The command line from the boot loader, without the image's name.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The interface between the network stack and a card's driver.
 //
-// A frame should not be copied between the wire and the application, and neither side should depend on the other: the driver does not use
-// lwIP, the stack does not use descriptors. So both share one buffer type with room for the stack's own header in it, and a card is an
-// interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here locks.
+// A frame should not be copied between the wire and the application, and neither side should depend on the other. The driver does not use
+// lwIP, and the stack does not use descriptors. So driver and stack share one buffer type with room for the stack's own header, and a card
+// is an interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here takes a lock.
 #pragma once
 
 #include <array>
@@ -47,20 +47,19 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// A card's findings about a received frame, packed into one word, because every frame has one. A driver builds it from its descriptor by
-/// masks; if a card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
+/// A card's findings about a received frame, packed into one word to be cheap. A driver builds the word from its descriptor by masks. If a
+/// card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
 class ReceiveInfo {
  public:
-  // Findings about checksums. If neither a good nor the bad bit is set, the card did not check.
+  // Findings about checksums. If none of these bits is set, the card did not check.
   static constexpr std::uint32_t l4_good = 1 << 5;  ///< the checksum of TCP or UDP is right
   static constexpr std::uint32_t ip_good = 1 << 6;  ///< the checksum of the IPv4 header is right
-  static constexpr std::uint32_t bad = 1 << 7;      ///< one of them is wrong
-  static constexpr std::uint64_t hash_type_mask = 0xF;
-  static constexpr std::uint64_t hash_mask = 0xFFFF'FFFF'0000'0000;
+  static constexpr std::uint32_t bad = 1 << 7;      ///< one of the two checksums is wrong
+  static constexpr std::uint64_t hash_type_mask = 0xF, hash_mask = 0xFFFF'FFFF'0000'0000;
 
   constexpr ReceiveInfo() = default;
-  /// `hash_type`: the header fields that RSS hashed, by the card's number below 16; 0: there is no hash. `vlan_tag`: 0 if the frame had
-  /// none or still has it.
+  /// `hash_type`: the card's number, below 16, for the set of header fields that RSS hashed; 0: there is no hash. `vlan_tag`: 0 if the
+  /// frame had no tag or still contains it.
   constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t hash_type = 0, std::uint32_t hash = 0,
                                  std::uint16_t vlan_tag = 0) noexcept
       : word_(std::uint64_t{hash} << 32 | (hash_type & hash_type_mask) | checksums | std::uint64_t{vlan_tag} << 16) {}
@@ -89,22 +88,21 @@ struct ReceivedFrame {
   ReceiveInfo info;
 };
 
-/// A physically contiguous piece of an outgoing frame. It must stay unchanged until `transmitted`.
+/// A physically contiguous piece of an outgoing frame. It MUST stay unchanged until `transmitted` reports the frame.
 struct TransmitPiece {
   const std::byte* data;
   std::uint32_t bytes;
 };
 
-/// Checksums that the card fills in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the first, layer 3 is IPv6, whose header has no
-/// checksum.
+/// Checksums that the card fills in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the bit of the IPv4 header, layer 3 is IPv6,
+/// whose header has no checksum.
 enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
-/// A card's work on an outgoing frame. The frame's checksum field MUST be zero for IPv4. For TCP and UDP it MUST hold the folded, not
-/// inverted sum of the pseudo-header: with the length for ordinary frames, without it for segmented ones.
-/// Eight bytes: the struct passes in a register, and two of them are compared as one number.
+/// A card's work on an outgoing frame. The IPv4 header's checksum field MUST be zero. The field of TCP or UDP MUST hold the sum of the
+/// pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. Eight bytes: the struct
+/// passes in a register, and two of them are compared as one number.
 struct TransmitOffload {
-  std::uint8_t l2_bytes = 14;
-  std::uint8_t l3_bytes = 0;
+  std::uint8_t l2_bytes = 14, l3_bytes = 0;
   std::uint8_t l4_bytes = 0;  ///< header, with options; needed for segmentation
   Checksums checksums = Checksums::none;
   std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card makes; 0: it makes none
@@ -120,8 +118,7 @@ static_assert(sizeof(TransmitOffload) == sizeof(std::uint64_t));
 /// The frames that a device sends for one frame of the stack: several if it segments, each with headers of its own. Bytes are without FCS
 /// and without the padding that a device adds to short frames.
 struct FramesSent {
-  std::uint32_t frames;
-  std::uint32_t bytes;
+  std::uint32_t frames, bytes;
 };
 constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offload) noexcept {
   if (offload.segment_bytes == 0) return {.frames = 1, .bytes = frame_bytes};
@@ -154,7 +151,7 @@ class FrameSender {
  public:
   virtual ~FrameSender() = default;
   /// Queues a frame, which is `pieces` put together, headers included. The card is notified at the end of the event, once for all frames of
-  /// it. `token` is passed to `transmitted` later. Errors: `full` (the ring has no room; counted; `transmit_room` follows when it has),
+  /// the event. `token` is passed to `transmitted` later. Errors: `full` (the ring has no room; counted; `transmit_room` is called later),
   /// `invalid` (too many pieces, too long, an impossible offload), `closed` (no link, or the device is gone). After an error the frame is
   /// not queued and the token is not passed on.
   [[nodiscard]] virtual TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept = 0;
@@ -176,12 +173,12 @@ class NetDevice {
   [[nodiscard]] virtual NetDeviceLimits limits() const noexcept = 0;
   [[nodiscard]] virtual bool link_up() const noexcept = 0;
 
-  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. At most once on each core. The result is for
-  /// this core alone, and is valid as long as the device exists.
+  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. At most once on each core. The result MUST
+  /// be used on this core only. It is valid as long as the device exists.
   [[nodiscard]] virtual FrameSender& attach(FrameReceiver& receiver) = 0;
 
-  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4). The stack chooses local ports by it.
-  /// All arguments are in host byte order and as in the received frame: `source` is the peer.
+  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4). The stack uses it to choose local
+  /// ports. All arguments are in host byte order and as in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
 
@@ -189,11 +186,11 @@ class NetDevice {
   /// replaces the first. MUST NOT be called while the device is being closed.
   [[nodiscard]] virtual task<void> set_multicast(std::vector<MacAddress> groups) = 0;
 
-  /// Emits the driver's counters since start: one core's, or (without one) the sums of all cores and the device's. Any core MAY call it. It
-  /// runs nothing on other cores and reads no register.
+  /// Emits the driver's counters since start: those of `core`, or without `core` the sums over all cores and the counters of the device.
+  /// Any core MAY call it. It runs nothing on other cores and reads no register.
   virtual void report_counters(std::optional<unsigned> core, const Emit& emit) const = 0;
-  /// Emits the device's own counters since start: of one core's queues, or (without one) of all of it. Reads registers, on the device's
-  /// home core. Errors: `closed` (the device is gone); then nothing was emitted.
+  /// Emits the device's own counters since start: those of one core's queues, or without `core` those of the whole device. Reads registers,
+  /// on the device's home core. Errors: `closed` (the device is gone); then nothing was emitted.
   [[nodiscard]] virtual task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) = 0;
 };
 

@@ -25,7 +25,7 @@ constexpr std::uint64_t number_max = ~std::uint64_t{0};
   return value;
 }
 
-/// The same; digits after 0x are hexadecimal.
+/// As `take_digits`; digits after 0x are hexadecimal.
 [[nodiscard]] inline std::optional<std::uint64_t> take_number(std::string_view& text) noexcept {
   if (!text.starts_with("0x") && !text.starts_with("0X")) return take_digits(text);
   std::string_view digits = text.substr(2);
@@ -34,13 +34,13 @@ constexpr std::uint64_t number_max = ~std::uint64_t{0};
   return value;
 }
 
-/// Parses the whole text as a decimal number; nothing if it is no number or over `max`.
+/// Parses the whole text as a decimal number; nothing if the text is no number or the number exceeds `max`.
 [[nodiscard]] inline std::optional<std::uint64_t> parse_digits(std::string_view text, std::uint64_t max = number_max) noexcept {
   const auto value = take_digits(text);
   return text.empty() && value && *value <= max ? value : std::nullopt;
 }
 
-/// The same; digits after 0x are hexadecimal.
+/// As `parse_digits`; digits after 0x are hexadecimal.
 [[nodiscard]] inline std::optional<std::uint64_t> parse_number(std::string_view text, std::uint64_t max = number_max) noexcept {
   const auto value = take_number(text);
   return text.empty() && value && *value <= max ? value : std::nullopt;

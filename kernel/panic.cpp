@@ -24,7 +24,7 @@ void print_last_records(unsigned core) noexcept {
   const std::uint64_t first = extent.end - std::min<std::uint64_t>(extent.end - extent.first, records_max);
   const std::size_t count = log::read(core, first, records);
   if (count == 0) return;
-  print("last log lines of core ", core, ", ", first, " to ", first + count - 1, ':');
+  print("last log entries of core ", core, ", ", first, " to ", first + count - 1, ':');
   for (std::size_t i = 0; i < count; ++i) {
     const log::Record& record = records[i];
     Line line;
@@ -47,7 +47,7 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
       machine::console_write("panic inside a panic\n");
       machine::exit(machine::ExitStatus::panic);
     }
-    // Another core panicked first and will stop this one. If it cannot, it still ends the machine.
+    // Another core panicked first and will stop this core. If that takes over a minute, this core ends the machine.
     const std::uint64_t until_ns = machine::now_ns() + 60'000'000'000;
     while (machine::now_ns() < until_ns) relax_cpu();
     machine::exit(machine::ExitStatus::panic);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Finding a card and wiring its interrupts.
 //
-// A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the cores that
-// own the queues. Firmware or hot-plug decides where the BAR is. Configuration accesses use MCFG's window if ACPI has one, else the ports.
+// A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the right cores.
+// Firmware or hot-plug decides where the BAR is. Configuration accesses use the window of ACPI's MCFG, else the I/O ports.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,15 @@ namespace neap::pci {
 
 struct Address {
   std::uint16_t segment;
-  std::uint8_t bus;
-  std::uint8_t device;
-  std::uint8_t function;
+  std::uint8_t bus, device, function;
   friend bool operator==(const Address&, const Address&) = default;
 };
 
 /// A device found at boot. Configuration accesses take microseconds: set-up and faults only.
 struct Device {
   Address address;
-  std::uint16_t vendor_id;
-  std::uint16_t device_id;
-  std::uint8_t class_code;
-  std::uint8_t subclass;
+  std::uint16_t vendor_id, device_id;
+  std::uint8_t class_code, subclass;
 
   [[nodiscard]] std::uint32_t read_config(std::uint16_t offset, unsigned bytes) const noexcept;  ///< 1, 2 or 4 bytes, aligned
   void write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept;
@@ -41,10 +37,8 @@ struct Device {
   void enable(bool on) const noexcept;
   /// Turns memory decoding on; bus mastering is unchanged.
   void enable_registers() const noexcept;
-  /// Function-level reset; waits 100 ms (PCIe 6.6.2). Errors: `unsupported`.
-  [[nodiscard]] Result<void> function_level_reset() const;
 
-  /// Prints the card's PCI Express link as `name`, and its defects: less than `wanted_mbps` in one direction, or ASPM turned on.
+  /// Prints the card's PCI Express link, named `name`, and its defects: less than `wanted_mbps` in one direction, or ASPM turned on.
   /// Reduces the card's payload size if it exceeds that of the port above, as PCIe requires. Called before the card's first DMA.
   void settle_link(std::string_view name, std::uint64_t wanted_mbps) const noexcept;
 
@@ -52,7 +46,6 @@ struct Device {
   [[nodiscard]] unsigned msix_vectors() const noexcept;
   /// Sends MSI-X message `entry` to `core` as `vector` (from `allocate_vector`) and unmasks it. Turns MSI-X on at the first call.
   [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const;
-  void mask_msix(unsigned entry, bool masked) const noexcept;
 };
 
 /// All devices, in bus order; scanned once at boot.

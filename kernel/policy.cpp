@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A change is carried out by core 0, one at a time; the core that asked for it waits. So two changes never overlap, and a counter is enough
-// to number them.
+// Core 0 carries out all changes, one at a time, and the task that asked for a change waits. So two changes never overlap, and a counter is
+// enough to number them.
 #include "kernel/policy.hpp"
 
 #include <algorithm>
@@ -26,7 +26,6 @@ namespace {
 
 constinit std::atomic<std::uint32_t> accepted_changes{0};
 constinit std::atomic<Device*> device_in_use{nullptr};
-
 using Cores = std::bitset<machine::cores_max>;
 using Outcome = std::expected<Applied, Refusal>;
 
@@ -42,7 +41,6 @@ void store(std::atomic<T>& place, T value) {
 }
 
 // --- On the core concerned ---------------------------------------------------------------------------------------------------------------
-
 Value present_value(Setting setting, const PolicySlot& slot) noexcept {
   switch (setting) {
     case Setting::idle:
@@ -79,7 +77,7 @@ void set_idle(PolicySlot& slot, IdleState state) noexcept {
   if (card != nullptr && needs_interrupts(before) != needs_interrupts(state)) card->set_interrupt(this_core(), needs_interrupts(state));
 }
 
-/// Writes this core's settings into its log. `setting` is the one that changed.
+/// Writes this core's settings into its log. `setting` has changed.
 void log_settings(Setting setting, std::uint32_t card_value) noexcept {
   const PolicySlot& slot = core_state(this_core()).policy;
   log::Settings settings{};
@@ -95,7 +93,7 @@ void log_settings(Setting setting, std::uint32_t card_value) noexcept {
   log::policy_changed(settings);
 }
 
-/// This core has applied change `number`, which set `row` to `value`.
+/// Records that this core has applied change `number`, which set `row` to `value`.
 void note_change(const Row& row, Value value, std::uint32_t number) noexcept {
   constexpr std::string_view field_of_all_others = Row{}.log_field;
   store(core_state(this_core()).policy.generation, number);
@@ -158,7 +156,7 @@ void note_card_change(const Row& row, const Device::Change& change, std::uint32_
   note_change(row, change.value, number);
 }
 
-/// After a change of `pstate`: writes the ratio at which this core runs into its log. 0: the CPU does not report it.
+/// After a change of `pstate`: writes the ratio at which this core runs into its log, and returns it. 0: the CPU does not report it.
 unsigned note_granted_ratio() noexcept {
   const unsigned ratio = machine::granted_ratio().value_or(0);
   if (ratio != 0) log_settings(Setting::pstate, ratio);
@@ -166,7 +164,6 @@ unsigned note_granted_ratio() noexcept {
 }
 
 // --- On core 0 ---------------------------------------------------------------------------------------------------------------------------
-
 Cores cores_in_scope(const Row& row, unsigned core) {
   Cores cores;
   for (unsigned i = 0; i < core_count(); ++i) {
@@ -195,7 +192,7 @@ bool has_queue(const Device* card, unsigned core) {
   return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
-/// If the change is for `all` cores, removes those without a queue from `cores`.
+/// If the change is for `all` cores, removes cores without a queue from `cores`.
 std::expected<void, Refusal> check_itr(const Row& row, Value& value, Cores& cores, bool all) {
   const Device* const card = device();
   if (card == nullptr) return refuse(ErrorCode::unsupported, row, "no network card is in use");
@@ -226,7 +223,7 @@ std::expected<void, Refusal> check_monitor(const Row& row, const Cores& cores) {
   return {};
 }
 
-/// If the change is for `all` cores, removes those that cannot segment from `cores`.
+/// If the change is for `all` cores, removes cores that cannot segment from `cores`.
 std::expected<void, Refusal> check_segmentation(const Row& row, Cores& cores, bool all) {
   const char* refusal = nullptr;
   for (unsigned core = core_count(); core-- > 0;) {
@@ -246,7 +243,7 @@ std::expected<void, Refusal> check(const Row& row, Value& value, Cores& cores, b
   return {};
 }
 
-/// True for the one core of a package that writes the CPU's registers for it.
+/// True for the one core of a package that writes the CPU's registers for the whole package.
 bool writes_for_package(unsigned core, const Cores& cores) {
   require(cores[core], "a core outside of a change's scope is asked to write for its package", core);
   for (unsigned other = 0; other < core; ++other) {
@@ -255,7 +252,7 @@ bool writes_for_package(unsigned core, const Cores& cores) {
   return true;
 }
 
-/// Sets the cores in `cores` below `end` back to `before`, as a change of its own. False: some of the earlier values are unknown.
+/// Sets the cores in `cores` with numbers below `end` back to `before`, as another change. False: some of the earlier values are unknown.
 task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& cores, unsigned end) {
   bool all_known = true;
   const std::uint32_t number = generation() + 1;
@@ -273,7 +270,7 @@ task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& 
   co_return all_known;
 }
 
-/// The card applies the change first; then every core records it.
+/// The card applies the change first; then every core in scope records it.
 task<Outcome> change_card(const Row& row, Value value, unsigned core) {
   Device* const card = device();
   require(card != nullptr, "a network card's setting is changed without a card");
@@ -293,7 +290,7 @@ task<Outcome> change_card(const Row& row, Value value, unsigned core) {
       .generation = number, .value = print(row, changed->value), .cores = text_of(cores), .lost_frames = changed->lost_frames};
 }
 
-/// The ratios at which the cores run once the CPU has followed a change of `pstate`: "24", "24-29"; empty if it does not report them.
+/// The ratios at which the cores run once the CPU has followed a change of `pstate`: "24", "24-29". Empty if the CPU does not report them.
 task<std::string> granted_ratios(Cores cores) {
   // Haswell-EP and later change a frequency only every 500 us or so (Hackenberg et al., 2015).
   constexpr std::chrono::milliseconds settled{2};
@@ -377,7 +374,7 @@ task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, un
       co_return co_await carry_out(setting, value, core);
     });
   } catch (const std::bad_alloc&) {
-    co_return std::unexpected(Refusal{.code = ErrorCode::out_of_memory, .why = "out of memory"});  // short enough to need none
+    co_return std::unexpected(Refusal{.code = ErrorCode::out_of_memory, .why = "out of memory"});  // so short that it needs no heap memory
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// Policy is data: an idle core's state, its speed, the moderation of its interrupts.
+// Policy: settings such as the state of an idle core, the speed of a core and the moderation of its interrupts.
 //
-// A study changes one of these while load is offered and observes the result. So every setting can be changed while the machine runs, for
-// one core or for all. A value that this CPU or card does not support is refused. The refusal lists the supported values, and nothing has
-// changed. Each accepted change has a number, one sequence for the whole machine. Every core in its scope stamps the number into its log
-// records from the moment at which the change is in force on that core. Some settings of a network card change only while a queue is
-// stopped. Frames are lost then, and the answer states how many.
+// A study changes a setting while load is offered and observes the result. So every setting can be changed while the machine runs, for one
+// core or for all. A value that this CPU or card does not support is refused. The refusal lists the supported values, and nothing has
+// changed. Each accepted change has a number, one sequence for the whole machine. Every core that the change concerns writes the number
+// into its log records from the moment at which the change is in force there. Some settings of a network card change only while a queue is
+// stopped. Frames that arrive meanwhile are lost, and the answer states how many.
 //
 //   auto done = co_await policy::set(Setting::itr, "8us", policy::all_cores);
 #pragma once
@@ -29,19 +29,16 @@
 
 namespace neap::policy {
 
-/// Segments that a connection sends one after another within an event may reach the card as one frame, which the card cuts up: `copy` puts
-/// them into one buffer, `chain` describes where they are.
+/// Segments that a connection sends one after another within an event may reach the card as one frame, which the card segments. `copy` puts
+/// their bytes into one buffer; with `chain` the card reads the bytes where they are.
 enum class Segmentation : std::uint8_t { off, copy, chain };
 constexpr std::array<const char*, 3> segmentation_names{"off", "copy", "chain"};
-
 constexpr unsigned all_cores = ~0u;
 
-/// The settings of one core now. Read by any core; written by its own.
 struct CorePolicy {
   IdleState idle = IdleState::halt;
   std::uint8_t turbo = 2;  ///< 0 off, 1 on, 2 never set
-  std::uint32_t itr_us = 0;
-  std::uint32_t poll_budget_us = 0;
+  std::uint32_t itr_us = 0, poll_budget_us = 0;
   std::uint64_t pstate = 0;          ///< as IA32_PERF_CTL takes it; 0: never set
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
   std::uint16_t epp = 256;           ///< 256: never set, or firmware's
@@ -59,21 +56,21 @@ struct Applied {
   std::string value;      ///< as it was understood and rounded: "itr=8us"
   std::string cores;      ///< the cores to which it applies: "0-3", "0,2,4"
   std::string granted{};  ///< only of `pstate`: the ratios at which these cores then run; empty if the CPU does not report them
-  std::optional<std::uint64_t> lost_frames{};  ///< of a network card's setting: frames that the change cost
+  std::optional<std::uint64_t> lost_frames{};  ///< frames that a change of a card's setting cost
 };
 
-/// Checks `value` for every core in scope, then applies it on each; complete when all have it. `core`: one core, or `all_cores`. Scopes:
+/// Checks `value` for every core in scope, then applies it; complete when all have applied it. `core`: one core or `all_cores`. Scopes:
 /// - A setting of package scope, set for one core, holds for that core's package.
 /// - `itr` and segmentation for all cores hold for the cores that have a queue or a network that can segment.
 /// - A card's setting MUST be set for all cores; a setting of scope `named_core` MUST be set for one core.
 /// Changes are applied one after the other, in the order of generations. If a CPU refuses a value that it reported as accepted, the cores
-/// that had changed are set back, which is a change of its own.
+/// that had changed are set back. That counts as another change.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
 /// The error lists all names.
 [[nodiscard]] std::expected<Setting, Refusal> setting_by_name(std::string_view name);
 
-/// Called when a network comes up on this core. `why_not`: the reason why nothing can be segmented, or null. Before this call segmentation
-/// is refused. Returns this core's value, which changes later.
+/// Called when a network comes up on this core. `why_not`: the reason why the card cannot segment, or null. Before this call the setting
+/// `segmentation` is refused. Returns this core's value, which follows later changes of the setting.
 [[nodiscard]] const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept;
 
 /// The command line's settings, for all cores. Values are checked when they are applied: `itr` needs an open card.
@@ -86,12 +83,10 @@ struct BootSettings {
 /// refusal.
 [[nodiscard]] task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings);
 
-/// A network card, as policy uses it; at most one in a machine. Calls are made on the core concerned.
+/// A network card, as policy uses it; at most one in a machine. Calls for a core are made on that core, unless stated otherwise.
 class Device {
  public:
-  Device() = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  Device& operator=(Device&&) = delete;
   /// Takes the device out of use.
   virtual ~Device();
   /// The value to which `itr_us` would be rounded; does not change anything. Any core. Errors: `invalid`, `unsupported` with a static text
@@ -99,22 +94,22 @@ class Device {
   [[nodiscard]] virtual Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t itr_us(unsigned core) const noexcept = 0;
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
-  /// Turns this core's queue interrupts on or off. Off in `poll` and `monitor`; turning them on raises an interrupt if work is pending.
+  /// Turns this core's queue interrupts on or off. They are off in `poll` and `monitor`. Turning them on raises one if work is pending.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
-  /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue, or MUST
-  /// NOT sleep on the line now, because another completion (of a frame in flight) is written elsewhere. Then the core polls.
+  /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue. Also null
+  /// if the core MUST NOT sleep on the line now, because the card will report a frame in flight on another line. Then the core polls.
   [[nodiscard]] virtual const volatile void* next_receive_line(unsigned core) const noexcept = 0;
 
-  /// The rows of the card's own settings. Their names and numbers MUST differ from the kernel's. They exist as long as the program.
+  /// The rows of the card's own settings. Their names and numbers MUST differ from the kernel's. The rows exist as long as the program.
   [[nodiscard]] virtual std::span<const Row> settings() const noexcept { return {}; }
-  /// The present value of one of them; any core. Presets and settings of scope `named_core` have none.
+  /// The present value of one of the card's settings; any core may call it. Presets and settings of scope `named_core` have none.
   [[nodiscard]] virtual std::uint32_t value_of(Setting) const noexcept { return 0; }
   struct Change {
     std::uint32_t value = 0;  ///< as it was rounded
     std::uint64_t lost_frames = 0;
-    std::optional<Segmentation> segmentation{};  ///< of a preset: the network's part of it
+    std::optional<Segmentation> segmentation{};  ///< the value of `segmentation` that belongs to a preset
   };
-  /// Carries out a change of one of them, on core 0. `core` is `all_cores` unless the scope is `named_core`. Errors: `unsupported`,
+  /// Changes one of the card's settings. Called on core 0. `core` is `all_cores` unless the scope is `named_core`. Errors: `unsupported`,
   /// `invalid` and others, with a static text that has the reason. After an error nothing has changed, unless the card itself failed.
   [[nodiscard]] virtual task<Result<Change>> change(Setting setting, std::uint32_t value, unsigned core);
 };

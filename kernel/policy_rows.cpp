@@ -123,7 +123,6 @@ Parsed parse(const Row& row, std::string_view text, const PowerAbilities& abilit
 }
 
 std::string print(const Row& row, Value value) { return std::string(row.name) + '=' + printed_value(row, value); }
-
 std::string report(const Row& row, Value value) { return row.report != nullptr ? row.report(value) : value_text(row, value, false); }
 
 std::string accepted_values(const Row& row) {

@@ -3,7 +3,7 @@
 //
 // The command line, control, reports, the log's header and the documents all need a setting's name, range, help and default. All of them
 // read this table, so a new setting needs only one row. The rows of cores and of the network are the kernel's (policy_settings.cpp). The
-// rows of a network card belong to its driver, which hands them out (`policy::Device::settings`).
+// rows of a network card belong to its driver, which returns them by `policy::Device::settings`.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PowerAbilities;
 
 namespace neap::policy {
 
-/// A setting, by the number that change records in the log carry. A number MUST NOT be given to another setting later. A network card's
+/// A setting; its number identifies it in the log's change records. A number MUST NOT be given to another setting later. A network card's
 /// settings have numbers that are not named here.
 enum class Setting : std::uint8_t {
   idle = 0,
@@ -47,7 +47,7 @@ enum class Kind : std::uint8_t {
 /// What one value applies to.
 enum class Scope : std::uint8_t {
   core,
-  named_core,  ///< a core; the caller MUST name one, so there is no word for it on the command line
+  named_core,  ///< a core that the caller MUST name; so the command line has no word for such a setting
   package,
   card,  ///< all queues of the network card; the caller MUST NOT name a core
 };
@@ -62,7 +62,7 @@ struct Refusal {
 /// Another name that control accepts for a setting.
 struct OtherName {
   std::string_view name;
-  /// Converts the value's text; null: it stays the same. An empty result is a refusal, for which `accepts` is the reason.
+  /// Converts the value's text; null: the text is used as it is. An empty result refuses the text, and `accepts` states the reason.
   std::string (*convert)(std::string_view text) = nullptr;
   std::string_view accepts{};
 };
@@ -70,11 +70,10 @@ struct OtherName {
 struct Row {
   Setting setting{};
   std::string_view name;
-  std::string_view value_name = "N";  ///< of the value, in the usage line of control
+  std::string_view value_name = "N";  ///< stands for the value in the usage line of control
   Kind kind = Kind::number;
   Scope scope = Scope::core;
-  std::uint32_t value_min = 0;
-  std::uint32_t value_max = 0;
+  std::uint32_t value_min = 0, value_max = 0;
   std::string_view unit{};                      ///< of `number` and `time`
   bool off = false;                             ///< `number`: "off" is accepted too, and means 0
   std::span<const std::string_view> choices{};  ///< by value
@@ -88,7 +87,7 @@ struct Row {
   std::string_view log_field = "card_value";
   std::string_view log_value{};    ///< the value's "kind:unit:choices" in a log's header; empty: as `kind` says
   std::string_view report_name{};  ///< in reports; empty: `name`
-  // Null: as `kind` says. Reports show plain numbers, without a unit.
+  // A null function means: as `kind` says. Reports show plain numbers, without a unit.
   std::expected<Value, Refusal> (*parse)(const Row& row, std::string_view text, const PowerAbilities& abilities) = nullptr;
   std::string (*print)(Value value) = nullptr;
   std::string (*report)(Value value) = nullptr;
@@ -98,11 +97,11 @@ struct Row {
 [[nodiscard]] std::span<const Row> kernel_rows() noexcept;
 /// The kernel's rows, then those of the device in use.
 [[nodiscard]] std::vector<const Row*> rows();
-/// Null: neither the kernel nor the device in use has it.
+/// Null if neither the kernel nor the device in use has the setting.
 [[nodiscard]] const Row* find_row(Setting setting) noexcept;
 [[nodiscard]] const Row* find_row(std::string_view name) noexcept;
 
-/// The value that `text` means. Checks all that concerns neither a core nor a card.
+/// The value that `text` means. Checks everything that does not depend on a core or a card.
 [[nodiscard]] std::expected<Value, Refusal> parse(const Row& row, std::string_view text, const PowerAbilities& abilities);
 /// As an answer shows it: "itr=8us".
 [[nodiscard]] std::string print(const Row& row, Value value);
@@ -112,7 +111,7 @@ struct Row {
 [[nodiscard]] std::string accepted_values(const Row& row);
 /// "8us", "deepest".
 [[nodiscard]] std::string default_value(const Row& row);
-/// The command of control that sets it: "itr,TIME[,CORE]".
+/// The control command that changes the setting: "itr,TIME[,CORE]".
 [[nodiscard]] std::string usage(const Row& row);
 /// The help sentence and the accepted values.
 [[nodiscard]] std::string help(const Row& row);
@@ -125,8 +124,7 @@ struct Row {
 /// "poll_budget: "text" is not accepted; accepted here: accepted".
 [[nodiscard]] std::unexpected<Refusal> refuse_text(const Row& row, std::string_view text, std::string_view accepted);
 
-/// Parses decimal digits, which a point and more digits may follow, at most as many as `scale` (a power of ten) has zeros. Returns the
-/// number times `scale`.
+/// Parses a decimal number, with at most as many digits after the point as `scale` (a power of ten) has zeros. Returns it times `scale`.
 [[nodiscard]] std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t scale = 1);
 
 }  // namespace neap::policy

@@ -24,7 +24,6 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
 }
 
 // --- Idle states -------------------------------------------------------------------------------------------------------------------------
-
 bool has_state(const PowerAbilities& abilities, unsigned state) { return (abilities.idle_states >> state & 1) != 0; }
 
 std::string why_no_state(const PowerAbilities& abilities, IdleState state) {
@@ -55,7 +54,6 @@ std::string print_idle(Value value) {
 }
 
 // --- P-states ----------------------------------------------------------------------------------------------------------------------------
-
 std::optional<std::uint64_t> parse_ratio(std::string_view text, std::uint32_t step_khz) {
   if (text.starts_with("0x") || text.starts_with("0X")) {
     // On the supported CPUs IA32_PERF_CTL holds the ratio and nothing else.
@@ -88,7 +86,7 @@ Parsed parse_pstate(const Row& row, std::string_view text, const PowerAbilities&
 
 std::string print_pstate(Value value) { return value == 0 ? "off" : hexadecimal(value); }
 
-/// The ancestor's `dvfs` takes the value of IA32_PERF_CTL in any base.
+/// The alias `dvfs` takes the value of IA32_PERF_CTL, decimal or hexadecimal.
 std::string raw_performance(std::string_view text) {
   const auto raw = parse_number(text);
   return raw ? hexadecimal(*raw) : std::string();
@@ -117,7 +115,6 @@ Parsed parse_epp(const Row& row, std::string_view text, const PowerAbilities& ab
 std::string print_epp(Value value) { return value >= machine::firmwares_preference ? "off" : std::to_string(value); }
 
 // --- Power -------------------------------------------------------------------------------------------------------------------------------
-
 /// "35" for 35000, "35.125" for 35125.
 std::string thousandths(std::uint64_t value) {
   std::string text = std::to_string(value / 1000);
@@ -134,7 +131,7 @@ Parsed parse_power_limit(const Row& row, std::string_view text, const PowerAbili
   std::string_view digits = text;
   static_cast<void>(take_suffix(digits, "W"));
   const auto milliwatts = parse_decimal(digits, 1000);
-  constexpr std::uint32_t register_mw_max = 4'000'000;  // 15 bits of eighths of a watt
+  constexpr std::uint32_t register_mw_max = 4'000'000;  // the field has 15 bits, in eighths of a watt
   const std::uint32_t min_mw = std::max(abilities.power_limit_min_mw, 1U);
   const std::uint32_t max_mw = abilities.power_limit_max_mw != 0 ? abilities.power_limit_max_mw : register_mw_max;
   if (!milliwatts || *milliwatts < min_mw || *milliwatts > max_mw)
@@ -157,7 +154,6 @@ std::string report_turbo(Value value) {
 }
 
 // --- The rows ----------------------------------------------------------------------------------------------------------------------------
-
 constexpr OtherName itr_names[] = {{.name = "rx_usecs"}};
 constexpr OtherName pstate_names[] = {
     {.name = "dvfs", .convert = &raw_performance, .accepts = "what goes into PERF_CTL, decimal or 0x hexadecimal"}};

@@ -10,7 +10,6 @@
 namespace neap::policy {
 
 constexpr std::uint32_t poll_budget_us_max = 1'000'000;
-/// A value of `turbo` on a core where it was never set.
 constexpr std::uint8_t turbo_never_set = 2;
 
 /// "halt poll deepest": the accepted values of `idle` on this CPU.

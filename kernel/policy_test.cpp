@@ -18,9 +18,7 @@ namespace {
 
 using host::HostMachine;
 using host::PowerCall;
-
-constexpr unsigned cores = 4;
-constexpr unsigned cores_with_queue = 3;
+constexpr unsigned cores = 4, cores_with_queue = 3;
 
 // The made-up settings of a made-up card.
 constexpr Setting depth{40}, merge{41}, aim{42}, mode{43};
@@ -84,7 +82,6 @@ class TestCard final : public Device {
 };
 
 using Outcome = std::expected<Applied, Refusal>;
-
 const std::string segmentation_name(std::ranges::find(kernel_rows(), Setting::segmentation, &Row::setting)->name);
 
 struct PolicyTest : testing::Test {
@@ -127,7 +124,6 @@ struct BarePolicyTest : PolicyTest {
 };
 
 // --- Setting -----------------------------------------------------------------------------------------------------------------------------
-
 TEST_F(PolicyTest, AnItrIsRoundedByTheCardAndHoldsOnTheCoresWithAQueue) {
   const std::uint32_t before = generation();
   const Outcome done = set(Setting::itr, "7us");
@@ -251,7 +247,7 @@ TEST_F(PolicyTest, ARefusalOfOneCpuSetsTheOthersBack) {
                                                               {PowerCall::Kind::pstate, 1, 0x1400}}));
 }
 
-// Not even the generation changes, because no core can have stamped a record with a new one.
+// Not even the generation changes, because no core can have written a record with a new generation.
 TEST_F(PolicyTest, ACpuThatRefusesOnTheFirstCoreChangesNothing) {
   host::fail_power_calls(0);
   const std::uint32_t before = generation();

@@ -2,7 +2,7 @@
 // Names of idle states, power abilities and counters.
 //
 // The kernel's other parts use these names. The code in kernel/x86/power/ determines which of them a CPU has and which registers control
-// them. Nothing here is assumed to exist: a missing ability is reported as missing, and a counter that was not read is marked as absent,
+// them. Nothing here is assumed to exist. A missing ability is reported as missing, and a counter that was not read is marked as absent,
 // not as zero.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace neap {
 
-/// The behaviour of an idle core. `c1` to `c7` request that state by MWAIT; `halt` is HLT; `poll` never sleeps and takes no interrupt of
-/// its queue; `monitor` sleeps in MWAIT on the next receive descriptor, with the queue's interrupt off. Log records contain these numbers.
+/// The behaviour of an idle core. `c1` to `c7` request the C-state of that name by MWAIT; `halt` is HLT; `poll` never sleeps. `monitor`
+/// sleeps in MWAIT on the next receive descriptor. In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
 enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
 constexpr unsigned idle_states = 8;
 constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};
@@ -24,7 +24,7 @@ enum class WakeCause : std::uint8_t {
   memory = 2,      ///< a write to the monitored line by another core or the card
   timer = 3,       ///< the core's own alarm
   wake_up = 4,     ///< another core's inter-processor interrupt
-  unknown = 5,     ///< none of these was found (MWAIT may end at any time)
+  unknown = 5,     ///< none of the causes above (MWAIT may end at any time)
 };
 
 struct Sleep {
@@ -67,11 +67,11 @@ struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default policy
   bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
-  bool timer_stops = false;    ///< in C3 and deeper, which are therefore not in `idle_states`
+  bool timer_stops = false;    ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
   bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
 
   bool pstates = false;            ///< PERF_CTL or HWP_REQUEST can be set
-  bool hwp = false;                ///< by HWP_REQUEST, because firmware turned HWP on
+  bool hwp = false;                ///< p-states are set by HWP_REQUEST, because firmware turned HWP on
   bool energy_preference = false;  ///< HWP has a preference between speed and energy
   std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
   std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// One global epoch counts up whenever a core closes a batch of retired nodes. Every core stores the epoch that it last saw at an event
-// boundary, or "offline" while it sleeps. It stores to its own cache line, and only when the epoch has changed. The grace period of a batch
-// ends when every core has stored the batch's epoch or a later one, or sleeps.
+// A global epoch number is incremented whenever a core closes a batch of retired nodes. Every core stores the epoch that it last saw at an
+// event boundary, or "offline" while it sleeps. It stores to its own cache line, and only when the epoch has changed. A core has passed a
+// batch if it has stored the batch's epoch or a later one, or sleeps. The grace period of a batch ends when every core has passed it.
 //
-// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores epoch e has
-// loaded e or a later value before, which synchronises with that increment. So its later reads do not find the unlinked node. Its earlier
-// reads happen before its store, which the reclaiming core loads. A core that comes online stores "seen nothing" and then loads the epoch:
-// either the reclaiming core sees that store and waits, or the load sees the increment.
+// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or
+// a later one has loaded it before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node.
+// Its earlier reads happen before its store, which the reclaiming core loads. A core that comes online stores 0 and then loads the epoch.
+// Either the reclaiming core sees the 0 and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace {
 
 constinit std::atomic<std::uint64_t> epoch{1};
 
-/// Sent to a core that has not passed this core's batch. It runs there at an event boundary and returns.
+/// Sent to a core that has not passed this core's batch. It runs there as an event and returns.
 struct QuiescenceRequest : RemoteNode {
   unsigned home = 0;
   bool in_flight = false;
@@ -30,17 +30,17 @@ struct QuiescenceRequest : RemoteNode {
 
 struct Batches {
   IntrusiveQueue<Node> open;    // retired since the last batch was closed
-  IntrusiveQueue<Node> closed;  // waits until all cores have passed `target`
+  IntrusiveQueue<Node> closed;  // waits until all cores have passed it
   IntrusiveQueue<Node> ready;   // may be reclaimed
   std::uint64_t target = 0;
-  std::uint64_t pending = 0;  // in all three
-  std::uint64_t seen = 0;     // what this core stored last
-  unsigned passed_cores = 0;  // cores below this one have passed `target`
+  std::uint64_t pending = 0;  // number of nodes in the three queues
+  std::uint64_t seen = 0;     // the epoch that this core stored last
+  unsigned passed_cores = 0;  // all cores with smaller numbers have passed `closed`
   QuiescenceRequest request;
 };
 constinit thread_local Batches batches;
 
-/// The first core that has not passed the closed batch's epoch; core_count() if all have.
+/// The first core that has not passed the closed batch; `core_count()` if all have.
 unsigned find_blocker(Batches& own) noexcept {
   const unsigned count = core_count();
   while (own.passed_cores < count) {
@@ -65,7 +65,7 @@ void close_batch(Batches& own) noexcept {
   own.passed_cores = 0;
 }
 
-/// Moves the closed batch to `ready` if its grace period is over, and closes the next.
+/// Moves the closed batch to `ready` if its grace period is over, and closes the next batch.
 void advance(Core& self, Batches& own) noexcept {
   close_batch(own);
   publish(self, own);
@@ -81,8 +81,8 @@ void finish_request(RemoteNode* node) noexcept {
   request->in_flight = false;
 }
 
-// Runs on the blocking core. This event has begun, so the event that blocked has ended. The core's own boundary would publish that, but
-// only after this event, and the request must not return before it is published. So it is published here too.
+// Runs on the core that had not passed the batch. The event that delayed it has ended, because this event has begun. The core would publish
+// the new epoch at the boundary after this event. But the request must not return before the epoch is published, so it is published here.
 void answer_request(RemoteNode* node) noexcept {
   publish(core_state(this_core()), batches);
   node->run = &finish_request;
@@ -120,17 +120,17 @@ bool pass_boundary(unsigned budget) noexcept {
   return true;
 }
 
-// A sleeping core does not check its batches, so it sends a request to the core that blocks its batch. That core is in an event now,
-// because it would be offline otherwise. So the request wakes no sleeping core; at worst it keeps a core awake that was about to sleep.
+// A sleeping core cannot check its batch. So, before it sleeps, it sends a request to the first core that has not passed the batch. That
+// core is awake, because it would be offline otherwise. So the request wakes no sleeping core; at worst it delays a sleep.
 bool prepare_sleep() noexcept {
   Batches& own = batches;
   if (own.pending == 0) [[likely]]
     return true;
   advance(core_state(this_core()), own);
   if (!own.ready.empty()) return false;
-  if (own.request.in_flight) return true;  // its return wakes this core
+  if (own.request.in_flight) return true;  // the request's return wakes this core
   const unsigned blocker = find_blocker(own);
-  if (blocker == core_count()) return false;  // the last core passed a moment ago
+  if (blocker == core_count()) return false;  // the last core has passed meanwhile
   own.request.home = this_core();
   own.request.run = &answer_request;
   own.request.in_flight = true;

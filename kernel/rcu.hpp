@@ -2,15 +2,15 @@
 // Reading shared data without a lock while other cores remove parts of it.
 //
 // A reader inside an event holds no pointer after the event's end. So an unlinked node can be freed once every core has passed an event
-// boundary or sleeps: this is the grace period. Readers pay nothing. An idle core counts as passed and is never woken for a grace period.
-// (McKenney and Slingwine, 1998; EbbRT uses the same property.) A coroutine MUST NOT hold such a pointer across `co_await`.
+// boundary or sleeps. The time until then is the grace period. Readers pay nothing, and an idle core is never woken for a grace period.
+// (McKenney and Slingwine, 1998; EbbRT uses the same property.) A coroutine MUST NOT hold a pointer to a node across `co_await`.
 #pragma once
 
 #include <cstdint>
 
 namespace neap::rcu {
 
-/// Embedded in what is to be freed. `reclaim` runs on the core that called `retire`, in a later event.
+/// Embedded in the object that is to be freed. `reclaim` runs on the core that called `retire`, in a later event.
 struct Node {
   void (*reclaim)(Node*) noexcept = nullptr;
   Node* next = nullptr;  ///< null until the node is retired

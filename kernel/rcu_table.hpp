@@ -15,7 +15,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include "kernel/panic.hpp"
@@ -34,8 +33,7 @@ class Table {
       : mask_(std::bit_ceil(std::max<std::size_t>(buckets, 1)) - 1), buckets_(new std::atomic<Entry*>[mask_ + 1] {}) {
     require(buckets <= std::size_t{1} << 32, "more buckets than the hash has bits for", buckets);
   }
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
+  Table& operator=(Table&&) = delete;
   /// No core may use the table any more.
   ~Table() {
     for (std::size_t i = 0; i <= mask_; ++i) {
@@ -119,7 +117,7 @@ class Table {
     const Value value;
   };
 
-  // The lower bits of std::hash of a number are the number itself, so the upper bits are mixed in (Fibonacci hashing).
+  // `std::hash` of a number is the number itself, so a multiplication mixes its bits (Fibonacci hashing).
   [[nodiscard]] std::size_t bucket(const Key& key) const noexcept {
     const std::uint64_t mixed = static_cast<std::uint64_t>(Hash{}(key)) * 0x9E3779B97F4A7C15;
     return (mixed >> 32 ^ mixed) & mask_;

@@ -7,11 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "kernel/events.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -19,12 +18,11 @@ namespace {
 
 using host::HostMachine;
 
-/// Plain members: only the grace period separates readers from the reclaimer. The address sanitizer detects a read after it, the thread
-/// sanitizer a read that is not ordered before it.
+/// Plain members: only the grace period separates readers from the reclaimer. The address sanitizer detects a read after the reclamation;
+/// the thread sanitizer detects a read that is not ordered before it.
 struct Entry : rcu::Node {
   static constexpr std::uint64_t alive = 0xA11FE;
-  std::uint64_t state = alive;
-  std::uint64_t number = 0;
+  std::uint64_t state = alive, number = 0;
   static inline std::atomic<std::uint64_t> living{0};
 
   explicit Entry(std::uint64_t with) : number(with) {
@@ -38,13 +36,8 @@ struct Entry : rcu::Node {
   }
 };
 
-/// Waits until no node is pending on `core`.
 bool settled(HostMachine& machine, unsigned core) {
-  return HostMachine::wait_until([&] {
-    std::uint64_t pending = 1;
-    machine.on(core, [&] { pending = rcu::pending(); });
-    return pending == 0;
-  });
+  return HostMachine::wait_until([&] { return machine.value_on(core, [] { return rcu::pending(); }) == 0; });
 }
 
 TEST(Rcu, ReclaimsInALaterEventOnItsOwnCore) {
@@ -105,7 +98,7 @@ TEST(Rcu, ReadersOnFourCoresNeverSeeReclaimedMemory) {
     }
   };
   HostMachine machine{cores};
-  // Two cores write and read, two only read.
+  // Two cores write and read, two cores only read.
   for (unsigned core = 0; core < cores; ++core) machine.on(core, [&] { spawn([&] { read(); }); });
   for (unsigned i = 0; i < 2; ++i) machine.on(i, [&, i] { spawn([&, i] { write(writers[i]); }); });
   EXPECT_TRUE(HostMachine::wait_until([&] { return writers_done == 2; }, std::chrono::seconds(50)));
@@ -134,28 +127,20 @@ TEST(Rcu, IdleCoresDelayNothingAndAreNotWoken) {
   for (unsigned core = 1; core < 4; ++core) EXPECT_EQ(event_counters(core).sleeps, before[core]) << "core " << core << " was woken";
 }
 
-// The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends; then all must be,
-// although no event wakes the sleeping core.
+// The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends. Then all nodes must be
+// reclaimed, although no event wakes the sleeping core.
 TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
-  std::atomic<bool> inside{false}, go_on{false};
   HostMachine machine{3};
   for (int round = 0; round < 50; ++round) {
-    inside = go_on = false;
-    machine.on(1, [&] {
-      spawn([&] {
-        inside = true;
-        while (!go_on) std::this_thread::yield();
-      });
-    });
-    while (!inside) std::this_thread::yield();
+    host::BusyCore busy(machine, 1);
     machine.on(0, [] {
       for (int i = 0; i < 10; ++i) rcu::retire(*new Entry(2));
     });
     machine.on(0, [] {});
     if (round % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(Entry::living, 10U) << "reclaimed while an event that may hold it runs";
-    go_on = true;
-    // Not read by an event on core 0, because that event would make the core check its batches.
+    busy.release();
+    // `living` is not read by an event on core 0, because that event would make the core check its batches.
     ASSERT_TRUE(HostMachine::wait_until([] { return Entry::living == 0; }));
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Queues from many cores to one.
 //
-// Many cores send, one receives, and no core may wait for another: a core that spins on a full queue while its own is full would deadlock.
-// So the queue for an application's work is bounded and reports when it is full. Queueing work of the system must not fail. That work is
-// linked into a list of nodes, which needs no further memory. Both are lock-free by atomic operations only, without fences, so that the
+// Many cores send, one receives, and no core may wait for another: two cores that spin on each other's full queue would deadlock. So the
+// queue for an application's work is bounded and reports when it is full. Queueing the kernel's work must not fail, so that work is linked
+// into a list of nodes, which needs no further memory. Queue and list are lock-free. They use atomic operations without fences, so that the
 // thread sanitizer can check them.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace neap {
 
-/// A bounded queue: many producers, one consumer. Each slot has a sequence number that tells whether it can be filled or emptied (after D.
-/// Vyukov's bounded queue). A producer claims a position by one compare-and-swap and publishes it by the slot's sequence number.
+/// A bounded queue: many producers, one consumer. Each slot has a sequence number that tells whether the slot can be filled or emptied
+/// (after D. Vyukov's bounded queue). A producer claims a position by one compare-and-swap and publishes it by the slot's sequence number.
 template <typename T, std::uint32_t capacity>
 class RemoteQueue {
   static_assert(capacity >= 2 && (capacity & (capacity - 1)) == 0);
@@ -26,8 +26,9 @@ class RemoteQueue {
     for (std::uint64_t i = 0; i < capacity; ++i) slots_[i].sequence.store(i, std::memory_order_relaxed);
   }
 
-  /// Returns false if the queue is full; `value` is then unchanged. Any core. The publishing store is sequentially consistent: a producer
-  /// that then reads "the consumer is awake" can rely on the consumer to check the queue again (see `Core::asleep`).
+  /// Returns false if the queue is full; `value` is then unchanged. May be called on any core. The publishing store is sequentially
+  /// consistent. So a producer that then reads "the consumer is awake" can rely on the consumer to check the queue again (see
+  /// `Core::asleep`).
   [[nodiscard]] bool try_push(T& value) noexcept {
     std::uint64_t position = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -48,7 +49,7 @@ class RemoteQueue {
   }
 
   /// The oldest value, in place; null if there is none. A position that is claimed but not yet published counts as empty; its producer will
-  /// wake the consumer. This and the next two functions: consumer's core only.
+  /// wake the consumer. Only the consumer's core may call `front`, `pop` and `empty`.
   [[nodiscard]] T* front() noexcept {
     Slot& slot = slots_[tail_ % capacity];
     return slot.sequence.load(std::memory_order_seq_cst) == tail_ + 1 ? &slot.value : nullptr;
@@ -77,7 +78,7 @@ class RemoteQueue {
 };
 
 /// Nodes with a member `Node* next`: many producers, one consumer that takes all of them at once. Allocates nothing and cannot be full.
-/// `end` is the link of the oldest node.
+/// `end` is the value of the oldest node's link.
 template <typename Node, Node* end = nullptr>
 class RemoteList {
  public:
@@ -96,7 +97,7 @@ class RemoteList {
   }
   [[nodiscard]] bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == end; }
 
-  /// The whole chain, newest first; `end` if there is none. Consumer's core only.
+  /// The whole chain, newest first; `end` if there is none. Only the consumer's core may call it.
   [[nodiscard]] Node* take_newest_first() noexcept {
     if (head_.load(std::memory_order_relaxed) == end) return end;
     return head_.exchange(end, std::memory_order_acquire);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A lock for state that cores share: page runs, the console.
 //
-// Events are not preempted and interrupt handlers access nothing that is locked. So a holder always runs, and a waiter waits a bounded
-// number of instructions. MUST NOT be held at the end of an event or across a callback.
+// Events are not preempted and interrupt handlers access nothing that a lock protects. So the core that holds a lock always runs, and a
+// waiting core waits for a bounded number of instructions. A lock MUST NOT be held at the end of an event or across a callback.
 #pragma once
 
 #include <atomic>

@@ -30,33 +30,23 @@ class TimerAwaiter : CancellableWait {
   explicit TimerAwaiter(std::chrono::nanoseconds delay) noexcept : delay_(delay) { give_up = &TimerAwaiter::cancel; }
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   bool await_suspend(std::coroutine_handle<TaskPromise<void>> waiter) {
-    if (Cancellation* const cancellation = waiter.promise().cancellation; cancellation != nullptr) {
-      if (cancellation->requested()) {
-        cancelled_ = true;
-        return false;
-      }
-      cancellation->add(*this);
-    }
+    if (!begin(waiter.promise().cancellation)) return false;
     resume_.waiter = waiter;
     timer_.arm(delay_, [waiter] { run_coroutine(waiter); });
     return true;
   }
-  void await_resume() {
-    leave();
-    if (cancelled_) throw Cancelled();
-  }
+  void await_resume() { end(); }
 
  private:
   static void cancel(CancellableWait& wait) noexcept {
     auto& self = static_cast<TimerAwaiter&>(wait);
     self.timer_.cancel();
-    self.cancelled_ = true;
+    self.cancelled = true;
     resume_later(self.resume_);
   }
   std::chrono::nanoseconds delay_;
   Timer timer_;
   ResumeNode resume_;
-  bool cancelled_ = false;
 };
 
 }  // namespace

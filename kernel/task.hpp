@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 // Code that waits is a coroutine.
 //
-// An event may not block, so code that waits for a card, a peer or a moment is written as a coroutine: straight-line code, no stack switch,
-// no hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on that core in an event of its
-// own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer across `co_await`.
+// An event may not block, so code that waits for a card, a peer or a moment is written as a coroutine. That is straight-line code, without
+// a stack switch or a hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on that core in an
+// event of its own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer across
+// `co_await`.
 //
-// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; one that leaves
-// a started task is a panic. A task that waits MUST NOT be destroyed, because its waits refer to its frame. Calling a task's function
-// throws `bad_alloc` if there is no memory for the frame.
+// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; an exception
+// that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because its waits refer to its frame. Calling a
+// task's function throws `bad_alloc` if there is no memory for the frame.
 #pragma once
 
 #include <chrono>
 #include <concepts>
 #include <coroutine>
-#include <cstdint>
 #include <exception>
 #include <optional>
 #include <type_traits>
@@ -36,6 +36,16 @@ template <typename T>
 constexpr bool is_task = false;
 template <typename T>
 constexpr bool is_task<task<T>> = true;
+
+/// What `co_await` of a task returns; any other type stands for itself.
+template <typename T>
+struct Awaited {
+  using Type = T;
+};
+template <typename T>
+struct Awaited<task<T>> {
+  using Type = T;
+};
 }  // namespace detail
 
 /// Runs `work` without an awaiter, from the next event on. Its frame is freed when it ends.
@@ -49,18 +59,14 @@ task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 /// Suspends for at least `delay`. Throws `Cancelled`.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
-/// Runs `call()` as an event on `core` (this one too) and resumes here with its result. Needs no room in the core's bounded queue, because
-/// the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have destructors MUST be named
-/// before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
+/// Runs `call()` as an event on `core` (this one too) and resumes the calling task here with the result. Needs no room in the core's
+/// bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have
+/// destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
+///
+/// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` exists
+/// until then. A cancellation of the calling task does not cancel the task on `core`.
 template <typename Call>
-  requires(!detail::is_task<std::invoke_result_t<Call&>>)
-auto on_core(unsigned core, Call call) -> task<std::invoke_result_t<Call&>>;
-
-/// The same for a `call` that returns a task. The task runs there from beginning to end, and its result or exception is returned here.
-/// `call` exists until then. A cancellation of this task does not cancel it.
-template <typename Call>
-  requires detail::is_task<std::invoke_result_t<Call&>>
-auto on_core(unsigned core, Call call) -> std::invoke_result_t<Call&>;
+auto on_core(unsigned core, Call call) -> task<typename detail::Awaited<std::invoke_result_t<Call&>>::Type>;
 
 /// One value that is set later, for one waiter: a callback fulfils it and a task awaits it (`co_await completion`), both on one core. A
 /// task that can be cancelled awaits `completion.or_cancelled()`, which then throws `Cancelled`. The completion MUST still exist when the
@@ -70,15 +76,15 @@ class Completion;
 
 namespace detail {
 
-/// Set by a suspending coroutine to the coroutine that continues. Resuming it from inside `await_suspend` would nest the calls: a loop that
-/// awaits a million tasks which end at once would need a million stack frames. Compilers can turn each hand-over into a jump, but builds
-/// with sanitizers do not promise it. So each coroutine returns to the one loop in `run_coroutine`.
+/// The coroutine that continues, set by a coroutine that suspends. Resuming it from inside `await_suspend` would nest the calls. A loop
+/// that awaits a million tasks which end at once would need a million stack frames. Compilers can turn each such call into a jump, but do
+/// not promise it in builds with sanitizers. So each coroutine returns to the one loop in `run_coroutine`.
 extern constinit thread_local std::coroutine_handle<> next_coroutine;
 
 /// Runs `coroutine` and the coroutines that it continues with, until one waits.
 void run_coroutine(std::coroutine_handle<> coroutine) noexcept;
 
-/// Resumes a coroutine in an event of its own, on the core that queues it. Part of the waiting coroutine's frame, so it cannot fail.
+/// Resumes a coroutine in an event of its own, on the core that queues it. Part of the waiting coroutine's frame, so queueing cannot fail.
 struct ResumeNode : RemoteNode {
   ResumeNode() noexcept : RemoteNode{.run = &ResumeNode::resume} {}
   static void resume(RemoteNode* node) noexcept { run_coroutine(static_cast<ResumeNode*>(node)->waiter); }
@@ -106,7 +112,7 @@ struct TaskPromiseBase {
   [[nodiscard]] FinalAwaiter final_suspend() const noexcept { return {}; }
 
   std::coroutine_handle<> awaiter;
-  Cancellation* cancellation = nullptr;  // ends its waits: its own, or that of its awaiter
+  Cancellation* cancellation = nullptr;  // ends this task's waits; set for this task, or taken from its awaiter
   ResumeNode beginning;                  // used by `start`
   bool on_its_own = false;
 };
@@ -156,8 +162,6 @@ class [[nodiscard]] task {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  task(const task&) = delete;
-  task& operator=(const task&) = delete;
   ~task() {
     if (handle_) handle_.destroy();
   }
@@ -167,7 +171,6 @@ class [[nodiscard]] task {
     require(valid(), "a cancellation for an empty task");
     handle_.promise().cancellation = cancellation;
   }
-  /// Passes the ownership of the frame to the caller.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, nullptr); }
 
   class Awaiter {
@@ -232,9 +235,7 @@ struct OwnCancellation {
 
 class CompletionBase {
  public:
-  CompletionBase() = default;
-  CompletionBase(const CompletionBase&) = delete;
-  CompletionBase& operator=(const CompletionBase&) = delete;
+  CompletionBase& operator=(CompletionBase&&) = delete;
 
   [[nodiscard]] bool await_ready() const noexcept { return fulfilled_; }
   void await_suspend(std::coroutine_handle<> waiter) noexcept {
@@ -267,34 +268,26 @@ class WaitOrCancelled : CancellableWait {
   [[nodiscard]] bool await_ready() const noexcept { return awaited_.await_ready(); }
   template <std::derived_from<TaskPromiseBase> Promise>
   bool await_suspend(std::coroutine_handle<Promise> waiter) noexcept {
-    if (Cancellation* const cancellation = waiter.promise().cancellation; cancellation != nullptr) {
-      if (cancellation->requested()) {
-        cancelled_ = true;
-        return false;
-      }
-      cancellation->add(*this);
-    }
+    if (!begin(waiter.promise().cancellation)) return false;
     resume_.waiter = waiter;
     awaited_.await_suspend(waiter);
     return true;
   }
   decltype(auto) await_resume() {
-    leave();
-    if (cancelled_) throw Cancelled();
+    end();
     return awaited_.await_resume();
   }
 
  private:
   static void cancel(CancellableWait& wait) noexcept {
     auto& self = static_cast<WaitOrCancelled&>(wait);
-    if (self.awaited_.fulfilled()) return;  // its event is queued already
-    self.cancelled_ = true;
+    if (self.awaited_.fulfilled()) return;  // the event that resumes the task is queued already
+    self.cancelled = true;
     self.awaited_.forget_waiter();
     resume_later(self.resume_);
   }
   Awaited& awaited_;
   ResumeNode resume_;
-  bool cancelled_ = false;
 };
 
 }  // namespace detail
@@ -372,20 +365,11 @@ template <typename Call>
 class RemoteCall : RemoteNode {
  public:
   using Given = std::invoke_result_t<Call&>;
-  template <typename T>
-  struct Awaited {
-    using Type = T;
-  };
-  template <typename T>
-  struct Awaited<task<T>> {
-    using Type = T;
-  };
   using Value = typename Awaited<Given>::Type;
 
   RemoteCall(unsigned core, Call& call) noexcept
       : RemoteNode{.run = &RemoteCall::call_there}, call_(call), core_(core), home_(this_core()) {}
-  RemoteCall(const RemoteCall&) = delete;
-  RemoteCall& operator=(const RemoteCall&) = delete;
+  RemoteCall& operator=(RemoteCall&&) = delete;
 
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> waiter) noexcept {
@@ -419,7 +403,7 @@ class RemoteCall : RemoteNode {
     }
     self.go_home();
   }
-  /// A task of its own, so that an exception of `call` itself becomes an outcome too.
+  /// A separate task, so that an exception of `call` itself becomes an outcome too.
   static Given make_there(RemoteCall& self)
     requires is_task<Given>
   {
@@ -436,8 +420,7 @@ class RemoteCall : RemoteNode {
   }
 
   Call& call_;
-  unsigned core_;
-  unsigned home_;
+  unsigned core_, home_;
   std::coroutine_handle<> waiter_;
   Outcome<Value> outcome_;
 };
@@ -445,16 +428,7 @@ class RemoteCall : RemoteNode {
 }  // namespace detail
 
 template <typename Call>
-  requires(!detail::is_task<std::invoke_result_t<Call&>>)
-auto on_core(unsigned core, Call call) -> task<std::invoke_result_t<Call&>> {
-  require(core < core_count(), "on_core of a core that does not run", core);
-  detail::RemoteCall<Call> remote(core, call);
-  co_return co_await remote;
-}
-
-template <typename Call>
-  requires detail::is_task<std::invoke_result_t<Call&>>
-auto on_core(unsigned core, Call call) -> std::invoke_result_t<Call&> {
+auto on_core(unsigned core, Call call) -> task<typename detail::Awaited<std::invoke_result_t<Call&>>::Type> {
   require(core < core_count(), "on_core of a core that does not run", core);
   detail::RemoteCall<Call> remote(core, call);
   co_return co_await remote;

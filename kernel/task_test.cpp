@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "kernel/events.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap {
 namespace {
@@ -192,19 +194,10 @@ TEST(Task, OnCoreRunsThereAndReturnsHere) {
 }
 
 TEST(Task, OnCoreWorksWhileTheRemoteQueueIsFull) {
-  std::atomic<bool> inside{false}, go_on{false};
-  HostMachine machine{2};
-  machine.on(1, [&] {
-    spawn([&] {
-      inside = true;
-      while (!go_on) {
-      }
-    });
-  });
-  while (!inside) {
-  }
   std::atomic<unsigned> spawned{0};
   std::atomic<int> calls{0}, returns{0};
+  HostMachine machine{2};
+  host::BusyCore busy(machine, 1);
   machine.on(0, [&] {
     while (spawn_on(1, [&] { ++spawned; }).has_value()) {
     }
@@ -217,14 +210,13 @@ TEST(Task, OnCoreWorksWhileTheRemoteQueueIsFull) {
   });
   std::this_thread::sleep_for(10ms);
   EXPECT_EQ(calls, 0);
-  go_on = true;
+  busy.release();
   EXPECT_TRUE(HostMachine::wait_until([&] { return returns == 1'000 && spawned == remote_queue_capacity; }));
   EXPECT_EQ(calls, 1'000);
 }
 
 TEST(Task, ManyTasksBetweenCoresAllEnd) {
-  constexpr int tasks_each = 200;
-  constexpr int hops = 50;
+  constexpr int tasks_each = 200, hops = 50;
   std::atomic<int> ended{0};
   HostMachine machine{4};
   for (unsigned core = 0; core < 4; ++core) {
@@ -248,29 +240,25 @@ TEST(Task, ManyTasksBetweenCoresAllEnd) {
 
 TEST(TaskDeathTest, ExceptionOutOfAStartedTaskIsAPanic) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        HostMachine machine{1};
-        machine.on(0, [] {
-          start([]() -> task<void> {
-            co_await sleep_for(1ms);
-            throw std::out_of_range("no one listens");
-          }());
-        });
-        std::this_thread::sleep_for(10s);
-      },
-      testing::ExitedWithCode(18), "std::out_of_range: no one listens");
+  host::expect_panic("std::out_of_range: no one listens", [] {
+    HostMachine machine{1};
+    machine.on(0, [] {
+      start([]() -> task<void> {
+        co_await sleep_for(1ms);
+        throw std::out_of_range("no one listens");
+      }());
+    });
+    std::this_thread::sleep_for(10s);
+  });
 }
 
 TEST(TaskDeathTest, MisusedCompletionIsAPanic) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        Completion<int> twice;
-        twice.fulfil(1);
-        twice.fulfil(2);
-      },
-      testing::ExitedWithCode(18), "fulfilled once");
+  host::expect_panic("fulfilled once", [] {
+    Completion<int> twice;
+    twice.fulfil(1);
+    twice.fulfil(2);
+  });
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
   return machine::now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(delay.count(), 0));
 }
 
-/// Tables by i, the highest bit in which a timer's tick differs from the present tick: the timer's level, and the lowest bit of that level.
-/// The tables save 4 of 77 instructions of arming and cancelling, compared with a division by six (`./neap bench kernel`).
+/// Tables of a timer's level and of that level's lowest bit. The index is the highest bit in which the timer's tick differs from the
+/// present tick. The tables save 4 of 77 instructions of arming and cancelling, compared with a division by six (`./neap bench kernel`).
 constexpr auto level_of_bit = [] {
   std::array<std::uint8_t, 64> of{};
   for (unsigned bit = 0; bit < of.size(); ++bit) of[bit] = static_cast<std::uint8_t>(bit / TimerWheel::slot_bits);
@@ -97,12 +97,11 @@ void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
 void check_alarm_after_sleep() noexcept {
   // The alarm may fire a moment before its deadline by our clock, and must be set again then. One tick covers the difference of the clocks.
   if (armed_ns != machine::alarm_none && machine::now_ns() + static_cast<std::uint64_t>(timer_tick.count()) >= armed_ns) {
-    armed_ns = machine::alarm_none - 1;  // matches no deadline: the next sleep sets or disarms it
+    armed_ns = machine::alarm_none - 1;  // matches no deadline: the next sleep sets or disarms the alarm
   }
 }
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
-
 void TimerWheel::append_due(Timer& timer) noexcept {
   timer.next_ = nullptr;
   timer.link_ = due_ == nullptr ? &due_ : due_end_;
@@ -141,7 +140,7 @@ void TimerWheel::place(Timer& timer) noexcept {
   if (head != nullptr) head->link_ = &timer.next_;
   head = &timer;
   used_[level] |= std::uint64_t{1} << slot;
-  // Timers move down only when one of them is due, so the next check is needed at this timer's own tick, whatever its level.
+  // Timers move to a lower level only when one of them is due. So the next check is needed at this timer's own tick, whatever its level.
   if (tick < next_look_) [[unlikely]]
     next_look_ = tick;
 }
@@ -162,7 +161,7 @@ void TimerWheel::remove(Timer& timer) noexcept {
   }
 }
 
-/// The slot's timers become due or move to a lower level.
+/// Makes the slot's timers due or moves them to a lower level.
 void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
   used_[level] &= ~(std::uint64_t{1} << slot);
   Timer* oldest = nullptr;
@@ -179,8 +178,7 @@ void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
 }
 
 void TimerWheel::advance(std::uint64_t now_tick) noexcept {
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   while (earliest_slot(level, slot)) {
     const std::uint64_t start = slot_start(level, slot);
     if (start > now_tick) break;
@@ -193,8 +191,7 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
 }
 
 void TimerWheel::update_next_look() noexcept {
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   next_look_ = earliest_slot(level, slot) ? slot_start(level, slot) : never;
 }
 
@@ -227,8 +224,7 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
 
 std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (due_ != nullptr) return 0;
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   if (!earliest_slot(level, slot)) return machine::alarm_none;
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;
   if (level == 0) return start_ns;

@@ -2,8 +2,8 @@
 // Timers.
 //
 // A core has thousands of pending time-outs (one or more for each connection), and almost none of them ever fires. So adding and cancelling
-// must cost a handful of instructions and no allocation, while firing may cost more. A hierarchical wheel gives that (Varghese and Lauck,
-// 1987). The machine's alarm is armed for the earliest pending timer only, so a core without timers takes no timer interrupt.
+// must cost a handful of instructions and no allocation, while firing may cost more. A hierarchical wheel achieves that (Varghese and
+// Lauck, 1987). The machine's alarm is armed for the earliest pending timer only, so a core without timers takes no timer interrupt.
 #pragma once
 
 #include <chrono>
@@ -30,14 +30,12 @@ struct BootClock {
 
 class TimerWheel;
 
-/// A callback at a later time. Belongs to the core that armed it and fires there, in an event of its own. It fires never early, and late by
-/// at most one tick (`timer_tick`) plus the event in progress. Timers of one tick fire in the order in which they were armed. Destroying a
-/// timer cancels it; its own callback may do so.
+/// A callback at a later time. Belongs to the core that armed it and fires there, in an event of its own. It never fires early, and is late
+/// by at most one tick (`timer_tick`) plus the event in progress. Timers of one tick fire in the order in which they were armed. Destroying
+/// a timer cancels it; its own callback may destroy it.
 class Timer {
  public:
-  Timer() = default;
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
+  Timer& operator=(Timer&&) = delete;
   ~Timer();
 
   /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero.
@@ -64,7 +62,7 @@ class Timer {
   friend class TimerWheel;
   void insert(std::chrono::nanoseconds delay) noexcept;
 
-  Timer* next_ = nullptr;  // first, so that a pointer to it points to the timer
+  Timer* next_ = nullptr;  // first member, so that a pointer to it points to the timer
   Callback fire_;
   Timer** link_ = nullptr;       // the pointer to this timer, while it is pending
   std::uint64_t period_ns_ = 0;  // 0: fires once

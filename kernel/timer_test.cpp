@@ -10,11 +10,13 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel/event_loop.hpp"
 #include "kernel/events.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap {
 namespace {
@@ -33,13 +35,12 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   struct Expected {
     Timer timer;
     std::uint64_t not_before_ns = 0;
-    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between the two
+    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between these two times
   };
   std::vector<Expected> timers(count);
   std::atomic<unsigned> fired{0};
   std::uint64_t latest_tick = 0;
-  unsigned early = 0;
-  unsigned disorder = 0;
+  unsigned early = 0, disorder = 0;
   HostMachine machine{1};
   machine.on(0, [&] {
     std::mt19937 random(7);
@@ -80,25 +81,13 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
     for (unsigned step = 0; step < 60'000; ++step) {
       Model& model = models[random() % count];
       const std::uint64_t delay = random_ns();
-      switch (random() % 4) {
-        case 0:
-          model.timer.arm(nanoseconds(delay), [&model] { ++model.fired; });
-          model.due_ns = next_tick(machine::now_ns() + delay);
-          break;
-        case 1:
-          if (model.timer.pending()) {
-            model.timer.rearm(nanoseconds(delay));
-            model.due_ns = next_tick(machine::now_ns() + delay);
-          }
-          break;
-        case 2:
-          ASSERT_EQ(model.timer.cancel(), model.due_ns != 0);
-          model.due_ns = 0;
-          break;
-        default:
-          clock.advance(nanoseconds(random_ns() >> 8));
-          break;
-      }
+      const unsigned kind = random() % 4;
+      const bool arms = kind == 0 || (kind == 1 && model.timer.pending());
+      if (arms && kind == 0) model.timer.arm(nanoseconds(delay), [&model] { ++model.fired; });
+      if (arms && kind == 1) model.timer.rearm(nanoseconds(delay));
+      if (arms) model.due_ns = next_tick(machine::now_ns() + delay);
+      if (kind == 2) ASSERT_EQ(model.timer.cancel(), std::exchange(model.due_ns, 0) != 0);
+      if (kind == 3) clock.advance(nanoseconds(random_ns() >> 8));
       while (run_due_timers(1'000)) {
       }
       const std::uint64_t now = machine::now_ns();
@@ -147,7 +136,8 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
   machine.on(0, [&] { EXPECT_TRUE(never.cancel()); });
 }
 
-// The alarm is the only cost of timers on an idle core: one for the earliest, at its exact tick, and none without timers.
+// The alarm is the only cost of timers on an idle core. There is one alarm for the earliest timer, at its exact tick, and none without
+// timers.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);
@@ -243,17 +233,15 @@ TEST(Timer, OfAnIdleCoreFiresByTheRealAlarm) {
 
 TEST(TimerDeathTest, CancelOnAnotherCoreIsAPanic) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        Timer timer;
-        HostMachine machine{2};
-        machine.on(0, [&] { timer.arm(1h, [] {}); });
-        machine.on(1, [&] { timer.cancel(); });
-      },
-      testing::ExitedWithCode(18), "belongs to the core");
+  host::expect_panic("belongs to the core", [] {
+    Timer timer;
+    HostMachine machine{2};
+    machine.on(0, [&] { timer.arm(1h, [] {}); });
+    machine.on(1, [&] { timer.cancel(); });
+  });
 }
 
-// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed ones are skipped.
+// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed times are skipped.
 TEST(Timer, RepeatsAtMultiplesOfItsPeriodUntilCancelled) {
   constexpr auto period = std::chrono::milliseconds(10);
   host::ManualClock clock(1'000'000'000);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The wheel behind timer.hpp. Kernel-internal.
 //
-// Time is counted in ticks of 2^16 ns. A timer's level is the highest group of six bits in which its tick differs from the wheel's present
-// tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a level slots are due
-// in order: the earliest slot is the first used one of the lowest used level. When the time of a higher slot comes, its timers move down.
+// Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
+// wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
+// level, slots are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above level
+// 0 comes, its timers move down.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,13 @@ class TimerWheel {
 
   void insert(Timer& timer, std::uint64_t deadline_ns) noexcept;
   void remove(Timer& timer) noexcept;
-  /// Runs up to `budget` timers whose time has come, each as an event; true if there was one.
+  /// Runs up to `budget` timers whose time has come, each as an event. Returns true if it ran one.
   bool run_due(unsigned budget) noexcept {
     if (due_ == nullptr && next_look_ == never) return false;
     return run_due_timers(budget);
   }
-  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception: for a far slot
-  /// with more than `alarm_scan_max` timers it is the slot's beginning, which is earlier, never later.
+  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception. If that timer is
+  /// in a slot above level 0 with more than `alarm_scan_max` timers, the result is the slot's beginning, which is not later.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.
@@ -40,12 +41,12 @@ class TimerWheel {
   static constexpr unsigned tick_bits = 16;
   static constexpr std::uint64_t never = ~std::uint64_t{0};
   static constexpr unsigned slots = 1 << slot_bits;
-  static constexpr unsigned levels = 8;  // 8 * 6 bits of ticks and 16 of nanoseconds: all 64
+  static constexpr unsigned levels = 8;  // 8 * 6 bits of ticks and 16 bits of nanoseconds: all 64 bits
   static constexpr unsigned alarm_scan_max = 16;
 
   bool run_due_timers(unsigned budget) noexcept;
 
-  /// No deadline is within a tick of the clock's end.
+  /// The sum does not overflow, because no deadline is within a tick of the clock's end.
   static std::uint64_t tick_of(std::uint64_t deadline_ns) noexcept { return (deadline_ns + (1 << tick_bits) - 1) >> tick_bits; }
   [[nodiscard]] std::uint64_t slot_start(unsigned level, unsigned slot) const noexcept;
   [[nodiscard]] bool earliest_slot(unsigned& level, unsigned& slot) noexcept;
@@ -60,7 +61,7 @@ class TimerWheel {
   std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
   std::uint64_t next_look_ = never;    // no timer is due before this tick; may be too early after a cancel
   Timer* due_ = nullptr;               // oldest first
-  Timer** due_end_ = nullptr;          // `next_` of the last one; valid unless `due_` is null
+  Timer** due_end_ = nullptr;          // `next_` of the last due timer; valid unless `due_` is null
   const Timer* running_ = nullptr;
 };
 

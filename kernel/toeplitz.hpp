@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The hash by which network cards spread frames over cores (receive-side scaling).
 //
-// It is the same for every card with RSS. So the addresses and ports of a connection determine the core of its frames before the first one
-// arrives. Each set bit of the input adds the 32 bits of the key that begin at the same position.
+// The hash is the same for every card with RSS. So the core of a connection's frames can be computed from its addresses and ports before
+// the first frame arrives. For each set bit of the input, the hash xors in the 32 bits of the key that begin at the same position.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ constexpr std::array<std::uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b
 [[nodiscard]] constexpr std::uint32_t hash(std::span<const std::uint8_t> input) noexcept {
   require(input.size() <= key.size() - 4, "more input than the key has bits for", input.size());
   std::uint32_t result = 0;
-  std::uint64_t window = 0;  // its upper half: the 32 key bits of the present input bit
+  std::uint64_t window = 0;  // upper half: the 32 key bits for the present input bit
   for (unsigned i = 0; i < 4; ++i) window = window << 8 | key[i];
   window <<= 32;
   for (std::size_t i = 0; i < input.size(); ++i) {

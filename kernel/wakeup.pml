@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-// The race between going idle and being called, for SPIN: every order of the steps of one core that lies down, two cores that hand it work,
-// a card, and its own alarm. Each line says which statement of the kernel it stands for; kernel/wakeup_test.py checks the model for each
-// WAY, and that it finds a lost call when a rule of the code is broken (BREAK).
+// A model for SPIN of a core that goes to sleep while other cores hand work to it. SPIN tries every order of the steps of this core, two
+// senders, a card, a device and the core's alarm. Comments name the statements of the kernel that a step stands for. kernel/wakeup_test.py
+// checks that no WAY of sleeping loses a call, and that SPIN finds a lost call when a rule of the code is broken (BREAK).
 //
 //   spin -a -DWAY=MWAIT kernel/wakeup.pml && cc -o pan pan.c && ./pan
 //
-// Statements are atomic and in order here. In the code those that need it are sequentially consistent: `Core::asleep`, the queues' last
-// store and the consumer's look, and the wake word. What an interrupt does between STI and CLI is one step, as nothing else of that core
-// runs meanwhile. That MWAIT ends by a write after MONITOR, and HLT and MWAIT by an interrupt that is pending or comes, says the SDM
-// (volume 2, HLT, MONITOR, MWAIT); that STI opens interrupts only after the next instruction is why `sti; hlt` is one step.
+// Statements are atomic and in order here. In the code the accesses that need it are sequentially consistent: those of `Core::asleep` and
+// of the wake word, the store that publishes work in a queue, and the consumer's load of it. An interrupt between STI and CLI is one step,
+// because nothing else runs on that core meanwhile. A write after MONITOR ends MWAIT; a pending or later interrupt ends HLT and MWAIT (SDM
+// volume 2, HLT, MONITOR, MWAIT). STI enables interrupts only after the next instruction, so `sti; hlt` is one step.
 
 #define HALT 1   // sti; hlt
 #define MWAIT 2  // sti; mwait on the core's own word
-#define WATCH 3  // sti; mwait on the card's next descriptor: the card writes, others send an interrupt
+#define WATCH 3  // sti; mwait on the card's next descriptor: the card writes it, other cores send an interrupt
 #define POLL 4   // never asleep
 
 #ifndef WAY
@@ -20,11 +20,11 @@
 #endif
 
 #define NOTHING 0
-#define LOOK_BEFORE_ANNOUNCEMENT 1  // the last look at the queues comes before the word says that the core lies down
-#define MONITOR_AFTER_LOOK 2      // MONITOR comes after the last look
-#define LOOK_AT_WORD_FIRST 3      // the sender looks whether the core sleeps before it queues its work
-#define NO_INTERRUPT 4            // a sender's write is believed to end HLT
-#define NO_LINE_COMPARED 5        // WATCH: what the card wrote between the look at the ring and MONITOR is not looked for
+#define LOOK_BEFORE_ANNOUNCEMENT 1  // the last check of the queues comes before the wake word says that the core sleeps
+#define MONITOR_AFTER_LOOK 2      // MONITOR comes after the last check
+#define LOOK_AT_WORD_FIRST 3      // the sender checks whether the core sleeps before it queues its work
+#define NO_INTERRUPT 4            // a sender relies on its write to end HLT
+#define NO_LINE_COMPARED 5        // WATCH: the core does not check for a write of the card between the check of the ring and MONITOR
 #ifndef BREAK
 #define BREAK NOTHING
 #endif
@@ -32,27 +32,27 @@
 mtype = { awake, halted, dozing, woken };
 
 #define SENDERS 2
-#define CALLS 1   // of each: with interrupt and alarm that makes four reasons to wake, so several sleeps follow each other
+#define CALLS 1   // of each sender; with interrupt and alarm there are four reasons to wake, so several sleeps follow each other
 #define FRAMES 1  // of the card
 #define RAISES 1  // of a device's interrupt
 
 bool asleep = false;    // Core::asleep
 mtype word = awake;     // WakeWord::state_
-byte queued = 0;        // Core::remote and handed_over: what lies there
-byte ran = 0;           // how many of these were run
-byte line = 0;          // the descriptor that the card writes: how many frames it has written
-byte received = 0;      // and how many the driver took
+byte queued = 0;        // number of events in Core::remote and handed_over
+byte ran = 0;           // number of these events that were run
+byte line = 0;          // the descriptor that the card writes: number of frames that it has written
+byte received = 0;      // number of frames that the driver took
 bool raised = false;    // a device's interrupt is pending in the APIC
 byte raises = 0;
 bool marked = false;    // MarkedInterrupts
-bool served = true;     // whether its callback ran since it was last raised
+bool served = true;     // the callback has run since the device last raised its interrupt
 bool call_raised = false;   // the wake-up vector is pending
-bool timer_due = false;     // a timer's moment has come
+bool timer_due = false;     // a timer is due
 bool alarm_raised = false;  // the alarm's vector is pending
 bool monitoring = false, written = false;  // the CPU's monitor: armed, and triggered
 bool sleeping = false;      // the core is in HLT or MWAIT
 
-// An interrupt window: open_interrupt_window, or what ends a sleep.
+// An interrupt window: open_interrupt_window, or the end of a sleep.
 inline take_interrupts() {
   d_step {
     if :: raised -> raised = false; marked = true :: else fi;
@@ -62,7 +62,7 @@ inline take_interrupts() {
 }
 #define PENDING (raised || call_raised || alarm_raised)
 
-// EventLoop::turn
+// EventLoop::run_iteration
 inline turn() {
   take_interrupts();
   d_step { if :: marked -> marked = false; served = true :: else fi };
@@ -91,14 +91,14 @@ active proctype core() {
   do
   :: turn();
 #if WAY == POLL
-     // Nothing is sent to a core that is not asleep: it sees what there is when it looks again.
+     // No interrupt is sent to a core that is not asleep: its next check finds the work.
      end_poll: (queued > 0 || PENDING || timer_due)
 #else
 #if WAY == WATCH
-     seen = line;                                // EventLoop::watch_card: notes the line, then looks at the ring once more
+     seen = line;                                // EventLoop::watch_card: copies the line, then checks the ring once more
      d_step { received = line };
 #endif
-     // A timer that is due already does not reach the sleep: arm_alarm_for_sleep sets an alarm that is pending at once.
+     // If a timer is due already, arm_alarm_for_sleep sets an alarm that is pending at once.
      asleep = true;                              // EventLoop::sleep
 #if BREAK == LOOK_BEFORE_ANNOUNCEMENT
      idle = IDLE;
@@ -141,7 +141,7 @@ active proctype core() {
      asleep = false
 #if WAY == WATCH
      ;
-     d_step { received = line }                  // the idle hook: the driver's look at its ring
+     d_step { received = line }                  // the idle hook: the driver checks its ring
 #endif
 #endif
   od
@@ -175,7 +175,7 @@ active [SENDERS] proctype sender() {
 #endif
      if
      :: slept ->
-        d_step { slept = asleep; asleep = false };  // ... and the exchange: one sender takes it upon himself
+        d_step { slept = asleep; asleep = false };  // ... and the exchange: only one sender wakes the core
         if :: slept -> wake_machine() :: else fi
      :: else
      fi
@@ -184,7 +184,7 @@ active [SENDERS] proctype sender() {
 }
 
 #if WAY == WATCH
-// Its queue's interrupt is off.
+// The interrupt of the card's queue is off.
 active proctype card() {
   byte left = FRAMES;
   do
@@ -205,7 +205,7 @@ active proctype alarm() {
   d_step { timer_due = true; alarm_raised = true }
 }
 
-// When nobody can take a step any more, nothing may be left undone.
+// When no process can take a step any more, no work may be left.
 active proctype judge() {
   timeout -> assert(queued == 0 && ran == SENDERS * CALLS && served && !timer_due && (WAY != WATCH || received == line))
 }

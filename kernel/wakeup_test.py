@@ -2,13 +2,12 @@
 """The model of the wake-up (wakeup.pml): SPIN tries every order of its steps. No event is missed during sleep, and a broken rule is
 detected."""
 
-from __future__ import annotations
-
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tools.process import finished
 
 MODEL = Path(__file__).with_name("wakeup.pml")
 TIMEOUT_SECONDS = 300
@@ -24,7 +23,7 @@ def errors(folder: Path, way: str, broken: str = "NOTHING") -> tuple[int, str]:
     )
     output = ""
     for argv in steps:
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
+        done = finished(argv, TIMEOUT_SECONDS, cwd=folder)
         output = done.stdout + done.stderr
         assert done.returncode == 0, f"{argv}: {output}"
     assert "max search depth too small" not in output, output

@@ -25,7 +25,6 @@ struct alignas(64) Watched {
   std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported
 };
 constinit std::array<Watched, machine::cores_max> all{};
-
 constinit thread_local std::uintptr_t present_code = 0;
 constinit thread_local std::uint64_t awake_look_ns = 0;
 
@@ -66,8 +65,8 @@ bool another_is_in_an_event(unsigned self) noexcept {
   return false;
 }
 
-/// Called when an event begins: makes sure that the guards will check. An eighth of a limit is kept in reserve. Otherwise a guard that
-/// finds no event at its alarm could miss one that began a moment before.
+/// Called when an event begins: makes sure that the guards check an eighth of a limit later or more. A guard that checks sooner might not
+/// see the event and would set no alarm.
 void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_relaxed);
   if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;
@@ -88,7 +87,7 @@ void guard(unsigned self, std::uint64_t now_ns) noexcept {
   guard_alarm_ns = until_ns > now_ns ? until_ns : machine::alarm_none;
 }
 
-/// The present event, if there is one, has ended.
+/// Called when the present event, if there is one, has ended.
 void end(Watched& own, unsigned self, std::uint64_t now_ns) noexcept {
   const std::uint64_t began_ns = own.began_ns.load(std::memory_order_relaxed);
   if (began_ns != 0 && now_ns >= began_ns + limit_ns) name_finished(self, now_ns - began_ns);
@@ -114,7 +113,7 @@ void begin(std::uintptr_t code) noexcept {
   require(self < machine::core_count(), "an event on a thread that is no core", self);
   Watched& own = all[self];
   end(own, self, now_ns);
-  // The time of the report above, on a slow console, counts for no event.
+  // The clock is read again, because `end` may have printed on a slow console. That time counts for no event.
   present_code = code;
   own.began_ns.store(std::max<std::uint64_t>(machine::now_ns(), 1), std::memory_order_release);
   wake_guards(self, now_ns);
@@ -131,7 +130,6 @@ void idle() noexcept {
 }
 
 std::uint64_t next_look_ns() noexcept { return guard_alarm_ns; }
-
 std::uint64_t named() noexcept { return named_events.load(std::memory_order_relaxed); }
 
 }  // namespace neap::watchdog

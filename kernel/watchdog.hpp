@@ -2,23 +2,21 @@
 // Naming events that run too long.
 //
 // An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. Nothing else would show
-// which event it was. So `watchdog=` measures the time of every event. At the end of an event over the limit, its own core prints its name.
-// Because the event may never end, another core also names it while it lasts, and interrupts the event's core for a moment to find its
-// name.
+// which event it was. So `watchdog=` sets a limit for the time of an event. When an event over the limit ends, its core prints the event's
+// name. Because the event may never end, another core also prints the name meanwhile. For this it interrupts the event's core for a moment.
 //
-// Cores that are awake check the others four times within one limit. When they sleep, cores 0 and 1 are guards. The first event
-// after a pause wakes them. Each then sets its alarm for half a limit later, and again while another core is in an event. So an event is
-// named at most 1.5 limits after it began, unless both guards are in such events themselves while all others sleep. Each guard wakes at
-// most four times in a limit, and a machine in which all cores sleep has no alarm. A disabled watchdog costs each event a test.
+// A core that is awake checks the other cores four times within one limit. Cores 0 and 1 are guards, which also check when they sleep. The
+// first event after a time without checks wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again while
+// another core is in an event. So an event is named at most 1.5 limits after it began, unless both guards are in such events while all
+// other cores sleep. A guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs each
+// event a test.
 //
-// On a machine with a single core, an event that never ends is not reported: events run with interrupts closed, so only an NMI could detect
-// it (docs/caveats.md).
+// On a machine with a single core, an event that never ends is not reported. Events run with interrupts disabled, so only an NMI could
+// detect it (docs/caveats.md).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-
-#include "kernel/counter.hpp"
 
 namespace neap {
 class Arguments;

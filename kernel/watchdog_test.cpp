@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 
 #include "kernel/events.hpp"
 #include "kernel/timer.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -23,8 +23,7 @@ using namespace std::chrono_literals;
 /// Turns the watchdog off at the end, for the other tests.
 struct Watching {
   explicit Watching(std::chrono::nanoseconds limit) { watchdog::configure(limit); }
-  Watching(const Watching&) = delete;
-  Watching& operator=(const Watching&) = delete;
+  Watching& operator=(Watching&&) = delete;
   ~Watching() { watchdog::configure(0ns); }
 };
 
@@ -64,17 +63,9 @@ TEST(Watchdog, NamesAnEventOverTheLimitAtItsEndAndNoOther) {
 TEST(Watchdog, AwakeCoreNamesAnEventThatDoesNotEnd) {
   const Watching watching(100ms);
   ManualClock clock(1'000'000'000);
-  std::atomic<bool> inside{false}, leave{false};
   HostMachine machine{2};
   static_cast<void>(host::take_console_text());
-  machine.on(1, [&] {
-    spawn([&] {
-      inside = true;
-      while (!leave) {
-      }
-    });
-  });
-  EXPECT_TRUE(HostMachine::wait_until([&] { return inside.load(); }));
+  host::BusyCore busy(machine, 1);
   std::string said;
   wait_until_asleep(0);
   clock.advance(150ms);
@@ -88,7 +79,7 @@ TEST(Watchdog, AwakeCoreNamesAnEventThatDoesNotEnd) {
   for (int i = 0; i < 3; ++i) machine.on(0, [] {});
   wait_until_asleep(0);
   EXPECT_EQ(host::take_console_text(), "") << "once an event";
-  leave = true;
+  busy.release();
   EXPECT_TRUE(HostMachine::wait_until([&] {
     machine.on(1, [] {});
     said += host::take_console_text();
@@ -101,21 +92,12 @@ TEST(Watchdog, HangingEventIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
   for (const unsigned cores : {2U, 3U}) {
     const Watching watching(100ms);
     ManualClock clock(1'000'000'000);
-    std::atomic<bool> inside{false}, leave{false};
     HostMachine machine{cores};
     for (unsigned core = 0; core < cores; ++core) wait_until_asleep(core);
     clock.advance(10s);
     static_cast<void>(host::take_console_text());
     for (unsigned stuck = 0; stuck < cores; ++stuck) {
-      inside = leave = false;
-      machine.on(stuck, [&] {
-        spawn([&] {
-          inside = true;
-          while (!leave) {
-          }
-        });
-      });
-      EXPECT_TRUE(HostMachine::wait_until([&] { return inside.load(); }));
+      host::BusyCore busy(machine, stuck);
       const auto others_sleep = [&] {
         for (unsigned core = 0; core < cores; ++core) {
           if (core != stuck) wait_until_asleep(core);
@@ -136,7 +118,7 @@ TEST(Watchdog, HangingEventIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
         return said.find(name) != said.npos;
       })) << said;
       EXPECT_EQ(said.find(name), said.rfind(name)) << "once";
-      leave = true;
+      busy.release();
       machine.on(stuck, [] {});
       wait_until_asleep(stuck);
       static_cast<void>(host::take_console_text());

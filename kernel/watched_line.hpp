@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Detecting a write to a cache line.
 //
-// A core that sleeps until a cache line is written must know before and after the sleep whether it was written. There is a gap between its
-// last check of the line and the instruction that monitors the line, and MWAIT also ends for other reasons. So it copies the line first and
-// compares later.
+// A core that sleeps until a cache line is written must know before and after the sleep whether the line was written. There is a gap
+// between its last check and the instruction that monitors the line, and MWAIT also ends for other reasons. So the core copies the line
+// first and compares later.
 #pragma once
 
 #include <array>

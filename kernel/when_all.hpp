@@ -91,7 +91,7 @@ task<std::tuple<detail::Kept<T>...>> when_all(task<T>... works) {
 }
 
 /// Runs `call()` as an event on every core, concurrently, and ends when all have ended. Throws the exception of the first core whose call
-/// failed. All cores use the same `call`. Needs no room in their queues.
+/// failed. All cores use the same `call`. Needs no room in the bounded queues of the cores.
 template <typename Call>
 task<void> on_each_core(Call call) {
   std::vector<task<void>> calls;

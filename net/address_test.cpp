@@ -60,7 +60,7 @@ TEST(AddressSetting, AnythingElseIsRefused) {
   }
 }
 
-// Appendix A of the paper: key 00 01 … 0f, input 00 01 … 0e.
+// Appendix A of the SipHash paper: key 00 01 … 0f, input 00 01 … 0e.
 TEST(SipHash, GivesThePapersVector) {
   std::array<std::uint8_t, 15> input;
   for (std::uint8_t i = 0; i < input.size(); ++i) input[i] = i;

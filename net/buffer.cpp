@@ -14,7 +14,7 @@ namespace neap::net {
 
 namespace {
 
-/// Spare headers that a core keeps. Further ones are returned to malloc, so that memory of a burst is freed.
+/// Limit of a core's free list. Further headers are returned to malloc, so that memory of a burst is freed.
 constexpr unsigned spare_pieces_max = 1024;
 
 struct FreeList {

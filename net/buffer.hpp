@@ -2,8 +2,8 @@
 // Bytes with an owner.
 //
 // Received bytes are in the card's buffers. Sent bytes stay in the application's memory and MUST NOT change before the peer has
-// acknowledged them. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So nothing is copied, and
-// nothing is freed while the card may still read it.
+// acknowledged them. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So bytes are not copied, and
+// no piece is freed while the card may still read it.
 #pragma once
 
 #include <cstddef>
@@ -34,16 +34,14 @@ class Buffer {
         bytes_(std::exchange(other.bytes_, 0)),
         pieces_(std::exchange(other.pieces_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
   ~Buffer() {
     if (first_ != nullptr) release_all();
   }
 
-  /// Copies `bytes` into new memory. Returns an empty buffer without memory, or for more than 4 GiB - 1.
+  /// Copies `bytes` into new memory. Returns an empty buffer if memory is short or `bytes` is longer than 4 GiB - 1.
   [[nodiscard]] static Buffer copy(std::span<const std::byte> bytes);
-  /// Refers to `bytes` (up to 4 GiB - 1). Calls `release(owner)` when they are no longer needed; null: the bytes are never freed. Without
-  /// memory for the header it releases them at once and returns an empty buffer.
+  /// Refers to `bytes` (up to 4 GiB - 1). Calls `release(owner)` when the bytes are no longer needed. With a null `release` they are never
+  /// freed. Without memory for the header, releases the bytes at once and returns an empty buffer.
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -56,7 +54,7 @@ class Buffer {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
 
-  /// A tail that continues the last piece in the same block of gathered bytes (gathered_piece.hpp) is joined with it.
+  /// If `tail` continues the last piece in the same block of gathered bytes (gathered_piece.hpp), the two pieces are joined.
   void append(Buffer&& tail) noexcept {
     if (first_ == nullptr) {  // nearly always
       first_ = std::exchange(tail.first_, nullptr);
@@ -90,8 +88,7 @@ class Buffer {
 
   Piece* first_ = nullptr;
   Piece* last_ = nullptr;
-  std::size_t bytes_ = 0;
-  std::size_t pieces_ = 0;
+  std::size_t bytes_ = 0, pieces_ = 0;
 };
 
 }  // namespace neap::net

@@ -72,7 +72,6 @@ TEST(Buffer, AReferenceToNothingIsReleasedAtOnce) {
   EXPECT_EQ(released, (std::vector{1}));
 }
 
-// The caller releases each detached piece.
 TEST(Buffer, DetachedPiecesAreReleasedByTheCaller) {
   std::vector<int> released;
   Owner one{&released, 1}, two{&released, 2};

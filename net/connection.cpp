@@ -19,9 +19,9 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
 constexpr std::chrono::seconds connect_limit{10};
-/// Seconds without an acknowledgement from the peer after this side closed. The stack's ticks run during this time.
+/// Seconds without an acknowledgement from the peer until a connection that this side closed is aborted.
 constexpr unsigned quiet_polls_max = 60;
-/// Seconds after this side closed, in any case: a peer that acknowledges one byte a minute must not keep a closed connection.
+/// Seconds after which such a connection is aborted in any case. Otherwise a peer could keep it by acknowledging a byte a minute.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }
@@ -48,7 +48,6 @@ void release_on_own_core(RemoteNode* node) noexcept { release_received(static_ca
 }  // namespace
 
 // --- The application's interface ---------------------------------------------------------------------------------------------------------
-
 void ConnectionHandler::peer_closed() { connection().close(); }
 
 Result<void> Connection::send(Buffer&& data) {
@@ -99,12 +98,10 @@ void Connection::close() {
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
-
 Endpoint Connection::local() const noexcept { return ConnectionState::of(*this).local_; }
 Endpoint Connection::remote() const noexcept { return ConnectionState::of(*this).remote_; }
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
-
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
     : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
   tcp_arg(pcb, this);
@@ -206,7 +203,6 @@ void ConnectionState::call_handler(Call call) noexcept {
 }
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
-
 Buffer ConnectionState::take_received(pbuf* chain) noexcept {
   Buffer data;
   if (stack_.card_buffers_short(held_bytes_ > 0)) [[unlikely]] {
@@ -280,7 +276,6 @@ err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) 
 }
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
-
 bool ConnectionState::write_queued() noexcept {
   while (!queued_.empty()) {
     Buffer::Piece& piece = *queued_.first();
@@ -345,7 +340,6 @@ void ConnectionState::settle() noexcept {
 }
 
 // --- lwIP's callbacks --------------------------------------------------------------------------------------------------------------------
-
 err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
   if (!self.close_wanted_) return ERR_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The memory that a connection retains: payload in the connection's blocks, and lwIP's out-of-order queue. None of this runs for a request
-// that is answered in the same event.
+// The memory that a connection retains: payload in the connection's blocks, and lwIP's out-of-order queue. None of this code runs for a
+// request that is answered in the same event.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -23,10 +23,9 @@ namespace {
 constexpr std::size_t header_bytes = memory::heap_bytes(sizeof(GatheredPiece));
 
 std::size_t memory_of(const GatheredBlock& block) noexcept { return memory::heap_bytes(sizeof(GatheredBlock) + block.room_bytes); }
-
 void release_on_own_core(RemoteNode* node) noexcept { GatheredPiece::release(static_cast<GatheredPiece*>(node)); }
 
-/// Copies an out-of-order segment into memory of its size. lwIP also reads the segment's TCP header, so it is copied too.
+/// Copies an out-of-order segment into memory of the segment's size. lwIP also reads the segment's TCP header, so the header is copied too.
 void copy_segment(Stack& stack, tcp_seg& segment) noexcept {
   if (ReceivedPiece::of(*segment.p).buffer().return_to == &Stack::free_heap_buffer) return;
   pbuf* const copy = stack.copy_of(*segment.p, segment.tcphdr, TCP_HLEN);
@@ -41,7 +40,6 @@ void copy_segment(Stack& stack, tcp_seg& segment) noexcept {
 }  // namespace
 
 // --- Gathered payload --------------------------------------------------------------------------------------------------------------------
-
 bool ConnectionState::gather(pbuf* chain, Buffer& data) noexcept {
   bool complete = true;
   for (const pbuf* part = chain; part != nullptr && complete; part = part->next) {
@@ -126,8 +124,7 @@ void ConnectionState::header_joined() noexcept {
 
 void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
   GatheredBlock* const block = piece.block;
-  const std::uint32_t bytes = piece.bytes;
-  const std::uint32_t count = piece.count;
+  const std::uint32_t bytes = piece.bytes, count = piece.count;
   std::size_t memory_bytes = piece.headers * header_bytes;
   delete &piece;
   require(block->connection == this && block->pieces >= count, "no more pieces of a block are released than it has", count);
@@ -141,7 +138,6 @@ void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
 }
 
 // --- Out of order ------------------------------------------------------------------------------------------------------------------------
-
 void ConnectionState::settle_out_of_order() noexcept {
   if (pcb_->ooseq != nullptr && stack_.refuses(*this)) {
     tcp_free_ooseq(pcb_);  // RFC 2018, 8: a receiver may drop bytes that it has reported by SACK

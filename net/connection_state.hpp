@@ -2,10 +2,10 @@
 // The implementation of a Connection.
 //
 // A connection ends in many ways: both sides close in either order, a reset, a time-out, or a request of the handler inside its own call.
-// `closed` must be called once, and the handler destroyed once, outside its own calls. So a handler's requests are recorded here, and
-// `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only marked as gone; a separate event
-// calls `closed` and destroys the handler. The object itself is kept until the last received piece that counts against its window is
-// released. Internal to net/.
+// `closed` must be called once, and the handler destroyed once, both outside the handler's own calls. So a handler's requests are recorded
+// here, and `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only marked as gone; a
+// separate event calls `closed` and destroys the handler. The ConnectionState itself is kept until the last received piece that counts
+// against its window is released. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +37,14 @@ struct ConnectAttempt {
 
 class ConnectionState final : public Connection {
  public:
-  /// `pcb` is new or was just accepted. This object registers its callbacks.
+  /// `pcb` is new or was just accepted. The constructor registers lwIP's callbacks for it.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
-  ConnectionState(const ConnectionState&) = delete;
-  ConnectionState& operator=(const ConnectionState&) = delete;
+  ConnectionState& operator=(ConnectionState&&) = delete;
 
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
 
-  /// Takes the handler and returns true. Null resets the connection and returns false.
+  /// Takes the handler and returns true. A null handler resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
   /// Calls the acceptor. A `bad_alloc` counts as a refusal.
   [[nodiscard]] std::unique_ptr<ConnectionHandler> make_handler(auto& acceptor) noexcept {
@@ -60,13 +59,13 @@ class ConnectionState final : public Connection {
   void settle() noexcept;
   /// Calls `closed` and destroys the handler. May delete this object.
   void finish() noexcept;
-  /// The application released a piece of `bytes` window bytes and `memory_bytes` memory. MUST be called on the connection's core. May
-  /// delete this object.
+  /// Called when the application has released a piece of `bytes` window bytes and `memory_bytes` memory. MUST be called on the connection's
+  /// core. May delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
-  /// A join of gathered pieces freed the header of one of them.
+  /// Called when two gathered pieces were joined and the header of one was freed.
   void header_joined() noexcept;
-  /// Updates the core's account with what the connection holds now.
+  /// Updates the core's memory account to the bytes that the connection holds now.
   void charge() noexcept;
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
@@ -94,13 +93,13 @@ class ConnectionState final : public Connection {
   template <typename Call>
   void call_handler(Call call) noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
-  /// Copies `chain` into blocks and frees it. False: no memory, and `data` is incomplete.
+  /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
   /// Updates the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
   void settle_out_of_order() noexcept;
   void clear_lwip() noexcept;
   void open_window() noexcept;
-  /// Passes queued bytes to lwIP. False: lwIP had no memory for them.
+  /// Passes queued bytes to lwIP. Returns false if lwIP had no memory for them.
   bool write_queued() noexcept;
   void remember_addresses() noexcept;
   void drop_references(std::uint32_t count) noexcept;
@@ -117,18 +116,16 @@ class ConnectionState final : public Connection {
   std::uint32_t references_ = 1;       // one for the connection, and one for each received piece
   std::size_t received_memory_ = 0;    // memory of `held_bytes_`: whole buffers, blocks and headers
   std::size_t reordered_memory_ = 0;   // memory of lwIP's out-of-order queue
-  std::size_t charged_bytes_ = 0;      // as last charged to the core's account
+  std::size_t charged_bytes_ = 0;      // bytes last charged to the core's account
   GatheredBlock* block_ = nullptr;     // the block that is being filled
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // seconds of the boot clock
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;
-  bool end_wanted_ = false;    // close this side after all was sent
-  bool close_wanted_ = false;  // and discard received bytes
-  bool abort_wanted_ = false;
-  bool end_sent_ = false;
-  bool orderly_ = false;
+  bool end_wanted_ = false;    // close this side after all data was sent
+  bool close_wanted_ = false;  // as `end_wanted_`, and discard received bytes
+  bool abort_wanted_ = false, end_sent_ = false, orderly_ = false;
   bool control_ = false;  // exempt from memory limits
 };
 

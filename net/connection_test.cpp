@@ -4,28 +4,35 @@
 #include <set>
 #include <thread>
 
-#include "net/testing/handlers.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
+/// A connection from the client to port 7 of the server.
+class ConnectionTest : public ::testing::Test {
+ protected:
+  explicit ConnectionTest(const TwoMachinesOptions& options = {}) : world(options) {}
 
-constexpr Endpoint service{.address = server_address, .port = 7};
+  void listen(const RecordingHandler::Behaviour& behaviour) { world.listen(7, recording(server, behaviour)); }
+  void connect(const RecordingHandler::Behaviour& behaviour) { connect(recording(client, behaviour)); }
+  void connect(std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
+    EXPECT_EQ(world.connect(service(7), std::move(acceptor)), std::nullopt);
+  }
+  void expect_both_end_well(std::chrono::seconds limit = 20s) {
+    EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }, limit))
+        << server->received << " " << client->received;
+    expect_ended_well(*server);
+    expect_ended_well(*client);
+  }
 
-bool ended(const Record& record) { return record.destroyed > 0; }
-
-TEST(Connection, EchoesReceivedBytes) {
   TwoMachines world;
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
-  auto record = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 5, .send_seed = 5, .send_bytes = 300'000, .expect_bytes = 300'000})),
-            std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
-  EXPECT_EQ(record->received, 300'000U);
-  expect_ended_well(*record);
+  std::shared_ptr<Record> server = std::make_shared<Record>(), client = std::make_shared<Record>();
+};
+
+TEST_F(ConnectionTest, EchoesReceivedBytes) {
+  world.listen(7, echoing());
+  served(world, 7, 300'000);
 }
 
 struct TransferCase {
@@ -36,42 +43,38 @@ struct TransferCase {
   const char* tso = nullptr;  ///< "changing": each form in turn during the transfer
 };
 
-class Transfer : public ::testing::TestWithParam<TransferCase> {};
+class Transfer : public ConnectionTest, public ::testing::WithParamInterface<TransferCase> {
+ protected:
+  Transfer() : ConnectionTest(options_for(GetParam())) {}
+  static TwoMachinesOptions options_for(const TransferCase& with) {
+    TwoMachinesOptions options;
+    options.server.checksum_offload = options.client.checksum_offload = with.offload;
+    options.server.read_delay = options.client.read_delay = 200us;
+    options.server.ring_frames = options.client.ring_frames = 64;
+    if (with.tso != nullptr) options.server.tso_bytes_max = options.client.tso_bytes_max = 64 * 1024;
+    return options;
+  }
+};
 
-// 10 MB in each direction at the same time arrive complete on every wire. Payload is overwritten and freed when it is released, and the
-// cards read late. So a release before the last read shows as a wrong byte or a sanitizer's report.
+// 10 MB arrive complete in both directions at once, on every wire. Payload is overwritten and freed at its release, and the test's cards
+// read frames late. So a release before the last read shows as a wrong byte or a sanitizer's report.
 TEST_P(Transfer, BothWaysComplete) {
   const TransferCase& with = GetParam();
-  TwoMachinesOptions options;
-  options.server.checksum_offload = options.client.checksum_offload = with.offload;
-  options.server.read_delay = options.client.read_delay = 200us;
-  options.server.ring_frames = options.client.ring_frames = 64;
-  if (with.tso != nullptr) options.server.tso_bytes_max = options.client.tso_bytes_max = 64 * 1024;
-  TwoMachines world(options);
   const bool changing = with.tso != nullptr && std::string_view(with.tso) == "changing";
   if (with.tso != nullptr && !changing) EXPECT_EQ(world.set_tso(with.tso), "");
   const std::size_t total = with.lost > 0 || with.tso != nullptr ? 2'000'000 : 10'000'000;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
-  world.listen(
-      7, recording(server, {.check_seed = 1, .send_seed = 2, .send_bytes = total, .piece_bytes = with.piece_bytes, .expect_bytes = total}));
+  const std::size_t piece = with.piece_bytes;
+  listen({.check_seed = 1, .send_seed = 2, .send_bytes = total, .piece_bytes = piece, .expect_bytes = total});
   world.server_card.set_faults(with.lost, with.repeated, with.late);
   world.client_card.set_faults(with.lost, with.repeated, with.late);
-  EXPECT_EQ(world.connect(
-                service,
-                recording(client,
-                          {.check_seed = 2, .send_seed = 1, .send_bytes = total, .piece_bytes = with.piece_bytes, .expect_bytes = total})),
-            std::nullopt);
-  const auto done = [&] { return ended(*server) && ended(*client); };
-  for (unsigned change = 0; changing && !done(); ++change) {
+  connect({.check_seed = 2, .send_seed = 1, .send_bytes = total, .piece_bytes = piece, .expect_bytes = total});
+  for (unsigned change = 0; changing && !(ended(*server) && ended(*client)); ++change) {
     EXPECT_EQ(world.set_tso(policy::segmentation_names[change % 3]), "");
     std::this_thread::sleep_for(2ms);
   }
-  EXPECT_TRUE(HostMachine::wait_until(done, 100s)) << server->received << " " << client->received;
+  expect_both_end_well(100s);
   EXPECT_EQ(server->received, total);
   EXPECT_EQ(client->received, total);
-  expect_ended_well(*server);
-  expect_ended_well(*client);
   const Counters counters = world.counters_of(0);
   if (with.lost > 0) EXPECT_GT(counters.retransmissions + world.counters_of(1).retransmissions, 0U);
   EXPECT_EQ(counters.joined_frames, world.server_card.frames_segmented());
@@ -93,27 +96,22 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return tested.param.name; });
 
 // An answer in several writes must not become several segments: each would cost an acknowledgement and a wake-up.
-TEST(Connection, GathersAnEventsWritesIntoOneSegment) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
+TEST_F(ConnectionTest, GathersAnEventsWritesIntoOneSegment) {
   std::atomic<int> data_segments{0};
   world.server_card.tap([&](const Bytes& frame) {
     if (frame.size() > 100) ++data_segments;
     return true;
   });
   static constexpr char stored[512] = {'x'};
-  world.listen(7,
-               recording(server, {.on_received = [](RecordingHandler& handler, Buffer) {
-                           Connection& connection = handler.connection();
-                           for (const char* word : {"VALUE ", "key ", "0 ", "512\r\n"}) {
-                             EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span(word, std::strlen(word))))).has_value());
-                           }
-                           EXPECT_TRUE(connection.send(Buffer::reference(std::as_bytes(std::span(stored)), nullptr, nullptr)).has_value());
-                           EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span("\r\nEND\r\n", 7)))).has_value());
-                         }}));
-  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 20, .keep_text = true, .close_when_sent = false})),
-            std::nullopt);
+  listen({.on_received = [](RecordingHandler& handler, Buffer) {
+    Connection& connection = handler.connection();
+    for (const char* word : {"VALUE ", "key ", "0 ", "512\r\n"}) {
+      EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span(word, std::strlen(word))))).has_value());
+    }
+    EXPECT_TRUE(connection.send(Buffer::reference(std::as_bytes(std::span(stored)), nullptr, nullptr)).has_value());
+    EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span("\r\nEND\r\n", 7)))).has_value());
+  }});
+  connect({.send_seed = 1, .send_bytes = 20, .keep_text = true, .close_when_sent = false});
   const std::size_t answer = 6 + 4 + 2 + 5 + 512 + 7;
   EXPECT_TRUE(HostMachine::wait_until([&] { return client->received == answer; }));
   EXPECT_EQ(data_segments, 1);
@@ -121,71 +119,50 @@ TEST(Connection, GathersAnEventsWritesIntoOneSegment) {
 }
 
 // The peer closes its side first and still receives the whole answer.
-TEST(Connection, AnswerIsSentAfterAHalfClose) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
-  world.listen(7, recording(server, {.check_seed = 1, .send_seed = 2, .send_bytes = 3'000'000, .answer_close = false}));
-  EXPECT_EQ(world.connect(service,
-                          [&](Connection& connection) {
-                            connection.end_sending();
-                            return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{.check_seed = 2});
-                          }),
-            std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
+TEST_F(ConnectionTest, AnswerIsSentAfterAHalfClose) {
+  listen({.check_seed = 1, .send_seed = 2, .send_bytes = 3'000'000, .answer_close = false});
+  connect([&](Connection& connection) {
+    connection.end_sending();
+    return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{.check_seed = 2});
+  });
+  expect_both_end_well();
   EXPECT_EQ(client->received, 3'000'000U);
   EXPECT_EQ(client->peer_closed, 1);
-  expect_ended_well(*server);
-  expect_ended_well(*client);
 }
 
 // Bytes that a peer sends after this side's close are discarded and counted. They must neither reset the connection nor keep it open.
-TEST(Connection, CloseDiscardsLaterBytes) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
-  world.listen(7, recording(server, {.on_received = [](RecordingHandler& handler, Buffer) { handler.connection().close(); }}));
-  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 1'000'000, .answer_close = false})), std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
+TEST_F(ConnectionTest, CloseDiscardsLaterBytes) {
+  listen({.on_received = [](RecordingHandler& handler, Buffer) { handler.connection().close(); }});
+  connect({.send_seed = 1, .send_bytes = 1'000'000, .answer_close = false});
+  expect_both_end_well();
   EXPECT_GT(world.counters_of(0).discarded_bytes, 900'000U);
   EXPECT_EQ(world.counters_of(0).connections_reset, 0U);
-  expect_ended_well(*server);
-  expect_ended_well(*client);
 }
 
-TEST(Connection, ResetInTheMiddleEndsBothHandlersOnce) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
-  world.listen(7,
-               recording(server, {.send_seed = 2, .send_bytes = 50'000'000, .on_received = [](RecordingHandler& handler, Buffer) {
-                                    if (handler.record().received > 500'000) {
-                                      handler.connection().abort();
-                                      EXPECT_FALSE(handler.connection().send(Buffer::copy(std::as_bytes(std::span("x", 1)))).has_value());
-                                    }
-                                  }}));
-  EXPECT_EQ(world.connect(service, recording(client, {.check_seed = 2, .send_seed = 1, .send_bytes = 5'000'000})), std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
-  expect_ended_well(*server);
-  expect_ended_well(*client);
+TEST_F(ConnectionTest, ResetInTheMiddleEndsBothHandlersOnce) {
+  listen({.send_seed = 2, .send_bytes = 50'000'000, .on_received = [](RecordingHandler& handler, Buffer) {
+            if (handler.record().received > 500'000) {
+              handler.connection().abort();
+              EXPECT_FALSE(handler.connection().send(Buffer::copy(std::as_bytes(std::span("x", 1)))).has_value());
+            }
+          }});
+  connect({.check_seed = 2, .send_seed = 1, .send_bytes = 5'000'000});
+  expect_both_end_well();
   EXPECT_EQ(world.counters_of(0).connections_reset, 1U);
   EXPECT_EQ(world.counters_of(1).connections_reset, 1U);
 }
 
 // A handler that keeps received bytes closes its peer's window. When it releases them, in other events, the remaining bytes arrive.
-TEST(Connection, KeptBuffersCloseTheWindowAndOpenItAgain) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
+TEST_F(ConnectionTest, KeptBuffersCloseTheWindowAndOpenItAgain) {
   struct Kept {
     std::vector<Buffer> buffers;
     bool keep = true;
   };
   auto kept = std::make_shared<Kept>();
-  world.listen(7, recording(server, {.check_seed = 1, .on_received = [kept](RecordingHandler&, Buffer data) {
-                                       if (kept->keep) kept->buffers.push_back(std::move(data));
-                                     }}));
-  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 1'500'000})), std::nullopt);
+  listen({.check_seed = 1, .on_received = [kept](RecordingHandler&, Buffer data) {
+            if (kept->keep) kept->buffers.push_back(std::move(data));
+          }});
+  connect({.send_seed = 1, .send_bytes = 1'500'000});
   std::size_t stalled = 0;
   EXPECT_TRUE(HostMachine::wait_until([&] {
     const std::size_t before = std::exchange(stalled, server->received.load());
@@ -201,40 +178,30 @@ TEST(Connection, KeptBuffersCloseTheWindowAndOpenItAgain) {
     kept->keep = false;
     kept->buffers.clear();
   });
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
+  expect_both_end_well();
   EXPECT_EQ(server->received, 1'500'000U);
-  expect_ended_well(*server);
-  expect_ended_well(*client);
 }
 
 // Received bytes may be handed over to another core, and kept after their connection has ended.
-TEST(Connection, ReceivedBytesMayBeReleasedElsewhereAndLate) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
+TEST_F(ConnectionTest, ReceivedBytesMayBeReleasedElsewhereAndLate) {
   auto kept = std::make_shared<std::vector<Buffer>>();
-  world.listen(7, recording(server, {.on_received = [kept](RecordingHandler&, Buffer data) { kept->push_back(std::move(data)); }}));
-  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 20'000})), std::nullopt);
+  listen({.on_received = [kept](RecordingHandler&, Buffer data) { kept->push_back(std::move(data)); }});
+  connect({.send_seed = 1, .send_bytes = 20'000});
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
   world.machine.on(world.client_core, [&] { kept->clear(); });
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server_card.buffers_out() == 0; }));
 }
 
 // Frames that a full ring refused are sent later, in order and without loss.
-class FullRing : public ::testing::TestWithParam<const char*> {};
+class FullRing : public ConnectionTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  FullRing() : ConnectionTest({.server = {.ring_frames = 4, .pieces_max = 3, .tso_bytes_max = 64 * 1024, .read_delay = 300us}}) {}
+};
 
 TEST_P(FullRing, DelaysAndLosesNothing) {
-  TwoMachinesOptions options;
-  options.server.tso_bytes_max = 64 * 1024;
-  options.server.ring_frames = 4;
-  options.server.read_delay = 300us;
-  options.server.pieces_max = 3;
-  TwoMachines world(options);
   EXPECT_EQ(world.set_tso(GetParam()), "");
-  auto server = std::make_shared<Record>();
-  auto client = std::make_shared<Record>();
-  world.listen(7, recording(server, {.send_seed = 2, .send_bytes = 1'000'000, .piece_bytes = 333}));
-  EXPECT_EQ(world.connect(service, recording(client, {.check_seed = 2})), std::nullopt);
+  listen({.send_seed = 2, .send_bytes = 1'000'000, .piece_bytes = 333});
+  connect({.check_seed = 2});
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
   EXPECT_EQ(client->received, 1'000'000U);
   EXPECT_GT(world.server_card.found_full(), 0U);
@@ -249,40 +216,34 @@ TEST_P(FullRing, DelaysAndLosesNothing) {
 INSTANTIATE_TEST_SUITE_P(Tso, FullRing, ::testing::ValuesIn(policy::segmentation_names),
                          [](const auto& tested) { return std::string(tested.param); });
 
-TEST(Connection, RefusalAndTimeOutAreReported) {
-  TwoMachines world;
+TEST_F(ConnectionTest, RefusalAndTimeOutAreReported) {
   EXPECT_EQ(world.connect({.address = server_address, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::closed);
   EXPECT_EQ(world.connect({.address = {0x0A000063}, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::timeout);
   world.machine.run(0, [&]() -> task<void> {
-    const Result<void> elsewhere = co_await world.client->connect(service, recording(std::make_shared<Record>()));
+    const Result<void> elsewhere = co_await world.client->connect(service(7), recording(std::make_shared<Record>()));
     EXPECT_EQ(elsewhere.error().code, ErrorCode::unsupported);
   });
 }
 
-// A port that was just used may still be in the peer's TIME-WAIT, which does not answer a new connection. So all other ports come first.
-TEST(Connection, LocalPortsRestBeforeTheyAreUsedAgain) {
-  TwoMachines world;
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+// A port that was just used may still be in TIME-WAIT at the peer, which then does not answer a SYN. So all other ports are used first.
+TEST_F(ConnectionTest, LocalPortsRestBeforeTheyAreUsedAgain) {
+  world.listen(7, echoing());
   std::set<std::uint16_t> ports;
   for (int i = 0; i < 500; ++i) {
-    auto client = std::make_shared<Record>();
-    EXPECT_EQ(world.connect(service,
-                            [&](Connection& connection) {
-                              ports.insert(connection.local().port);
-                              connection.abort();
-                              return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
-                            }),
-              std::nullopt);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*client); }));
+    const auto record = std::make_shared<Record>();
+    connect([&](Connection& connection) {
+      ports.insert(connection.local().port);
+      connection.abort();
+      return std::make_unique<RecordingHandler>(record, RecordingHandler::Behaviour{});
+    });
+    EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
   }
   EXPECT_EQ(ports.size(), 500U);
 }
 
-TEST(Connection, AnAcceptorMayRefuse) {
-  TwoMachines world;
+TEST_F(ConnectionTest, AnAcceptorMayRefuse) {
   world.listen(7, [](Connection&) -> std::unique_ptr<ConnectionHandler> { return nullptr; });
-  auto client = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service, recording(client)), std::nullopt);
+  connect(recording(client));
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*client); }));
   EXPECT_EQ(world.counters_of(0).connections_refused, 1U);
   EXPECT_EQ(world.counters_of(0).connections_open, 0U);
@@ -290,35 +251,27 @@ TEST(Connection, AnAcceptorMayRefuse) {
 }
 
 // A handler without memory ends its connection, not the machine.
-TEST(Connection, HandlerOutOfMemoryEndsItsConnectionOnly) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  world.listen(7, recording(server, {.on_received = [](RecordingHandler&, Buffer) { throw std::bad_alloc(); }}));
-  auto client = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 10, .close_when_sent = false})), std::nullopt);
+TEST_F(ConnectionTest, HandlerOutOfMemoryEndsItsConnectionOnly) {
+  listen({.on_received = [](RecordingHandler&, Buffer) { throw std::bad_alloc(); }});
+  connect({.send_seed = 1, .send_bytes = 10, .close_when_sent = false});
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*client) && ended(*server); }));
   EXPECT_EQ(world.counters_of(0).handler_out_of_memory, 1U);
 }
 
-TEST(Connection, SendTakesAllOrNothing) {
-  TwoMachines world;
-  auto server = std::make_shared<Record>();
-  world.listen(7, recording(server, {.check_seed = 3}));
-  auto client = std::make_shared<Record>();
+TEST_F(ConnectionTest, SendTakesAllOrNothing) {
+  listen({.check_seed = 3});
   static std::vector<std::byte> big(Connection::send_queue_bytes_max);
   for (std::size_t i = 0; i < big.size(); ++i) big[i] = pattern(i, 3);
-  EXPECT_EQ(world.connect(service,
-                          [&](Connection& connection) {
-                            Buffer all = Buffer::reference(big, nullptr, nullptr);
-                            EXPECT_TRUE(connection.send(std::move(all)).has_value());
-                            EXPECT_EQ(connection.send_space_bytes(), 0U);
-                            Buffer more = Buffer::reference(std::span(big).first(1), nullptr, nullptr);
-                            const Result<void> refused = connection.send(std::move(more));
-                            EXPECT_EQ(refused.error().code, ErrorCode::full);
-                            EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it unchanged
-                            return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
-                          }),
-            std::nullopt);
+  connect([&](Connection& connection) {
+    Buffer all = Buffer::reference(big, nullptr, nullptr);
+    EXPECT_TRUE(connection.send(std::move(all)).has_value());
+    EXPECT_EQ(connection.send_space_bytes(), 0U);
+    Buffer more = Buffer::reference(std::span(big).first(1), nullptr, nullptr);
+    const Result<void> refused = connection.send(std::move(more));
+    EXPECT_EQ(refused.error().code, ErrorCode::full);
+    EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it unchanged
+    return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
+  });
   EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == big.size() && client->writable > 0; }));
   EXPECT_EQ(server->mismatches, 0U);
 }

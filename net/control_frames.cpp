@@ -25,10 +25,8 @@ Result<void> count_as_control(std::uint16_t port) {
 }
 
 bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept {
-  constexpr std::size_t ethernet_bytes = 14;
-  constexpr std::size_t ip_bytes_min = 20;
-  constexpr unsigned ethertype_ipv4 = 0x0800;
-  constexpr unsigned protocol_tcp = 6;
+  constexpr std::size_t ethernet_bytes = 14, ip_bytes_min = 20;
+  constexpr unsigned ethertype_ipv4 = 0x0800, protocol_tcp = 6;
   constexpr unsigned fragment_mask = 0x3FFF;  // RFC 791: "more fragments", and the offset
   if (bytes < ethernet_bytes + ip_bytes_min || read_u16(frame + 12) != ethertype_ipv4) return false;
   const std::byte* const ip = frame + ethernet_bytes;

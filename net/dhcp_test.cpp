@@ -2,11 +2,9 @@
 // The lease of the machine's address (RFC 2131), with servers that offer short leases, refuse, or are hostile. The test controls the clock.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
-#include <thread>
 
 #include "net/bring_up.hpp"
 #include "net/testing/dhcp_server.hpp"
@@ -23,7 +21,8 @@ class DhcpLease : public ::testing::Test {
  protected:
   ~DhcpLease() override {
     card_.cut();
-    run_clock_until_done([this] { machine_.run(0, [this] { return network_->take_down(); }); });
+    const host::ClockRunner runner(clock_);
+    machine_.run(0, [this] { return network_->take_down(); });
   }
   [[nodiscard]] static DhcpTerms good() { return {.server = server_address, .router = server_address}; }
   [[nodiscard]] static DhcpTerms lasting(std::uint32_t seconds) {
@@ -34,20 +33,8 @@ class DhcpLease : public ::testing::Test {
   /// Runs the machine's request under `terms`; returns its address.
   void bring_up_under(const DhcpTerms& terms) {
     server_.set_terms(terms);
-    run_clock_until_done(
-        [this] { machine_.run(0, [this]() -> task<void> { network_ = std::move(*co_await bring_up(card_, {}, 0, 1)); }); });
-  }
-  void run_clock_until_done(const std::function<void()>& action) {
-    std::atomic<bool> done{false};
-    std::thread runner([&] {
-      while (!done) {
-        clock_.advance(5ms);
-        std::this_thread::sleep_for(100us);
-      }
-    });
-    action();
-    done = true;
-    runner.join();
+    const host::ClockRunner runner(clock_);
+    machine_.run(0, [this]() -> task<void> { network_ = std::move(*co_await bring_up(card_, {}, 0, 1)); });
   }
   void pass(std::chrono::seconds time) {
     for (auto passed = 0ms; passed < time; passed += 100ms) {
@@ -55,10 +42,14 @@ class DhcpLease : public ::testing::Test {
       for (int i = 0; i < 4; ++i) machine_.on(0, [] {});
     }
   }
+  /// Advances the clock second by second until `condition` holds; returns the number of seconds, at most `limit`.
+  int seconds_until(const std::function<bool()>& condition, int limit) {
+    int seconds = 0;
+    for (; seconds < limit && !condition(); ++seconds) pass(1s);
+    return seconds;
+  }
   [[nodiscard]] Counters counters() {
-    Counters result{};
-    machine_.on(0, [&] { result = net::counters(0); });
-    return result;
+    return machine_.value_on(0, [] { return net::counters(0); });
   }
 
   host::ManualClock clock_{1'000'000'000};
@@ -68,26 +59,22 @@ class DhcpLease : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-/// Advances the clock by seconds until `condition`; returns their number, at most `limit`.
-#define SECONDS_UNTIL(condition, limit)                            \
-  [&] {                                                            \
-    int seconds = 0;                                               \
-    for (; seconds < (limit) && !(condition); ++seconds) pass(1s); \
-    return seconds;                                                \
-  }()
-
 // Unpatched lwIP counts in minutes, so a lease below 90 s was never renewed. Each minute the address was lost and every connection reset.
-class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {};
+class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {
+ protected:
+  ShortLease() {
+    server_.answers_arp = true;
+    bring_up_under(lasting(static_cast<std::uint32_t>(lease)));
+  }
+  const int lease = GetParam();
+};
 
 TEST_P(ShortLease, IsRenewedAtHalfItsTime) {
-  const int lease = GetParam();
-  server_.answers_arp = true;
-  bring_up_under(lasting(static_cast<std::uint32_t>(lease)));
   pass(1s);
   for (int turn = 1; turn <= 4; ++turn) {
     const auto before = static_cast<std::uint64_t>(turn - 1);
     ASSERT_EQ(counters().dhcp_renewals, before);
-    const int waited = SECONDS_UNTIL(counters().dhcp_renewals > before, lease);
+    const int waited = seconds_until([&] { return counters().dhcp_renewals > before; }, lease);
     EXPECT_GE(waited, lease / 2 - 2);
     EXPECT_LE(waited, lease / 2 + 2);
     EXPECT_EQ(network_->address(), offered);
@@ -96,28 +83,22 @@ TEST_P(ShortLease, IsRenewedAtHalfItsTime) {
 }
 
 TEST_P(ShortLease, SurvivesALostRenewal) {
-  const int lease = GetParam();
-  server_.answers_arp = true;
-  bring_up_under(lasting(static_cast<std::uint32_t>(lease)));
   for (int turn = 0; turn < 3; ++turn) {
     server_.ignore_first = 1;
     const std::uint64_t before = counters().dhcp_renewals;
-    EXPECT_LT(SECONDS_UNTIL(counters().dhcp_renewals > before, lease), lease);
+    EXPECT_LT(seconds_until([&] { return counters().dhcp_renewals > before; }, lease), lease);
     EXPECT_EQ(network_->address(), offered);
   }
   EXPECT_EQ(server_.discovers(), 1);
 }
 
 TEST_P(ShortLease, EndsWhenNoServerAnswers) {
-  const int lease = GetParam();
-  server_.answers_arp = true;
-  bring_up_under(lasting(static_cast<std::uint32_t>(lease)));
   server_.ignore_first = 1'000'000;
-  const int lasted = SECONDS_UNTIL(network_->address() == Ipv4Address{}, 2 * lease);
+  const int lasted = seconds_until([&] { return network_->address() == Ipv4Address{}; }, 2 * lease);
   EXPECT_GE(lasted, lease - 2);
   EXPECT_LE(lasted, lease + 2);
   server_.ignore_first = 0;
-  EXPECT_LE(SECONDS_UNTIL(network_->address() == offered, 100), 70);
+  EXPECT_LE(seconds_until([&] { return network_->address() == offered; }, 100), 70);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dhcp, ShortLease, ::testing::Values(10, 30, 60, 89, 150));
@@ -128,7 +109,7 @@ TEST_F(DhcpLease, ServerThatRefusesIsAskedMoreAndMoreRarely) {
   DhcpTerms terms = lasting(10);
   terms.refuse = true;
   server_.set_terms(terms);
-  EXPECT_LE(SECONDS_UNTIL(counters().dhcp_naks > 0, 20), 11);
+  EXPECT_LE(seconds_until([&] { return counters().dhcp_naks > 0; }, 20), 11);
   EXPECT_EQ(network_->address(), Ipv4Address{});
   const std::uint64_t frames = card_.frames_sent();
   pass(15s);
@@ -137,7 +118,7 @@ TEST_F(DhcpLease, ServerThatRefusesIsAskedMoreAndMoreRarely) {
   pass(120s);
   EXPECT_LE(card_.frames_sent() - frames, 20U);
   server_.set_terms(good());
-  EXPECT_LE(SECONDS_UNTIL(network_->address() == offered, 100), 66);
+  EXPECT_LE(seconds_until([&] { return network_->address() == offered; }, 100), 66);
 }
 
 struct HostileTerms {
@@ -152,7 +133,7 @@ TEST_P(Hostile, TermsAreRefused) {
   DhcpTerms terms = good();
   terms.refuse = true;
   server_.set_terms(terms);
-  ASSERT_LE(SECONDS_UNTIL(counters().dhcp_naks > 0, 20), 11);
+  ASSERT_LE(seconds_until([&] { return counters().dhcp_naks > 0; }, 20), 11);
   terms = good();
   GetParam().change(terms);
   server_.set_terms(terms);
@@ -165,7 +146,7 @@ TEST_P(Hostile, TermsAreRefused) {
   EXPECT_GE(counters().dhcp_refused, 2U);
   EXPECT_LE(server_.discovers() + server_.requests() - before, 9);
   server_.set_terms(good());
-  EXPECT_LE(SECONDS_UNTIL(network_->address() == offered, 200), 140);
+  EXPECT_LE(seconds_until([&] { return network_->address() == offered; }, 200), 140);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -188,8 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
                       HostileTerms{"AnotherAddressIsAcknowledged", [](DhcpTerms& terms) { terms.acknowledged = Ipv4Address{0x0A000043}; }}),
     [](const auto& one) { return std::string(one.param.name); });
 
-// Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so it would be open
-// to all of these.
+// Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so all of
+// 10.0.0.0/8 could connect.
 TEST_F(DhcpLease, WithoutAMaskTheAddressIsAlone) {
   DhcpTerms terms = good();
   terms.mask = {};
@@ -218,7 +199,7 @@ TEST_F(DhcpLease, LongOptionInSmallFragmentsIsSkipped) {
   terms.unknown_option_bytes = 255;
   terms.fragment_bytes = 64;
   server_.set_terms(terms);
-  EXPECT_LT(SECONDS_UNTIL(counters().dhcp_renewals > 0, 10), 8);
+  EXPECT_LT(seconds_until([&] { return counters().dhcp_renewals > 0; }, 10), 8);
   EXPECT_EQ(network_->address(), offered);
   EXPECT_EQ(network_->netmask(), Ipv4Address{0xFFFF0000});
 }
@@ -234,25 +215,24 @@ TEST_F(DhcpLease, TimesOutOfOrderAreReplaced) {
     } else {
       server_.set_terms(terms);
       const std::uint64_t before = counters().dhcp_renewals;
-      SECONDS_UNTIL(counters().dhcp_renewals > before, 100);
+      seconds_until([&] { return counters().dhcp_renewals > before; }, 100);
     }
     const std::uint64_t before = counters().dhcp_renewals;
-    const int waited = SECONDS_UNTIL(counters().dhcp_renewals > before, 100);
+    const int waited = seconds_until([&] { return counters().dhcp_renewals > before; }, 100);
     EXPECT_GE(waited, 48) << renew << ' ' << rebind;
     EXPECT_LE(waited, 52) << renew << ' ' << rebind;
   }
 }
 
-// Also after a finite lease, whose times no longer apply.
+// This also holds after a finite lease: its times no longer apply.
 TEST_F(DhcpLease, InfiniteLeaseNeverEnds) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));
   server_.set_terms(lasting(0xFFFFFFFF));
-  EXPECT_LE(SECONDS_UNTIL(counters().dhcp_renewals > 0, 10), 7);
+  EXPECT_LE(seconds_until([&] { return counters().dhcp_renewals > 0; }, 10), 7);
   const int asked = server_.requests();
   pass(100s);
-  Waits waits;
-  machine_.on(0, [&] { waits = net::waits(); });
+  const Waits waits = machine_.value_on(0, [] { return net::waits(); });
   EXPECT_EQ(waits.lease_ms + waits.dhcp_ms, 0U);
   for (int day = 0; day < 100; ++day) {
     clock_.advance(24h);
@@ -275,8 +255,6 @@ TEST_F(DhcpLease, LongLeaseCostsNothingToCount) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 500ms);
   EXPECT_EQ(network_->address(), offered);
 }
-
-#undef SECONDS_UNTIL
 
 }  // namespace
 }  // namespace neap::net::testing

@@ -20,7 +20,7 @@ Bytes pattern_bytes(std::size_t from, std::size_t count, unsigned seed) {
 Bytes mss_option(std::uint16_t mss) { return {std::byte{2}, std::byte{4}, static_cast<std::byte>(mss >> 8), static_cast<std::byte>(mss)}; }
 
 /// Acknowledges in-order segments until no more arrive; returns the sizes of their payloads.
-std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint16_t window = 0xFFFF) {
+std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint16_t window) {
   std::vector<std::size_t> sizes;
   for (int round = 0; round < 2000; ++round) {
     bool any = false;
@@ -46,49 +46,58 @@ std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint1
   return sizes;
 }
 
-// In an earlier version, one forged segment made every later segment carry one byte, because options were read before the sequence number
-// was checked.
-TEST(ForgedSegments, MssOutsideASynIsNotRead) {
+class ForgedSegments : public ::testing::Test {
+ protected:
+  explicit ForgedSegments(const RecordingHandler::Behaviour& behaviour = {.close_when_sent = false}) : peer(behaviour) {}
+  std::vector<std::size_t> drained(std::uint16_t window = 0xFFFF) { return drain(peer, received, window); }
+
+  HandPeer peer;
+  std::size_t received = 0;  ///< bytes of the machine's application
+};
+
+class CheckedForgedSegments : public ForgedSegments {
+ protected:
+  CheckedForgedSegments() : ForgedSegments({.check_seed = 6, .close_when_sent = false}) {}
+};
+
+// In an earlier version, options were read before the sequence number was checked. One forged segment made all later ones carry one byte.
+TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;
     peer.open(40000, 0xFFFF, mss_option(1460));
-    peer.send({.seq = peer.seq + wrong, .acknowledged = peer.acknowledged, .payload = {}, .options = mss_option(1)});
+    peer.send({.seq = peer.seq + wrong, .acknowledged = peer.acknowledged, .options = mss_option(1)});
     peer.application_sends(20'000);
     std::size_t received = 0;
-    const std::vector<std::size_t> sizes = drain(peer, received);
+    const std::vector<std::size_t> sizes = drain(peer, received, 0xFFFF);
     EXPECT_EQ(received, 20'000U);
     EXPECT_LE(sizes.size(), 15U);
   }
 }
 
-// In an earlier version, a smaller MSS with queued data made lengths wrap below 0: a panic with assertions, without them a frame too long
-// for the card.
-TEST(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
-  HandPeer peer;
+// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. With assertions this was a panic, without assertions a
+// frame too long for the card.
+TEST_F(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
   peer.open(40000, 2000, mss_option(1460));
   peer.application_sends(10'000);  // more than the window
-  peer.send({.seq = peer.seq + 0x40000000, .acknowledged = peer.acknowledged, .payload = {}, .options = mss_option(1)});
+  peer.send({.seq = peer.seq + 0x40000000, .acknowledged = peer.acknowledged, .options = mss_option(1)});
   peer.application_sends(10'000);
-  std::size_t received = 0;
-  drain(peer, received);
+  drained();
   EXPECT_EQ(received, 20'000U);
   EXPECT_EQ(peer.counters().transmit_failed, 0U);
 }
 
 // CVE-2019-11479: with an MSS of a few bytes, every few bytes cost a segment.
-TEST(ForgedSegments, MssOfASynHasALowerBound) {
-  HandPeer peer;
+TEST_F(ForgedSegments, MssOfASynHasALowerBound) {
   peer.open(40000, 0xFFFF, mss_option(1));
   peer.application_sends(8'800);
-  std::size_t received = 0;
-  const std::vector<std::size_t> sizes = drain(peer, received);
+  const std::vector<std::size_t> sizes = drained();
   EXPECT_EQ(received, 8'800U);
   EXPECT_LE(sizes.size(), 101U);
 }
 
 // Data written while the window is closed is segmented for the full MSS. In an earlier version, lengths wrapped when the window then opened
 // by a few bytes.
-TEST(ForgedSegments, WindowThatOpensLateByAFewBytesIsHarmless) {
+TEST(ForgedSegmentsOfPeers, WindowThatOpensLateByAFewBytesIsHarmless) {
   for (const std::uint16_t window : {2, 100, 1000, 2919}) {
     HandPeer peer;
     peer.open(40000, 0, mss_option(1460));
@@ -105,16 +114,15 @@ TEST(ForgedSegments, WindowThatOpensLateByAFewBytesIsHarmless) {
     }
     EXPECT_GT(received, 0U);
     peer.acknowledge();
-    drain(peer, received);
+    drain(peer, received, 0xFFFF);
     peer.advance(2s);
-    drain(peer, received);
+    drain(peer, received, 0xFFFF);
     EXPECT_EQ(received, 64'400U) << window;
   }
 }
 
 // If the probe's byte was the only queued byte, an earlier version's persist timer continued with nothing to send.
-TEST(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
-  HandPeer peer;
+TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
   peer.open(40000, 0);
   peer.application_sends(1);
   bool probed = false;
@@ -132,7 +140,7 @@ TEST(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
 
 struct Forgery {
   const char* name;
-  /// Added to the valid numbers.
+  /// Added to the numbers that the machine expects.
   std::uint32_t seq, acknowledged;
   std::uint8_t flags;
   std::uint16_t window;
@@ -140,17 +148,15 @@ struct Forgery {
   Bytes options;
 };
 
-class EachForgery : public ::testing::TestWithParam<Forgery> {};
+class EachForgery : public CheckedForgedSegments, public ::testing::WithParamInterface<Forgery> {};
 
 // After one such segment, and after a hundred, both directions continue without delay or wrong bytes, and few answers are sent.
 TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   const Forgery& forgery = GetParam();
-  HandPeer peer({.check_seed = 6, .close_when_sent = false});
   peer.open(40000, 0xFFFF, mss_option(1460));
   peer.send_data(pattern_bytes(0, 100, 6));
   peer.application_sends(1000);
-  std::size_t received = 0;
-  drain(peer, received);
+  drained();
   const Counters before = peer.counters();
   for (int i = 0; i < 100; ++i) {
     peer.send({.seq = peer.seq + forgery.seq,
@@ -163,7 +169,7 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
   EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
   const std::vector<Segment> answers = peer.take_segments();
-  // Data and a FIN are answered each time, because they are usually repeated after a lost ACK.
+  // Every segment with data or a FIN is answered, because a peer usually repeats such a segment after a lost ACK.
   const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
   const bool out_of_place = (forgery.flags & (tcp::syn | tcp::rst)) != 0;
   EXPECT_LE(answers.size(), fills_sequence_space && !out_of_place ? 100U : 1U);
@@ -176,7 +182,7 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   EXPECT_EQ(peer.record().peer_closed + peer.record().closed, 0);
 
   peer.application_sends(10'000);
-  const std::vector<std::size_t> sizes = drain(peer, received);
+  const std::vector<std::size_t> sizes = drained();
   EXPECT_EQ(received, 11'000U);
   EXPECT_LE(sizes.size(), 8U);
   peer.send_data(pattern_bytes(100, 1000, 6));
@@ -202,39 +208,35 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& one) { return one.param.name; });
 
 // The rate limit does not stop answers for good: a restarted peer gets another challenge ACK.
-TEST(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
-  HandPeer peer;
+TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   peer.open();
   for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 10; ++j) peer.send({.seq = peer.seq + 10, .flags = tcp::syn, .payload = {}, .options = {}});
+    for (int j = 0; j < 10; ++j) peer.send({.seq = peer.seq + 10, .flags = tcp::syn});
     EXPECT_EQ(peer.take_segments().size(), 1U) << i;
     peer.advance(600ms);
   }
 }
 
-TEST(ForgedSegments, AValidResetStillResets) {
-  HandPeer peer;
+TEST_F(ForgedSegments, AValidResetStillResets) {
   peer.open();
-  peer.send({.seq = peer.seq, .flags = tcp::rst, .payload = {}, .options = {}});
+  peer.send({.seq = peer.seq, .flags = tcp::rst});
   EXPECT_EQ(peer.record().closed, 1);
 }
 
 // A reordered segment has an old acknowledgement number, but its data is new.
-TEST(ForgedSegments, DataWithAnOldAckIsAccepted) {
-  HandPeer peer({.check_seed = 6, .close_when_sent = false});
+TEST_F(CheckedForgedSegments, DataWithAnOldAckIsAccepted) {
   peer.open();
   peer.application_sends(1000);
-  std::size_t received = 0;
-  drain(peer, received);
-  peer.send({.seq = peer.seq, .acknowledged = peer.acknowledged - 500, .window = 0, .payload = pattern_bytes(0, 100, 6), .options = {}});
+  drained();
+  peer.send({.seq = peer.seq, .acknowledged = peer.acknowledged - 500, .window = 0, .payload = pattern_bytes(0, 100, 6)});
   EXPECT_EQ(peer.record().received, 100U);
   peer.seq += 100;
   peer.application_sends(1000);
-  drain(peer, received);
+  drained();
   EXPECT_EQ(received, 2000U) << "its window is old too";
 }
 
-// Without window scaling: the window is 65,535 bytes, and the application reads none.
+// The receive window is 65,535 bytes, without window scaling, and the application reads no bytes.
 class FullWindow : public ::testing::Test {
  protected:
   FullWindow()
@@ -252,13 +254,12 @@ class FullWindow : public ::testing::Test {
     peer_.send_data(pattern_bytes(sent_, bytes, 6));
     sent_ += bytes;
   }
-  /// The peer's segment at `ahead` bytes after the bytes that it has sent in order.
+  /// Sends a segment that begins `ahead` bytes after the end of the peer's in-order bytes.
   void send_ahead(std::size_t ahead, std::size_t bytes, std::uint8_t flags = tcp::ack) {
     peer_.send({.seq = peer_.seq + static_cast<std::uint32_t>(ahead),
                 .acknowledged = peer_.acknowledged,
                 .flags = flags,
-                .payload = pattern_bytes(sent_ + ahead, bytes, 6),
-                .options = {}});
+                .payload = pattern_bytes(sent_ + ahead, bytes, 6)});
   }
   void expect_edge_kept() {
     for (const Segment& segment : peer_.take_segments()) {
@@ -291,7 +292,7 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of the accepted data, beyond the window.
+// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of accepted data, beyond the window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());
@@ -309,36 +310,35 @@ TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
   expect_edge_kept();
 }
 
-// In an earlier version, a forged SYN caused a reset to the peer with a number that the forger chose, and a forged FIN kept the connection
-// in TIME-WAIT.
-TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
-  HandPeer peer;
+// In an earlier version, a forged SYN caused a reset to the peer with a sequence number that the forger chose. A forged FIN kept the
+// connection in TIME-WAIT.
+TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   peer.open();
   peer.close_by_application();
   const std::vector<Segment> end = peer.take_segments();
   ASSERT_EQ(end.size(), 1U);
   ASSERT_EQ(end[0].flags & tcp::fin, tcp::fin);
   ++peer.acknowledged;
-  peer.send({.seq = peer.seq, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin, .payload = {}, .options = {}});
+  peer.send({.seq = peer.seq, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin});
   ++peer.seq;
   peer.take_segments();
   for (int i = 0; i < 5; ++i) {
-    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::syn, .payload = {}, .options = {}});
-    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::fin | tcp::ack, .payload = {}, .options = {}});
+    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::syn});
+    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::fin | tcp::ack});
   }
   const std::vector<Segment> answers = peer.take_segments();
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].flags, tcp::ack);
-  // The peer's own FIN, repeated after a lost ACK, is answered each time.
+  // The peer's own FIN, repeated after a lost ACK, is answered every time.
   for (int i = 0; i < 3; ++i) {
-    peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin, .payload = {}, .options = {}});
+    peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin});
     EXPECT_EQ(peer.take_segments().size(), 1U);
   }
 }
 
-// Fragments with two different ends: an earlier version delivered a datagram that was as long as the first end, or longer.
-TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
-  HandPeer peer;
+// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong
+// datagram.
+TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   std::atomic<std::size_t> bytes{0};
   std::atomic<int> datagrams{0};
   peer.machine().run(0, [&]() -> task<void> {
@@ -355,14 +355,14 @@ TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
     peer.card().arrive(HandPeer::ipv4_frame(udp, payload, 77, fragment), 0);
     peer.settle();
   };
-  arrive(Bytes(8, number(1)), 1);                                     // the end: 16 bytes
-  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond it
-  arrive(Bytes(8, number(3)), 3);                                     // a second end
+  arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
+  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
+  arrive(Bytes(8, number(3)), 3);                                     // also marked as the last fragment
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);
 
-  // 65,535 bytes after a header of 20: in an earlier version, the length of the whole datagram wrapped.
+  // 65,535 bytes after a header of 20 bytes. In an earlier version, the length of the whole datagram wrapped.
   constexpr std::size_t piece = 1472;
   for (std::size_t begin = 0; begin < 0xFFFF; begin += piece) {
     const std::size_t length = std::min(piece, 0xFFFF - begin);

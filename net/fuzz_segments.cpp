@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of TCP's input during a genuine transfer.
 //
-// One input is one connection. In half of the cases a third machine forges segments with unacceptable sequence or acknowledgement numbers
-// (RFC 9293 3.10.7.4, RFC 5961) or unexpected flags. Genuine bytes are sent in both directions at the same time. They must arrive
-// unchanged, without a retransmission and without delay. In the other half the peer itself is hostile: it sends arbitrary numbers, flags,
-// lengths, options and fragments. The machine must survive, and must never announce a window beyond the size of the first one.
+// One input is one connection. In half of the inputs, a third machine forges segments with unacceptable sequence or acknowledgement numbers
+// (RFC 9293 3.10.7.4, RFC 5961) or unexpected flags. Genuine bytes are sent in both directions at the same time. These bytes must arrive
+// unchanged, without a retransmission and without delay. In the other half of the inputs, the peer itself is hostile: it sends arbitrary
+// numbers, flags, lengths, options and fragments. The machine must survive, and must never announce a window larger than its first one.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver: `fuzz_segments [SECONDS] [SEED]`.
+// With clang the program is a libFuzzer target (-DNEAP_LIBFUZZER=ON). Usage with any other compiler: `fuzz_segments [SECONDS] [SEED]`.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
 
 #include "net/testing/choices.hpp"
 #include "net/testing/hand_peer.hpp"
@@ -45,7 +42,7 @@ Bytes options(Choices& choices) {
   return result;
 }
 
-// More than any window away, in both directions.
+// Farther than any window, in both directions.
 constexpr std::uint32_t far = 1'000'000;
 std::uint32_t far_from(Choices& choices, std::uint32_t number) { return number + far + choices.bits(4) % (0U - 2 * far); }
 
@@ -99,7 +96,7 @@ class Transfer {
         peer_.advance(std::chrono::milliseconds(choices_.below(8) * 50));
         break;
       default:
-        if (choices_.below(2) == 0) {  // while data is in flight
+        if (choices_.below(2) == 0) {  // the forged segment arrives while data is in flight
           const std::size_t bytes = 1 + choices_.below(12'000);
           peer_.application_sends(bytes);
           sent_ += bytes;
@@ -131,7 +128,7 @@ class Transfer {
         segment.flags |= choices_.below(2) == 0 ? tcp::syn : tcp::rst;
         segment.seq += choices_.below(3000);
     }
-    // A third machine that knows the exact number can reset the connection.
+    // A third machine that knows the exact sequence number can reset the connection, so this case is excluded.
     if ((segment.flags & tcp::rst) != 0 && segment.seq == peer_.seq) ++segment.seq;
     segment.payload = choices_.any(choices_.below(2) == 0 ? 0 : choices_.below(200));
     return segment;
@@ -241,8 +238,7 @@ class HostilePeer {
     for (const Segment& segment : peer_.take_segments()) {
       if (segment.payload.size() > 1460) fail("a segment longer than the link's limit", segment.payload.size());
       if (segment.flags == (tcp::syn | tcp::ack) || (segment.flags & tcp::rst) != 0) continue;
-      // The handler keeps received bytes for a while, so the window's edge moves only by the released bytes, and never beyond the sent
-      // ones.
+      // The handler keeps received bytes for a while, so the window's edge moves only when it releases bytes.
       const std::uint32_t room = segment.acknowledged + segment.window - peer_.seq;
       if (static_cast<std::int32_t>(room) > 0xFFFF + 70'000) fail("a window beyond the sent bytes", room);
       // The peer continues at the machine's acknowledgement number.
@@ -275,22 +271,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     neap::net::testing::HostilePeer(choices).run();
   }
-  static_cast<void>(neap::host::take_console_text());  // it would grow
+  static_cast<void>(neap::host::take_console_text());  // otherwise the text would grow
   return 0;
 }
 
 #ifndef NEAP_LIBFUZZER
-
-namespace {
-
-class InputGenerator : public neap::fuzzing::InputGenerator {
- public:
-  using neap::fuzzing::InputGenerator::InputGenerator;
-  std::string stream() { return any(20 + below(below(4) == 0 ? 3000 : 300)); }
-};
-
-}  // namespace
-
-int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_segments", count, words); }
-
+int main(int count, char** words) { return neap::fuzzing::run<neap::fuzzing::AnyBytes<20, 300, 3000>>("fuzz_segments", count, words); }
 #endif

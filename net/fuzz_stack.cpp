@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of one stack: many hostile peers as raw frames, applications that read or do not read, and clients that must be served
-// meanwhile.
+// A fuzzer of one stack. Raw frames simulate many hostile peers, while applications run and well-behaved clients must be served.
 //
-// One input is a machine of one core with a low memory limit (stack_memory.hpp). The peers send everything that a peer can send: floods of
-// SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check serves an
-// open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's account is compared with
-// the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So applications send small blocks,
-// and one block of each connection is allowed for. At the end all peers are reset, and no memory may be held.
+// One input is a machine of one core with a low memory limit (stack_memory.hpp). The hostile peers send everything that a peer can send:
+// floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check
+// exchanges bytes on an open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's
+// account is compared with the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So
+// applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset and no memory is
+// held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,8 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,27 +36,23 @@ using namespace std::chrono_literals;
 
 constexpr Ipv4Address machine_address{0x0A000001}, client_address{0x0A000002};
 constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
-
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
-// Not in the account: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
+// Memory that the account does not include: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// Incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
+// Incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // The machine itself: threads, timers, queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// Frames may add this much before the stack checks its limit at the end of an event, because all frames of a step may share one event. The
-// bytes that applications send are not limited until then.
+// Frames of a step may add this much before the stack checks its limit at the end of an event, because they may share one event. Until then
+// the bytes that applications send have no limit.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
   Bytes options;
-  const auto put = [&](std::array<unsigned, 4> bytes) {
-    for (const unsigned byte : bytes) options.push_back(static_cast<std::byte>(byte));
-  };
-  if (choices.below(2) == 0) put({2, 4, choices.below(6), choices.below(256)});
-  if (choices.below(2) == 0) put({3, 3, choices.below(15), 1});
-  if (choices.below(2) == 0) put({4, 2, 1, 1});
+  if (choices.below(2) == 0) append(options, 0x0204'0000 | choices.below(0x600), 4);
+  if (choices.below(2) == 0) append(options, 0x0303'0001 | choices.below(15) << 8, 4);
+  if (choices.below(2) == 0) append(options, 0x0402'0101, 4);
   return options;
 }
 
@@ -88,16 +82,8 @@ class Case {
   }
   ~Case() {
     card_.cut();
-    std::atomic<bool> down{false};
-    std::thread runner([&] {
-      while (!down) {
-        clock_.advance(5ms);
-        std::this_thread::sleep_for(100us);
-      }
-    });
+    const host::ClockRunner runner(clock_);
     machine_.run(0, [this] { return network_->take_down(); });
-    down = true;
-    runner.join();
     if (card_.buffers_out() != 0) fail("buffers of the card that are still held", static_cast<std::uint64_t>(card_.buffers_out()));
   }
 
@@ -115,13 +101,11 @@ class Case {
 
  private:
   // --- The wire --------------------------------------------------------------------------------------------------------------------------
-
   void arrive(Bytes frame) {
     card_.arrive(std::move(frame), 0);
     if (++arriving_ % frames_per_settling == 0) settle();
   }
   void send(const Peer& peer, std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
-    options.resize((options.size() + 3) / 4 * 4);
     arrive(frame_of({.from = peer.from,
                      .to = peer.to,
                      .sequence = sequence,
@@ -148,9 +132,8 @@ class Case {
     }
   }
   void process(const Bytes& frame) {
-    if (frame.size() >= 42 && frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[21] == std::byte{1}) {
-      std::uint32_t asked = 0;
-      for (std::size_t i = 38; i < 42; ++i) asked = asked << 8 | std::to_integer<std::uint32_t>(frame[i]);
+    if (is_arp(frame, 1)) {
+      const std::uint32_t asked = quad(frame, 38);
       if ((asked & 0xFF00) == 0) card_.arrive(arp_answer({asked}, machine_address, card_.mac()), 0);  // other addresses do not exist
       return;
     }
@@ -168,7 +151,6 @@ class Case {
   }
 
   // --- Clients that must be served -------------------------------------------------------------------------------------------------------
-
   void open_client(Peer& client) {
     client = {.from = {.address = client_address, .port = next_port_++}, .to = client.to, .sequence = choices_.bits(2)};
     send(client, client.sequence++, syn_flag);
@@ -191,7 +173,6 @@ class Case {
   }
 
   // --- The attack ------------------------------------------------------------------------------------------------------------------------
-
   Peer& any_peer() {
     while (peers_.size() < peers_max && (peers_.empty() || choices_.below(8) == 0)) open_peer();
     return peers_[choices_.below(static_cast<std::uint32_t>(peers_.size()))];
@@ -226,7 +207,7 @@ class Case {
           send(peer, peer.sequence, ack_flag, Bytes(bytes));
           peer.sequence += bytes;
         }
-        break;
+        return;
       }
       case 2:  // tiny
         for (std::uint32_t count = choices_.below(250); count > 0; --count) send(peer, peer.sequence++, ack_flag, Bytes(1));
@@ -236,40 +217,30 @@ class Case {
         const std::uint32_t apart = 1 + choices_.below(3000), bytes = 1 + choices_.below(1460);
         const std::uint32_t begin = peer.sequence + choices_.below(3000);
         for (std::uint32_t i = choices_.below(130); i > 0; --i) send(peer, begin + i * apart, ack_flag, Bytes(bytes));
-        break;
+        return;
       }
       case 5:
-        send(peer, peer.taken, ack_flag, payload(1460));  // fills the gap
-        break;
+        return send(peer, peer.taken, ack_flag, payload(1460));  // fills the gap
       case 6:
-        send(peer, peer.sequence + choices_.below(3) - 1, choices_.bits(1), choices_.below(2) == 0 ? Bytes{} : payload(1460),
-             syn_options(choices_));
-        break;
+        return send(peer, peer.sequence + choices_.below(3) - 1, choices_.bits(1), choices_.below(2) == 0 ? Bytes{} : payload(1460),
+                    syn_options(choices_));
       case 7:
         peer.window = static_cast<std::uint16_t>(choices_.bits(2) >> choices_.below(17));
-        send(peer, peer.taken, ack_flag);
-        break;
+        return send(peer, peer.taken, ack_flag);
       case 8:
-        send(peer, peer.taken, choices_.below(2) == 0 ? fin_flag | ack_flag : rst_flag | ack_flag);
-        break;
+        return send(peer, peer.taken, choices_.below(2) == 0 ? fin_flag | ack_flag : rst_flag | ack_flag);
       case 9:
-        flood(syn_flag);
-        break;
+        return flood(syn_flag);
       case 10:
-        flood(ack_flag);
-        break;
+        return flood(ack_flag);
       case 11:
-        fragments();
-        break;
+        return fragments();
       case 12:
-        arp();
-        break;
+        return arp();
       case 13:
-        datagram();
-        break;
+        return datagram();
       case 14:
-        advance(choices_.below(4) == 0 ? 5s : std::chrono::milliseconds(choices_.below(20) * 50));
-        break;
+        return advance(choices_.below(4) == 0 ? 5s : std::chrono::milliseconds(choices_.below(20) * 50));
       case 15: {
         Bytes frame =
             frame_of({.from = peer.from, .to = peer.to, .sequence = peer.taken, .flags = ack_flag, .payload = payload(100)}, card_.mac());
@@ -278,8 +249,7 @@ class Case {
         }
         frame.resize(frame.size() - choices_.below(40));
         if (choices_.below(2) == 0) fill_checksums(frame);
-        arrive(std::move(frame));
-        break;
+        return arrive(std::move(frame));
       }
       default:
         act();
@@ -292,7 +262,7 @@ class Case {
       if (!applications_.empty()) applications_[which % applications_.size()]->act(what, bytes);
     });
   }
-  /// From addresses that do not exist, some of them on the machine's network.
+  /// Sends frames from addresses that do not exist, some of them on the machine's network.
   void flood(unsigned flags) {
     const std::uint16_t port = any_port();
     const bool near = choices_.below(2) == 0;
@@ -319,16 +289,12 @@ class Case {
     const std::uint32_t identification = choices_.below(20);
     for (std::uint32_t count = 1 + choices_.below(40); count > 0; --count) {
       Bytes fragment = frame;
-      const Bytes more = payload(1400);
-      fragment.insert(fragment.end(), more.begin(), more.end());
-      const std::size_t bytes = fragment.size() - 14;
+      append(fragment, payload(1400));
       const std::uint32_t offset = choices_.below(4) == 0 ? choices_.bits(2) & 0x1FFF : choices_.below(40) * 4;
-      fragment[16] = static_cast<std::byte>(bytes >> 8), fragment[17] = static_cast<std::byte>(bytes);
-      fragment[19] = static_cast<std::byte>(identification);
-      fragment[20] = static_cast<std::byte>((choices_.below(8) != 0 ? 0x20 : 0) | offset >> 8);
-      fragment[21] = static_cast<std::byte>(offset);
-      fill_checksums(fragment);
-      arrive(std::move(fragment));
+      put_word(fragment, 16, fragment.size() - 14);
+      put_word(fragment, 18, identification);
+      put_word(fragment, 20, (choices_.below(8) != 0 ? 0x2000 : 0) | offset);
+      arrive(with_checksums(std::move(fragment)));
     }
   }
   void arp() {
@@ -348,9 +314,8 @@ class Case {
       if (choices_.below(4) == 0) frame[i] = static_cast<std::byte>(choices_.bits(1));
     }
     if (frame[23] == std::byte{1} && choices_.below(2) == 0) frame[34] = std::byte{8}, frame[35] = std::byte{0};
-    const Bytes more(choices_.below(1400));
-    frame.insert(frame.end(), more.begin(), more.end());
-    frame[16] = static_cast<std::byte>((frame.size() - 14) >> 8), frame[17] = static_cast<std::byte>(frame.size() - 14);
+    append(frame, Bytes(choices_.below(1400)));
+    put_word(frame, 16, frame.size() - 14);
     fill_checksums(frame);
     for (std::uint32_t count = 1 + choices_.below(20); count > 0; --count) arrive(frame);
   }
@@ -362,8 +327,7 @@ class Case {
   }
 
   // --- Checks ----------------------------------------------------------------------------------------------------------------------------
-
-  /// Allocated bytes without the spare objects of the core's pools.
+  /// Returns the allocated bytes without the spare objects of the core's pools.
   std::size_t allocated() {
     std::size_t bytes = 0;
     machine_.on(0, [&] {
@@ -376,9 +340,7 @@ class Case {
     return bytes;
   }
   Counters counters() {
-    Counters result{};
-    machine_.on(0, [&] { result = net::counters(0); });
-    return result;
+    return machine_.value_on(0, [] { return net::counters(0); });
   }
   void check() {
     for (Peer& client : clients_) serve(client);
@@ -392,7 +354,7 @@ class Case {
     const std::size_t limit = limit_bytes_ * memory::reset_factor + now.connections_open * memory::connection_guarantee_bytes;
     if (!sent_ && now.held_bytes_max > limit + event_bytes) fail("more was held than the limit and an event allow", now.held_bytes_max);
     if (now.held_bytes > limit) fail("more is held than the limit", now.held_bytes);
-    // Frames may still be in flight: only memory that stays allocated is a finding.
+    // Frames may still be in flight, so only memory that stays allocated is an error.
     for (unsigned attempt = 0; attempt < 5; ++attempt) {
       const auto [bytes, allowed] = allocated_and_allowed();
       if (bytes <= before_bytes_ + allowed) return;
@@ -404,13 +366,13 @@ class Case {
     const std::size_t bytes = allocated();
     const Counters now = counters();
     std::size_t allowed = machine_bytes + now.held_bytes + (now.connections_open + peers_.size()) * connection_bytes;
-    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block
+    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block for each
     allowed += now.half_open * half_open_bytes + (fragments_ ? reassembly_bytes : 0) + (unresolved_ ? unresolved_bytes : 0);
     return {bytes, allowed};
   }
   void finish() {
     for (unsigned round = 0; round < 20; ++round) {
-      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer has the number for the reset
+      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer has the sequence number for the reset
       settle();
       for (Peer& client : clients_) send(client, client.sequence, rst_flag | ack_flag);
       for (Peer& peer : peers_) send(peer, peer.taken, rst_flag | ack_flag);
@@ -452,7 +414,7 @@ class Case {
 void play(const std::uint8_t* data, std::size_t size) {
   Choices choices(data, size);
   std::make_unique<Case>(choices)->run();
-  static_cast<void>(host::take_console_text());  // it would grow
+  static_cast<void>(host::take_console_text());  // otherwise the text would grow
 }
 
 }  // namespace
@@ -461,7 +423,7 @@ void play(const std::uint8_t* data, std::size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace neap::net::testing;
   GTEST_FLAG_SET(break_on_failure, true);
-  static const bool warm = (play(data, 0), true);  // allocates what a process allocates once
+  static const bool warm = (play(data, 0), true);  // makes the allocations that a process makes once
   static_cast<void>(warm);
   const std::size_t before = neap::host::allocated_bytes();
   play(data, size);
@@ -471,17 +433,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 #ifndef NEAP_LIBFUZZER
-
-namespace {
-
-class InputGenerator : public neap::fuzzing::InputGenerator {
- public:
-  using neap::fuzzing::InputGenerator::InputGenerator;
-  std::string stream() { return any(50 + below(below(4) == 0 ? 4000 : 600)); }
-};
-
-}  // namespace
-
-int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_stack", count, words); }
-
+int main(int count, char** words) { return neap::fuzzing::run<neap::fuzzing::AnyBytes<50, 600, 4000>>("fuzz_stack", count, words); }
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Received bytes that an application keeps, in memory of their size.
+// Received bytes that an application keeps, copied into memory of their own size.
 //
 // A segment of one byte occupies a card buffer of 2 KiB. A peer that sends such segments to an application that does not read would occupy
-// a thousand times its window. So when the applications of a core hold many card buffers, payload is copied into blocks of the connection
-// and the card buffers are returned. Adjacent pieces of a block are joined when an application appends them. Internal to net/.
+// a thousand times its window. So when the applications of a core hold many card buffers, the stack copies payload into blocks of the
+// connection and returns the card buffers. Adjacent pieces of one block are joined when an application appends them. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,24 @@ namespace neap::net {
 
 class ConnectionState;
 
-/// A block of gathered bytes, which follow this header. It is freed when no piece refers to it.
+/// A block of gathered bytes. The bytes follow this header. The block is freed when no piece refers to it.
 struct GatheredBlock {
   ConnectionState* connection = nullptr;
   std::uint32_t room_bytes = 0;  ///< after the header
-  std::uint32_t used_bytes = 0;
-  std::uint32_t pieces = 0;
+  std::uint32_t used_bytes = 0, pieces = 0;
 
   [[nodiscard]] std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
-/// The base is handed over if the piece is released on another core.
+/// If a piece is released on another core, its RemoteNode is handed over to the connection's core.
 struct GatheredPiece : RemoteNode {
   Buffer::Piece piece;  ///< its `owner` is this object
   GatheredBlock* block = nullptr;
-  std::uint32_t bytes = 0;    ///< of the window; unchanged when the application drops bytes from the front
+  std::uint32_t bytes = 0;    ///< bytes of the window; unchanged when the application drops bytes
   std::uint32_t count = 1;    ///< pieces joined into this one, itself included
-  std::uint32_t headers = 1;  ///< those of them whose headers are still charged to the connection
+  std::uint32_t headers = 1;  ///< joined pieces whose headers are still charged to the connection
 
-  /// Releases such a piece; any core.
+  /// Buffer::Release of a gathered piece. MAY be called on any core.
   static void release(void* owner) noexcept;
   [[nodiscard]] static GatheredPiece* of(const Buffer::Piece& piece) noexcept { return static_cast<GatheredPiece*>(piece.owner); }
   /// True if `next` continues `last` in the same block.
@@ -42,7 +41,7 @@ struct GatheredPiece : RemoteNode {
     return last.release == &release && next.release == &release && last.data + last.bytes == next.data &&
            of(last)->block == of(next)->block;
   }
-  /// Merges `next` into `last` and deletes it. `next` MUST continue `last` and be in no chain.
+  /// Merges `next` into `last` and deletes `next`. `next` MUST continue `last` and MUST NOT be in a chain.
   static void join(Buffer::Piece& last, Buffer::Piece& next) noexcept;
 };
 

@@ -2,7 +2,6 @@
 #include "net/groups.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
@@ -97,7 +96,6 @@ void Groups::put_addresses(std::vector<MacAddress>& addresses) const {
 }
 
 // --- Use by the stacks -------------------------------------------------------------------------------------------------------------------
-
 Result<void> Stack::join(Ipv4Address group, unsigned core) noexcept {
   require(primary() && this_core() == core_, "groups change on the first core", this_core());
   const auto first = group_.groups.add(group, core);

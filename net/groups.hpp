@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Multicast groups: the cores that joined each group.
 //
-// The network sees one machine, which is a member of a group or not. RSS delivers a group's datagrams to some core, not to the core that
-// joined. So all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for all cores and
-// sets the card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change sees the old
-// state, the new state, or one core too many; the stack that gets a datagram in error drops it. Internal to net/.
+// The network sees one machine, which is a member of a group or not. RSS may deliver a group's datagrams to a core that has not joined. So
+// all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for all cores and sets the
+// card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change returns the old state, the
+// new state, or one core too many. A core that gets a datagram in error drops it. Internal to net/.
 #pragma once
 
 #include <array>
@@ -26,15 +26,16 @@ class Groups {
   /// An address that can be joined: 224.0.0.0/4 except 224.0.0.1, which every machine is a member of (RFC 1112).
   [[nodiscard]] static bool can_be_joined(Ipv4Address group) noexcept;
 
-  // Any core.
+  // MAY be called on any core.
   [[nodiscard]] machine::CoreSet cores_of(Ipv4Address group) const noexcept;
   [[nodiscard]] bool wants(Ipv4Address group, unsigned core) const noexcept;
 
-  // The first core only. True: the machine itself joined or left. Errors: `invalid` (already joined, not joined), `full`.
+  // MUST be called on the first core. The result is true if the machine itself joined or left. Errors: `invalid` (already joined, not
+  // joined), `full`.
   [[nodiscard]] Result<bool> add(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<bool> remove(Ipv4Address group, unsigned core) noexcept;
-  /// Appends the addresses that the card has to receive: each group's address once, and the address of queries if there is a group
-  /// (RFC 1112, 6.4). At most `groups_max` + 1.
+  /// Appends the addresses that the card has to receive: the address of each group, and the address of queries if there is a group (RFC
+  /// 1112, 6.4). These are at most `groups_max` + 1.
   void put_addresses(std::vector<MacAddress>& addresses) const;
 
  private:
@@ -46,7 +47,7 @@ class Groups {
   [[nodiscard]] const Group* find(Ipv4Address group) const noexcept;
 
   std::array<Group, groups_max> groups_{};
-  std::atomic<unsigned> places_{0};  // no place beyond this index was ever used
+  std::atomic<unsigned> places_{0};  // places from this index on were never used
 };
 
 }  // namespace neap::net

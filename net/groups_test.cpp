@@ -7,15 +7,12 @@
 
 #include <algorithm>
 #include <mutex>
-#include <numeric>
 
+#include "net/testing/frames.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
 namespace {
-
-using namespace std::chrono_literals;
-using host::HostMachine;
 
 constexpr unsigned cores = 3;
 constexpr std::uint16_t port = 9000;
@@ -26,34 +23,14 @@ constexpr Ipv4Address group{0xEF010203};        // 239.1.2.3
 constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: the same MAC address
 constexpr Ipv4Address other_group{0xEF010204};  // 239.1.2.4
 
-std::uint32_t quad(const Bytes& frame, std::size_t at) {
-  return std::accumulate(&frame[at], &frame[at + 4], std::uint32_t{0},
-                         [](std::uint32_t sum, std::byte byte) { return sum << 8 | std::to_integer<std::uint32_t>(byte); });
-}
-unsigned octet(const Bytes& frame, std::size_t at) { return std::to_integer<unsigned>(frame[at]); }
-
-void append(Bytes& frame, std::uint64_t value, unsigned bytes) {
-  while (bytes-- > 0) frame.push_back(static_cast<std::byte>(value >> 8 * bytes));
-}
-
-/// An IPv4 frame from the client's address with a header of 20 bytes.
 Bytes frame_to(Ipv4Address to, unsigned protocol, const Bytes& payload, unsigned fragment_field = 0) {
-  const bool multicast = to.value >> 28 == 0xE;
-  Bytes frame;
-  append(frame, multicast ? 0x01005E000000 | (to.value & 0x7FFFFF) : 0x020000000001, 6);
-  append(frame, 0x020000000002, 6);
-  append(frame, 0x08004500, 4);
-  append(frame, 20 + payload.size(), 2);
-  append(frame, 77, 2);
-  append(frame, fragment_field, 2);
-  append(frame, 1, 1);
-  append(frame, protocol, 1);
-  append(frame, 0, 2);
-  append(frame, client_address.value, 4);
-  append(frame, to.value, 4);
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  fill_checksums(frame);
-  return frame;
+  Ipv4Header header{
+      .from = client_address, .to = to, .protocol = protocol, .identification = 77, .fragment_field = fragment_field, .hops = 1};
+  if (to.value >> 28 == 0xE) {
+    const auto part = [&](unsigned shift) { return static_cast<std::uint8_t>(to.value >> shift); };
+    header.to_mac = {1, 0, 0x5E, static_cast<std::uint8_t>(part(16) & 0x7F), part(8), part(0)};
+  }
+  return with_checksums(ipv4_frame(header, payload));
 }
 
 /// A UDP header without a checksum, and `text`.
@@ -72,9 +49,7 @@ Bytes query_for(Ipv4Address wanted, unsigned tenths) {
   append(message, igmp_query << 8 | tenths, 2);
   append(message, 0, 2);
   append(message, wanted.value, 4);
-  const auto sum = static_cast<std::uint16_t>(~internet_sum(message));
-  message[2] = std::byte(sum >> 8);
-  message[3] = std::byte(sum & 0xFF);
+  put_word(message, 2, ~internet_sum(message) & 0xFFFFU);
   return frame_to(wanted.value == 0 ? all_systems : wanted, igmp, message);
 }
 
@@ -110,7 +85,7 @@ class GroupsTest : public ::testing::Test {
     std::string text;
   };
 
-  /// Returns the error's code; 0: none.
+  /// Joins or leaves on `core`. Returns the error's code; 0: none.
   int change(unsigned core, Ipv4Address address, bool join) {
     int code = 0;
     machine_->run(core, [&]() -> task<void> {
@@ -119,13 +94,13 @@ class GroupsTest : public ::testing::Test {
     });
     return code;
   }
-  /// True if a datagram with `text` reaches these cores, in order, and no others, when all events have run.
+  /// True if, after all events, exactly these cores have received a datagram with `text`, in this order.
   bool comes_to(const std::vector<unsigned>& expected, Ipv4Address to, const std::string& text, int queue = -1) {
     card_.arrive(frame_to(to, udp, udp_of(text, 1234)), queue);
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A core's passed-on frames arrive before its next event here. They may be passed on a second time.
+    // Frames passed on to a core arrive before that core's next event here. They may be passed on twice.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }
@@ -141,7 +116,7 @@ class GroupsTest : public ::testing::Test {
   std::size_t messages(unsigned type, Ipv4Address wanted) {
     const std::lock_guard guard(lock_);
     return static_cast<std::size_t>(std::ranges::count_if(sent_, [&](const Bytes& frame) {
-      // The header has 24 bytes with the router alert option (RFC 2113); TTL is 1.
+      // The IPv4 header has 24 bytes with the router alert option (RFC 2113); TTL is 1.
       return frame.size() >= 46 && octet(frame, 23) == igmp && octet(frame, 14) == 0x46 && octet(frame, 22) == 1 &&
              octet(frame, 38) == type && quad(frame, 42) == wanted.value &&
              quad(frame, 30) == (type == igmp_leave ? all_routers : wanted).value &&
@@ -152,9 +127,7 @@ class GroupsTest : public ::testing::Test {
     return HostMachine::wait_until([&] { return messages(igmp_report, group) >= count; });
   }
   Waits waits_of_core_0() {
-    Waits result;
-    machine_->on(0, [&] { result = waits(); });
-    return result;
+    return machine_->value_on(0, [] { return waits(); });
   }
 
   std::mutex lock_;
@@ -208,7 +181,7 @@ TEST_F(GroupsTest, ADatagramToAGroupReachesTheCoresThatJoinedAndNoOthers) {
   EXPECT_TRUE(comes_to({1U, 2U}, group, "two", 0));
   EXPECT_TRUE(comes_to({}, other_group, "other"));
   EXPECT_EQ(card_.filtered(), 2U);
-  // The card cannot distinguish these two groups; the stack does.
+  // These two groups have the same MAC address, so the card cannot distinguish them; the stack does.
   const auto dropped = [&] {
     std::uint64_t sum = 0;
     for (unsigned core = 0; core < cores; ++core) machine_->on(core, [&, core] { sum += counters(core).dropped_protocol; });
@@ -264,7 +237,7 @@ TEST_F(GroupsTest, InvalidRequestsAreRefusedAndChangeNothing) {
   EXPECT_EQ(change(0, group, true), invalid);
   EXPECT_EQ(change(1, group, false), invalid);
   EXPECT_EQ(card_.multicast().size(), 2U);
-  // The maximum of groups, and one more.
+  // Joins the maximum number of groups, and one more.
   constexpr Ipv4Address last{0xEF020000 + Groups::groups_max - 1};
   machine_->run(1, [&]() -> task<void> {
     for (std::uint32_t address = last.value; address > 0xEF020000; --address) EXPECT_TRUE((co_await network_->join({address})).has_value());

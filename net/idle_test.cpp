@@ -1,41 +1,31 @@
 // SPDX-License-Identifier: BSL-1.0
-// A stack's clock during a pause: an idle core is not woken, and times measured across the pause are right. Only the test advances the
+// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. Only the test advances the
 // clock.
 #include <gtest/gtest.h>
-
-#include <thread>
 
 #include "lwip/priv/tcp_priv.h"
 #include "net/testing/dhcp_server.hpp"
 #include "net/testing/hand_peer.hpp"
-#include "net/testing/handlers.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
-constexpr Endpoint service{.address = server_address, .port = 7};
-
-/// Two machines with a simulated clock. It runs a hundred times as fast as real time until the test takes control of it.
+/// Two machines with a simulated clock. The clock runs a hundred times as fast as real time until the test takes control of it.
 class IdleTest : public ::testing::Test {
  protected:
   IdleTest() {
     world_.emplace();
-    world_->listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+    world_->listen(7, echoing());
   }
   ~IdleTest() override {
-    running_ = true;  // the shutdown needs time to pass too
+    runner_.resume();  // the shutdown needs time to pass too
     world_.reset();
-    ended_ = true;
-    runner_.join();
   }
 
   std::shared_ptr<Record> connect(RecordingHandler::Behaviour behaviour = {.check_seed = 3, .close_when_sent = false}) {
     auto record = std::make_shared<Record>();
-    EXPECT_EQ(world_->connect(service,
+    EXPECT_EQ(world_->connect(service(7),
                               [&](Connection& connection) {
                                 connection_ = &connection;
                                 return std::make_unique<RecordingHandler>(record, behaviour);
@@ -43,7 +33,6 @@ class IdleTest : public ::testing::Test {
               std::nullopt);
     return record;
   }
-  /// Runs on the client's core: sends 100 bytes of the pattern that `connect` expects to be echoed.
   void send() {
     world_->machine.on(world_->client_core, [&] {
       std::array<std::byte, 100> bytes;
@@ -54,27 +43,24 @@ class IdleTest : public ::testing::Test {
   }
   /// Lets the clock run until no core will wake within `quiet`; then the test controls the clock.
   [[nodiscard]] bool becomes_quiet(std::chrono::nanoseconds quiet) {
-    running_ = true;
+    runner_.resume();
     const bool is_quiet =
         HostMachine::wait_until([&] { return earliest_alarm() > clock_now() + static_cast<std::uint64_t>(quiet.count()); });
-    take_clock();
+    runner_.pause();
     return is_quiet;
   }
-  void take_clock() {
-    running_ = false;
-    std::this_thread::sleep_for(5ms);  // the runner's last step
-  }
-  /// Advances the clock in steps until `condition`; returns the time, at most `limit`.
+  /// Advances the clock in steps until `condition` holds; returns the time that this took, at most `limit`.
   std::chrono::milliseconds time_until(const std::function<bool()>& condition, std::chrono::milliseconds limit,
                                        std::chrono::milliseconds step = 5ms) {
     auto passed = 0ms;
-    for (; passed < limit && !condition(); passed += step) {
-      clock_.advance(step);
-      settle();
-    }
+    for (; passed < limit && !condition(); passed += step) pass(step);
     return passed;
   }
-  /// Waits until all due timers have run, and the frames that they sent were processed.
+  void pass(std::chrono::nanoseconds time) {
+    clock_.advance(time);
+    settle();
+  }
+  /// Waits until all due timers have run and the frames that they sent are processed.
   void settle() {
     for (int i = 0; i < 3; ++i) {
       world_->machine.on(0, [] {});
@@ -82,26 +68,15 @@ class IdleTest : public ::testing::Test {
     }
   }
   [[nodiscard]] std::uint64_t clock_now() {
-    std::uint64_t now = 0;
-    world_->machine.on(0, [&] { now = machine::now_ns(); });
-    return now;
+    return world_->machine.value_on(0, [] { return machine::now_ns(); });
   }
   [[nodiscard]] std::uint64_t earliest_alarm() { return std::min(host::alarm_of(0), host::alarm_of(world_->client_core)); }
-  template <typename Value>
-  Value on_client(Value (*ask)()) {
-    Value value{};
-    world_->machine.on(world_->client_core, [&] { value = ask(); });
-    return value;
+  [[nodiscard]] bool client_in_time_wait() {
+    return world_->machine.value_on(world_->client_core, [] { return tcp_tw_pcbs != nullptr; });
   }
 
   host::ManualClock clock_{1'000'000'000};
-  std::atomic<bool> running_{true}, ended_{false};
-  std::thread runner_{[this] {
-    while (!ended_) {
-      if (running_) clock_.advance(10ms);
-      std::this_thread::sleep_for(100us);
-    }
-  }};
+  host::ClockRunner runner_{clock_, 10ms};
   std::optional<TwoMachines> world_;
   Connection* connection_ = nullptr;
   std::size_t sent_ = 0;
@@ -117,17 +92,14 @@ TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return records[990]->received == 100; }));
   ASSERT_TRUE(becomes_quiet(1h));
   const std::uint64_t alarms = host::alarms_set(0) + host::alarms_set(world_->client_core);
-  for (int minute = 0; minute < 60; ++minute) {
-    clock_.advance(1min);
-    settle();
-  }
+  for (int minute = 0; minute < 60; ++minute) pass(1min);
   EXPECT_EQ(host::alarms_set(0) + host::alarms_set(world_->client_core), alarms);
   EXPECT_EQ(world_->counters_of(0).connections_open, 1000U);
   EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
 }
 
-// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured
-// afterwards are as short as before.
+// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured after
+// the pause are as short as before it.
 TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   std::atomic<bool> losing{false};
   std::atomic<int> data_segments{0};
@@ -137,7 +109,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     return !losing;
   });
   const auto record = connect();
-  take_clock();                    // so that the host's scheduling does not affect the measured times
+  runner_.pause();                 // so that the host's scheduling does not affect the measured times
   for (int i = 1; i <= 20; ++i) {  // the retransmission time-out approaches the measured round trips
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
@@ -159,73 +131,60 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     EXPECT_GE(waited, 100ms);
     EXPECT_LE(waited, 500ms);
     losing = false;
-    running_ = true;
+    runner_.resume();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
-    take_clock();
+    runner_.pause();
   }
   EXPECT_EQ(record->mismatches, 0U);
 }
 
-// A core whose timer is always late must still drop an incomplete datagram, because no later tick would do it.
+// If a core's timer is late, the core must still drop an incomplete datagram, because no later tick would drop it.
 TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
-  take_clock();
+  runner_.pause();
   world_->server_card.arrive(HandPeer::ipv4_frame(17, Bytes(64), 1, 0x2000), 0);
   settle();
   EXPECT_EQ(world_->server_card.buffers_out(), 1);
-  for (int i = 0; i < 12; ++i) {
-    clock_.advance(1900ms);
-    settle();
-  }
+  for (int i = 0; i < 12; ++i) pass(1900ms);
   EXPECT_EQ(world_->server_card.buffers_out(), 0);
 }
 
-// TIME-WAIT is aged in coarse steps. It lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
+// The stack checks TIME-WAIT in coarse steps. TIME-WAIT lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
 TEST_F(IdleTest, TimeWaitEnds) {
   const auto record = connect();
-  running_ = false;
-  std::this_thread::sleep_for(5ms);
+  runner_.pause();
   world_->machine.on(world_->client_core, [&] { connection_->close(); });
-  EXPECT_LE(time_until([&] { return record->destroyed > 0; }, 2s), 500ms);
-  const auto waiting = [] { return tcp_tw_pcbs != nullptr; };
-  EXPECT_TRUE(on_client<bool>(waiting));
+  EXPECT_LE(time_until([&] { return ended(*record); }, 2s), 500ms);
+  EXPECT_TRUE(client_in_time_wait());
   const std::uint64_t alarms = host::alarms_set(world_->client_core);
-  const auto waited = time_until([&] { return !on_client<bool>(waiting); }, 60s, 50ms);
+  const auto waited = time_until([&] { return !client_in_time_wait(); }, 60s, 50ms);
   EXPECT_GE(waited, 29s);
   EXPECT_LE(waited, 46s);
   EXPECT_LE(host::alarms_set(world_->client_core) - alarms, 10U);
   EXPECT_TRUE(becomes_quiet(10h));
 }
 
-// Idle times are right across pauses: keep-alive detects a lost peer after two hours and some minutes, not earlier.
+// A pause does not change idle times: keep-alive detects a lost peer after two hours and some minutes, not earlier.
 TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   const auto record = connect();
   send();
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
   ASSERT_TRUE(becomes_quiet(1h));
   world_->server_card.cut();
-  for (int minute = 0; minute < 119; ++minute) {
-    clock_.advance(1min);
-    settle();
-  }
+  for (int minute = 0; minute < 119; ++minute) pass(1min);
   EXPECT_EQ(record->closed, 0);
   int seconds = 0;
-  for (; seconds < 600 && record->closed == 0; ++seconds) {
-    clock_.advance(1s);
-    settle();
-  }
+  for (; seconds < 600 && record->closed == 0; ++seconds) pass(1s);
   EXPECT_EQ(record->closed, 1);
   EXPECT_GE(seconds, 60 + 120);
 }
 
-// A peer that answers keeps its connection.
 TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   const auto record = connect();
   for (int minute = 0; minute < 10 * 60; ++minute) {
-    running_ = false;
-    clock_.advance(1min);
-    settle();
+    runner_.pause();
+    pass(1min);
   }
-  running_ = true;
+  runner_.resume();
   EXPECT_EQ(record->closed, 0);
   send();
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
@@ -238,16 +197,9 @@ TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
   HostMachine machine(1);
   std::unique_ptr<NetworkControl> network;
-  std::atomic<bool> ready{false};
-  std::thread runner([&] {  // until the machine has an address
-    while (!ready) {
-      clock.advance(5ms);
-      std::this_thread::sleep_for(100us);
-    }
-  });
+  host::ClockRunner runner(clock);
   machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
-  ready = true;
-  runner.join();
+  runner.pause();
   const auto pass = [&](int minutes) {
     for (int minute = 0; minute < minutes; ++minute) {
       clock.advance(1min);
@@ -275,16 +227,8 @@ TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   pass(6);
   EXPECT_EQ(network->address(), Ipv4Address{});
   card.cut();
-  std::atomic<bool> down{false};
-  std::thread again([&] {
-    while (!down) {
-      clock.advance(5ms);
-      std::this_thread::sleep_for(100us);
-    }
-  });
+  runner.resume();
   machine.run(0, [&] { return network->take_down(); });
-  down = true;
-  again.join();
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // Lists that allocate no memory.
 //
 // A connection is in several lists at once and must be able to leave each of them without failing. So the links are members of the
-// connection, one for each list. Removal from any position is a few stores.
+// connection, one for each list. Removing a connection from any position takes a few stores.
 #pragma once
 
 namespace neap::net {

@@ -25,11 +25,8 @@ const neap::SipKey& secret() {
 extern "C" {
 
 void neap_lwip_assertion_failed(const char* message, const char*, int line) { neap::panic(message, static_cast<std::uint64_t>(line)); }
-
 uint32_t neap_lwip_random(void) { return static_cast<uint32_t>(neap::machine::random_bits()); }
-
 void neap_lwip_segment_refused(void) { neap::net::Stack::here()->counters().segments_refused.add(); }
-
 void neap_lwip_challenged(void) { neap::net::Stack::here()->counters().challenge_acks.add(); }
 
 void neap_lwip_dhcp_event(int event) {
@@ -47,8 +44,8 @@ void neap_lwip_dhcp_event(int event) {
   }
 }
 
-// RFC 6528: a clock of 4 us plus a keyed hash of the connection's addresses and ports. Sequence numbers grow over the incarnations of one
-// connection, and do not reveal those of another connection.
+// RFC 6528: the number is a clock of 4 us plus a keyed hash of the connection's addresses and ports. If a connection is opened again, its
+// sequence numbers continue above the old ones. They do not reveal those of another connection.
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port) {
   std::array<std::uint8_t, 12> names;
   std::memcpy(names.data(), &local->addr, 4);

@@ -22,9 +22,7 @@ err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr milliseconds wait_step{5};
-constexpr milliseconds wait_report{10'000};
+constexpr milliseconds wait_step{5}, wait_report{10'000};
 
 constexpr std::uint16_t first_local_port = 49152;  // RFC 6335
 constexpr std::uint32_t local_ports = 65536 - first_local_port;
@@ -45,9 +43,9 @@ bool port_listened(std::uint16_t port) noexcept {
   return false;
 }
 
-/// Returns a local port that is unused towards `remote` and whose answers the card delivers to this core; 0 if there is none. RFC 6056,
-/// 3.3.3: the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each port is
-/// reused as late as possible, because its last connection may still be in the peer's TIME-WAIT.
+/// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
+/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each
+/// port is reused as late as possible. Its last connection may still be in TIME-WAIT at the peer.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
@@ -94,6 +92,8 @@ class NetworkOfStacks final : public NetworkControl {
 
  private:
   [[nodiscard]] task<bool> make_stack(unsigned core);
+  template <class Begin, class Undo>
+  [[nodiscard]] task<Result<void>> on_all_or_none(Begin begin, Undo undo);
   [[nodiscard]] task<Result<void>> change_group(Ipv4Address group, bool join);
   [[nodiscard]] unsigned end() const noexcept { return group_.first + group_.cores; }
   [[nodiscard]] bool has_stack() const noexcept { return this_core() >= group_.first && this_core() < end(); }
@@ -137,8 +137,8 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
       print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
     }
   }
-  // The first core's event publishes the address too. It is set here as well, so that every core can answer before a connection is
-  // accepted.
+  // The first core publishes the address in an event of its own, which may be later. It is also set here, so that every core can answer
+  // before a connection is accepted.
   const Addresses addresses = primary.addresses();
   group_.netmask.store(addresses.netmask.value, std::memory_order_release);
   group_.address.store(addresses.address.value, std::memory_order_release);
@@ -153,23 +153,30 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
-  if (port == 0 || acceptor == nullptr) co_return failure(ErrorCode::invalid, "a listener needs a port and an acceptor", port);
+/// Calls `begin` with every core's stack, on its core. If a stack refuses, calls `undo` with the stacks before it.
+template <class Begin, class Undo>
+task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {
-    Result<void> listening = co_await on_core(core, [&]() -> Result<void> {
+    Result<void> begun = co_await on_core(core, [&]() -> Result<void> {
       try {
-        return group_.stack(core)->listen(port, acceptor);
+        return begin(*group_.stack(core));
       } catch (const std::bad_alloc&) {
-        return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
+        return failure(ErrorCode::out_of_memory, "no memory for a port", core);
       }
     });
-    if (listening.has_value()) continue;
-    for (unsigned undo = group_.first; undo < core; ++undo) {
-      co_await on_core(undo, [&] { group_.stack(undo)->stop_listening(port); });
+    if (begun.has_value()) continue;
+    for (unsigned earlier = group_.first; earlier < core; ++earlier) {
+      co_await on_core(earlier, [&] { undo(*group_.stack(earlier)); });
     }
-    co_return listening;
+    co_return begun;
   }
   co_return Result<void>{};
+}
+
+task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
+  if (port == 0 || acceptor == nullptr) co_return failure(ErrorCode::invalid, "a listener needs a port and an acceptor", port);
+  co_return co_await on_all_or_none([&](Stack& stack) { return stack.listen(port, acceptor); },
+                                    [port](Stack& stack) { stack.stop_listening(port); });
 }
 
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
@@ -193,7 +200,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
   stack.want_event_end();
   if (error != ERR_OK) {
-    tcp_abort(pcb);  // ends the connection in the usual way
+    tcp_abort(pcb);  // `on_error` reports the end
     co_return failure(error == ERR_MEM ? ErrorCode::out_of_memory : ErrorCode::invalid, "the connection could not be begun",
                       static_cast<std::uint64_t>(-error));
   }
@@ -203,25 +210,12 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
 
 task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, DatagramReceiver receiver) {
   if (port == 0 || receiver == nullptr) co_return failure(ErrorCode::invalid, "datagrams need a port and a receiver", port);
-  for (unsigned core = group_.first; core < end(); ++core) {
-    Result<void> receiving = co_await on_core(core, [&]() -> Result<void> {
-      try {
-        return group_.stack(core)->receive_datagrams(port, receiver);
-      } catch (const std::bad_alloc&) {
-        return failure(ErrorCode::out_of_memory, "no memory for a port of UDP", port);
-      }
-    });
-    if (receiving.has_value()) continue;
-    for (unsigned undo = group_.first; undo < core; ++undo) {
-      co_await on_core(undo, [&] { group_.stack(undo)->end_datagrams(port); });
-    }
-    co_return receiving;
-  }
-  co_return Result<void>{};
+  co_return co_await on_all_or_none([&](Stack& stack) { return stack.receive_datagrams(port, receiver); },
+                                    [port](Stack& stack) { stack.end_datagrams(port); });
 }
 
-// One event of the first core changes the table and IGMP and reads the card's new filter. So these three agree, and the filter is set
-// before a report is sent.
+// One event of the first core changes the table and IGMP's state, and copies the table's addresses. So the addresses agree with the table.
+// A later event sets the card's filter, so lwIP may send its first report of a group before that.
 task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
@@ -262,7 +256,7 @@ task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, Addres
     auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
-      static_cast<void>(network.release());  // the card may still refer to it
+      static_cast<void>(network.release());  // the card may still refer to the network
       co_return std::unexpected(started.error());
     }
     co_return std::unique_ptr<NetworkControl>(std::move(network));

@@ -5,7 +5,6 @@
 // registers one acceptor for a port, and each core then serves its own connections without communication with other cores.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,20 +46,20 @@ struct AddressSetting {
 
 class Connection;
 
-/// The callbacks of one connection. The `Acceptor` makes the handler; it is destroyed when the connection is gone. All calls are made on
-/// the connection's core, each inside an event.
+/// The callbacks of one connection. The `Acceptor` makes the handler; the stack destroys the handler when the connection is gone. All calls
+/// are made on the connection's core, each inside an event.
 ///
-/// A handler MAY call its own and other connections. It is never called while one of its calls is active: requests take effect at the end
-/// of the event. A `bad_alloc` that leaves a call resets the connection and is counted. Any other exception panics.
+/// A handler MAY call its own and other connections. A handler's requests take effect at the end of the event, so it is never called while
+/// one of its calls is active. A `bad_alloc` that a callback throws resets the connection and is counted. Any other exception panics.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
   /// Bytes arrived, in order. The handler owns the buffer. The receive window opens when buffers are released, so a handler that keeps
-  /// them applies back-pressure to its peer.
+  /// buffers applies back-pressure to its peer.
   virtual void received(Buffer data) = 0;
-  /// There is room again after a `send` that returned `full`, or all bytes were acknowledged.
+  /// Called when there is room again after a `send` that returned `full`, or when all bytes were acknowledged.
   virtual void writable() {}
-  /// The peer has closed its side. The default closes this side when all bytes were sent.
+  /// The peer has closed its side. By default, the handler closes this side when all bytes were sent.
   virtual void peer_closed();
   /// The last call: the connection has ended (in order, by a reset or by a time-out). `connection()` MUST NOT be used any more.
   virtual void closed() {}
@@ -78,20 +77,20 @@ class Connection {
   /// Pieces up to this size are copied, which is cheaper than a reference. Larger pieces are sent without a copy.
   static constexpr std::size_t copy_bytes_max = 256;
 
-  /// Queues bytes, which are sent together at the end of the event. Takes all or nothing: on an error `data` is unchanged. Errors: `full`
-  /// (more than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes are released when the peer has acknowledged them and
-  /// the card no longer reads them.
+  /// Queues bytes, which are sent together at the end of the event. On an error, `data` is unchanged and no byte is queued. Errors: `full`
+  /// (`data` is longer than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes are released when the peer has
+  /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
-  /// Memory that this connection holds: bytes received and not released, received out of order, queued, and not yet acknowledged. Buffers
-  /// count with their whole size, headers and heap rounding included. Bytes that `send` took by reference count too.
+  /// Memory that this connection holds: bytes received and not released, received out of order, queued, and not yet acknowledged. Each
+  /// buffer counts with its whole size, including headers and the heap's rounding. Bytes that `send` took by reference count too.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
   /// Closes this side when all queued bytes were sent. Receiving continues. `closed` follows when the peer has closed too.
   void end_sending();
   /// Closes in order when all queued bytes were sent; received bytes are discarded. `closed` follows when the peer has closed too. The
-  /// connection is reset after 60 s without an acknowledgement from the peer, and after 10 min in any case.
+  /// connection is reset after 60 s without an acknowledgement from the peer, and in any case 10 min after this call.
   void close();
   /// Resets the connection; `closed` follows in a separate event.
   void abort();
@@ -104,11 +103,11 @@ class Connection {
   void bind(ConnectionHandler& handler) noexcept { handler.connection_ = this; }
 };
 
-/// Makes the handler of a new connection. Null refuses the connection, which is reset and counted.
+/// Makes the handler of a new connection. If the result is null, the connection is reset and counted as refused.
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
-/// The counters of one core's stack since it started. Frames and bytes are those on the wire, without FCS. `Count` is a plain number, or
-/// the type that a core counts with (counter.hpp).
+/// The counters of one core's stack since it started. Frames and bytes are counted as on the wire, without FCS. `Count` is a plain number,
+/// or the type of a live counter (counter.hpp).
 template <class Count>
 struct CountersOf {
   Count frames_received{}, bytes_received{};
@@ -122,12 +121,12 @@ struct CountersOf {
   Count transmit_full{};      ///< frames refused by a full ring; they are retried
   Count transmit_failed{};    ///< frames refused without a link or by the card
   Count transmit_copied{};    ///< frames copied because they had more pieces than the card accepts
-  // TSO (segment_joiner.hpp). In `frames_sent` and `bytes_sent` every segment is a frame.
+  // TSO (segment_joiner.hpp). `frames_sent` and `bytes_sent` count every segment as a frame.
   Count joined_frames{};         ///< frames that the card segments
   Count joined_segments{};       ///< segments in those frames
   Count joined_copied_bytes{};   ///< bytes copied by `tso=copy`
   Count joined_no_memory{};      ///< segments sent alone because no buffer was free
-  Count passed_on{};             ///< frames handed over to the core they belong to
+  Count passed_on{};             ///< frames handed over to the core that serves them
   Count pass_on_refused{};       ///< frames not handed over because that core's queue was full
   Count neighbours_published{};  ///< ARP entries published to other cores
   Count neighbours_withheld{};   ///< ARP entries not published: known already, or over the rate limit
@@ -157,7 +156,7 @@ struct CountersOf {
   Count cookies_accepted{};       ///< connections made from a cookie
   Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // The part of frames and bytes that belongs to control's ports.
+  // Frames and bytes above that belong to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
   Count discarded_bytes{};  ///< received after this side was closed
@@ -167,7 +166,8 @@ using Counters = CountersOf<std::uint64_t>;
 /// The counters of `core`; MAY be called on any core and wakes none. All zero for a core without a stack.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
-/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: never. All zero on a core without a stack.
+/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All are 0 on a core without a
+/// stack.
 struct Waits {
   std::uint64_t tcp_ms = 0;          ///< a connection has work pending
   std::uint64_t connections_ms = 0;  ///< idle connections: keep-alive, TIME-WAIT
@@ -185,20 +185,18 @@ struct Datagram {
   Endpoint to;  ///< the machine's address, a group's, or the network's broadcast address
   Buffer data;  ///< may be empty
 };
-/// Called on the core to which the card delivered the datagram, or which joined its group. A `bad_alloc` that leaves the call is counted.
-/// Any other exception panics.
+/// Called on the core to which the card delivered the datagram; for a group, on each core that joined it. A `bad_alloc` that the receiver
+/// throws is counted. Any other exception panics.
 using DatagramReceiver = std::function<void(Datagram)>;
 
 class Network {
  public:
   virtual ~Network() = default;
-  /// 0.0.0.0 without an address (the lease expired).
+  /// Returns 0.0.0.0 if the machine has no address, for example after the lease expired.
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
-  /// The netmask of that address.
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
-  /// The number of cores with a stack, which are 0 to `cores() - 1`.
+  /// The number of cores with a stack. These are the cores 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
-  /// The network's card.
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
   /// Serves `port` on every core with a receive queue. `acceptor` is called on each connection's core and MUST be safe for concurrent
   /// calls. Errors: `invalid` (the port is in use), `out_of_memory`.
@@ -208,27 +206,27 @@ class Network {
   /// free port or connection), `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 
-  /// Passes datagrams at UDP port `port` to `receiver`, on every core. It MUST be safe for concurrent calls. Errors: `invalid` (the port is
-  /// in use), `out_of_memory`.
+  /// Passes datagrams at UDP port `port` to `receiver`, on every core. `receiver` MUST be safe for concurrent calls. Errors: `invalid` (the
+  /// port is in use), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> receive_datagrams(std::uint16_t port, DatagramReceiver receiver) = 0;
-  /// Sends a copy of `bytes` from this core, at the end of the event, in fragments if it is longer than a frame. UDP does not confirm
-  /// delivery. A datagram to a group stays on the local network. Errors: `invalid` (no receiver at `from_port`, address, size), `full`,
-  /// `closed` (no link, no address), `unsupported` (no stack on this core), `out_of_memory`.
+  /// Sends a copy of `bytes` from this core, at the end of the event, in fragments if the datagram is longer than a frame. UDP does not
+  /// confirm delivery. A datagram to a group stays on the local network. Errors: `invalid` (no receiver at `from_port`; invalid address or
+  /// size), `full`, `closed` (no link, no address), `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) = 0;
-  /// Adds this core to the group (224.0.0.0/4). It then receives the group's datagrams at its UDP ports. The machine is a member of the
-  /// groups of all its cores, up to 256. Errors, which change nothing: `invalid` (not a group's address, joined already), `full`,
-  /// `unsupported` (no stack on this core), `out_of_memory`.
+  /// Adds this core to the group (224.0.0.0/4). The core then receives the group's datagrams at its UDP ports. The machine is a member of
+  /// the groups of all its cores, at most 256. After an error nothing has changed. Errors: `invalid` (not a group's address, joined
+  /// already), `full`, `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> join(Ipv4Address group) = 0;
   /// Removes this core from the group. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> leave(Ipv4Address group) = 0;
 };
 
-/// From now on frames of TCP connections with this local port count as control traffic in their core's log (log.hpp). Up to two ports.
-/// Errors: `invalid` (0), `full`.
+/// From now on, frames of TCP connections with this local port count as control traffic in their core's log (log.hpp). At most two ports
+/// can be set. Errors: `invalid` (0), `full`.
 [[nodiscard]] Result<void> count_as_control(std::uint16_t port);
 
-/// Starts a stack on every core that has a queue pair, then waits for the link and an address without a limit. It reports the wait on the
-/// console every 10 s; other events run meanwhile. MUST be called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
+/// Starts a stack on every core that has a queue pair, then waits for the link and an address, without a time limit. The console shows the
+/// wait every 10 s, and other events run meanwhile. MUST be called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
 [[nodiscard]] task<Result<Network*>> up(NetDevice& device, AddressSetting setting);
 
 }  // namespace neap::net

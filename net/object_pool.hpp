@@ -15,7 +15,7 @@ class ObjectPool {
  public:
   constexpr ObjectPool() = default;
 
-  /// Null without memory.
+  /// Returns null if there is no memory.
   template <typename... Arguments>
   [[nodiscard]] T* take(Arguments&&... arguments) noexcept {
     Slot* slot = free_;

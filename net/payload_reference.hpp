@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reference counts for payload that is sent without a copy.
 //
-// A piece of payload may be split into many segments. lwIP keeps each segment until it is acknowledged, and the card until it has read it.
-// A retransmission in the card's ring may outlive the acknowledgement. So every pbuf that refers to the piece holds a reference, and the
-// last one releases the piece. Internal to net/.
+// A piece of payload may be split into many segments. lwIP keeps each segment until it is acknowledged. The card may read a retransmission
+// even later. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +13,14 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// Makes `piece` hold its owner through a counted reference. False: no memory, nothing changed. Pieces that are never freed need no
-  /// reference.
+  /// Makes `piece` hold its owner by a counted reference. Returns false if memory is short; `piece` is then unchanged. Pieces that are
+  /// never freed need no reference.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
-  /// While this object exists, pbufs that tcp_write() makes on this core hold `piece`, which MUST have been shared.
+  /// While this object exists, pbufs that tcp_write() makes on this core hold `piece`. `share(piece)` MUST have returned true.
   class Writing {
    public:
     explicit Writing(const Buffer::Piece& piece) noexcept;
-    Writing(const Writing&) = delete;
-    Writing& operator=(const Writing&) = delete;
+    Writing& operator=(Writing&&) = delete;
     ~Writing();
   };
 

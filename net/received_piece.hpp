@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The stack's data inside a receive buffer.
 //
-// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, and may be released on another core. All three headers
-// are in the buffer's `stack_area`, so receiving a frame allocates no memory. Internal to net/.
+// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, which may be released on another core. The headers for
+// all three uses are in the buffer's `stack_area`, so receiving a frame allocates no memory. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ namespace neap::net {
 class ConnectionState;
 class Stack;
 
-/// The bases are what lwIP frees, and what is handed over if the piece is released on another core.
+/// lwIP frees the `pbuf_custom`. The `RemoteNode` is handed over if the piece is released on another core.
 struct ReceivedPiece : pbuf_custom, RemoteNode {
   union {
-    ConnectionState* connection;  ///< of a delivered segment; its window counts the bytes
-    Stack* stack;                 ///< of a datagram: the stack that received it
+    ConnectionState* connection;  ///< for a segment: the connection whose window counts the bytes
+    Stack* stack;                 ///< for a datagram: the stack that received it
   };
   Buffer::Piece piece;
 

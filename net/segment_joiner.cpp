@@ -21,9 +21,7 @@ namespace neap::net {
 namespace {
 
 // lwIP sends TCP without IP options.
-constexpr std::size_t ip_at = SIZEOF_ETH_HDR;
-constexpr std::size_t tcp_at = ip_at + IP_HLEN;
-constexpr std::size_t headers_bytes_min = tcp_at + TCP_HLEN;
+constexpr std::size_t ip_at = SIZEOF_ETH_HDR, tcp_at = ip_at + IP_HLEN, headers_bytes_min = tcp_at + TCP_HLEN;
 
 template <typename T>
 T read(const std::byte* at) noexcept {
@@ -40,7 +38,7 @@ std::uint32_t headers_bytes_of(const std::byte* frame) noexcept {
   return static_cast<std::uint32_t>(tcp_at) + (std::to_integer<std::uint32_t>(frame[tcp_at + 12]) >> 4) * 4;
 }
 
-/// True for TCP over IPv4 that is not a fragment and has all headers in its first piece.
+/// True if the frame is a TCP segment over IPv4, is not a fragment, and has all headers in its first piece.
 bool is_segment(const pbuf& frame) noexcept {
   if (frame.len < headers_bytes_min) return false;
   const std::byte* const bytes = bytes_of(frame);
@@ -51,11 +49,9 @@ bool is_segment(const pbuf& frame) noexcept {
 }
 
 // --- Buffers of the form `copy` ----------------------------------------------------------------------------------------------------------
-
 struct CopyBuffers {
   std::array<std::byte*, SegmentJoiner::copy_buffers_max> spare{};
-  unsigned spare_count = 0;
-  unsigned made = 0;
+  unsigned spare_count = 0, made = 0;
 
   std::byte* take() noexcept {
     if (spare_count > 0) return spare[--spare_count];
@@ -77,13 +73,14 @@ constinit thread_local CopyBuffers copy_buffers;
 
 }  // namespace
 
-/// The memory that a joined frame holds until the card has read it. The rest of the stack sees a pbuf; freeing it releases all of it.
+/// The memory that a joined frame holds until the card has read the frame. The rest of the stack sees a pbuf; freeing that pbuf releases
+/// all of the memory.
 struct JoinedFrame {
   JoinedFrame() noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init,modernize-use-equals-default): nothing is cleared
 
-  pbuf_custom custom;         // MUST be first: lwIP frees it by this address
-  std::byte* copy = nullptr;  // of the form `copy`
-  unsigned held = 0;          // of the form `chain`
+  pbuf_custom custom;         // MUST be first: lwIP frees the object by this address
+  std::byte* copy = nullptr;  // the buffer, if the form is `copy`
+  unsigned held = 0;          // held segments, if the form is `chain`
   std::array<pbuf*, SegmentJoiner::segments_max> segments;
   std::array<std::byte, SegmentJoiner::headers_bytes_max> headers;
 };
@@ -134,7 +131,7 @@ bool SegmentJoiner::begin(pbuf& frame, policy::Segmentation form) noexcept {
   return true;
 }
 
-// All fields have to be equal, except length, identification, sequence number, PSH and the checksums, which the card fills in.
+// All fields have to be equal, except length, identification, sequence number, PSH and the checksums, which the card writes.
 bool SegmentJoiner::follows(const pbuf& frame) const noexcept {
   if (!is_segment(frame)) return false;
   const std::byte* const bytes = bytes_of(frame);
@@ -168,13 +165,12 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   return true;
 }
 
-// Counts a separate piece for the headers, and the pieces of the second segment. The count may be too high, because adjacent pieces are
-// merged.
+// Adds one piece for the headers and the pieces of the second segment. The sum may be too high, because adjacent pieces are merged.
 bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
   return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }
 
-// Segments are parts of contiguous payload, so their pieces are often adjacent. Adjacent pieces are merged: contiguous memory is contiguous
+// Segments are parts of contiguous payload, so their pieces are often adjacent and are merged. Memory that is contiguous here is contiguous
 // for the card too (machine::physical_address).
 bool SegmentJoiner::add_pieces(const pbuf& frame, std::uint32_t skip) noexcept {
   const unsigned count_before = count_;
@@ -231,8 +227,8 @@ bool SegmentJoiner::make_joined() noexcept {
   return true;
 }
 
-// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes them. The card sets PSH in the last segment
-// only.
+// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes the lengths. The card sets PSH only in the last
+// segment.
 SegmentJoiner::Frame SegmentJoiner::frame() noexcept {
   require(holds(), "a frame is held before it is sent");
   Frame frame{.pieces = {pieces_.data(), count_}, .offload = {}, .token = first_, .bytes = bytes_, .segments = segments_};

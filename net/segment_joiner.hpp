@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // TCP segmentation offload (TSO): consecutive segments are joined into one frame, which the card segments again.
 //
-// lwIP sends a stream as separate segments, and each is a frame with its own descriptors. The headers of a connection's consecutive
-// segments differ only in fields that the card can write (82599 datasheet 7.2.4). So the first segment is held and later ones are added to
-// it. The card gets all of them as one frame, at the latest at the end of the event. The card then sends the same bytes as it would without
-// joining.
+// lwIP sends a stream as separate segments, and each segment is a frame with its own descriptors. The headers of a connection's consecutive
+// segments differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later
+// segments to it. The card gets all of them as one frame, at the latest at the event's end, and sends the same bytes as without joining.
 //
-// There are two forms, as in the published studies. `copy` copies headers and payload into one buffer and frees lwIP's segments at once.
-// `chain` leaves the payload in place and holds every segment until the card has read it. Both use a copy of the headers, because lwIP
-// needs the originals for a retransmission.
+// There are two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the payload in
+// place and holds every segment until the card has read it. Both forms copy the headers, because lwIP retransmits with the originals.
 //
 // Belongs to one core; internal to net/.
 #pragma once
@@ -29,31 +27,28 @@ struct JoinedFrame;
 
 class SegmentJoiner {
  public:
-  /// The maximum of pieces in a frame; the card's own limit may be lower.
-  static constexpr unsigned pieces_max = 40;
-  static constexpr unsigned segments_max = 48;
+  static constexpr unsigned pieces_max = 40, segments_max = 48;
   static constexpr std::uint32_t frame_bytes_max = 64 * 1024;
   static constexpr std::size_t headers_bytes_max = 14 + 20 + 60;
-  /// Buffers of `frame_bytes_max` for `copy`. Without a free buffer, segments are sent one by one.
+  /// The number of buffers for `copy`, each of `frame_bytes_max`. Without a free buffer, segments are sent one by one.
   static constexpr unsigned copy_buffers_max = 32;
-  /// Segments with less payload are not held.
+  /// Segments with less payload are not joined.
   static constexpr std::uint32_t segment_bytes_min = 256;
 
   explicit SegmentJoiner(const NetDeviceLimits& limits) noexcept;
-  SegmentJoiner(const SegmentJoiner&) = delete;
-  SegmentJoiner& operator=(const SegmentJoiner&) = delete;
+  SegmentJoiner& operator=(SegmentJoiner&&) = delete;
   ~SegmentJoiner() { drop(); }
 
   /// The reason why a device with these limits does not support TSO; null if it does.
   [[nodiscard]] static const char* unsupported_reason(const NetDeviceLimits& limits) noexcept;
 
   [[nodiscard]] bool holds() const noexcept { return segments_ != 0; }
-  /// Holds `frame` and takes a reference if further segments may follow. Nothing may be held yet. False: nothing was done.
+  /// If further segments may follow, holds `frame`, takes a reference and returns true. No frame may be held yet.
   [[nodiscard]] bool begin(pbuf& frame, policy::Segmentation form) noexcept;
-  /// Adds `frame` if it is the next segment. False: nothing was done, and the held frame MUST be sent first.
+  /// Adds `frame` if it is the next segment. Otherwise returns false; the held frame MUST then be sent first.
   [[nodiscard]] bool add(pbuf& frame) noexcept;
 
-  /// The held frame for the card. May be requested again if the card had no room.
+  /// The held frame as the card gets it. `frame()` may be called again if the card had no room.
   struct Frame {
     TransmitPieces pieces;
     TransmitOffload offload;
@@ -64,7 +59,6 @@ class SegmentJoiner {
   [[nodiscard]] Frame frame() noexcept;
   /// Gives up ownership: the card now owns the frame and its token.
   void forget() noexcept { segments_ = 0; }
-  /// Frees the held frame.
   void drop() noexcept;
 
   struct Counters {
@@ -78,28 +72,27 @@ class SegmentJoiner {
 
  private:
   [[nodiscard]] bool follows(const pbuf& frame) const noexcept;
-  /// Adds the pieces of `frame` without its first `skip` bytes. False: too many pieces, and nothing was done.
+  /// Adds the pieces of `frame` without its first `skip` bytes. Returns false and adds none if there are too many pieces.
   [[nodiscard]] bool add_pieces(const pbuf& frame, std::uint32_t skip) noexcept;
   [[nodiscard]] bool leaves_room_for(const pbuf& second) const noexcept;
-  /// Turns the one held segment into a joined frame. False: no memory.
+  /// Turns the one held segment into a joined frame. Returns false if memory is short.
   [[nodiscard]] bool make_joined() noexcept;
 
   const unsigned pieces_limit_;
   const std::uint32_t bytes_limit_;
   unsigned segments_ = 0;  // segments held; 0: none
-  bool last_ = false;      // nothing may follow: the last segment is short or has PSH
+  bool last_ = false;      // no segment may follow: the last one is short or has PSH
   bool push_ = false;
   policy::Segmentation form_ = policy::Segmentation::off;
-  pbuf* first_ = nullptr;          // if one segment is held
-  JoinedFrame* joined_ = nullptr;  // if two or more are held
-  std::uint32_t headers_bytes_ = 0;
-  std::uint32_t segment_bytes_ = 0;
-  std::uint32_t bytes_ = 0;  // headers and all payload
+  pbuf* first_ = nullptr;          // set if one segment is held
+  JoinedFrame* joined_ = nullptr;  // set if two or more are held
+  std::uint32_t headers_bytes_ = 0, segment_bytes_ = 0;
+  std::uint32_t bytes_ = 0;  // bytes of the headers and all payload
   std::uint32_t next_sequence_ = 0;
   std::uint16_t next_id_ = 0;
   unsigned count_ = 0;
   std::array<TransmitPiece, pieces_max> pieces_;
-  alignas(8) std::array<std::byte, headers_bytes_max> headers_{};  // those of the first segment
+  alignas(8) std::array<std::byte, headers_bytes_max> headers_{};  // the first segment's headers
   Counters counters_;
 };
 

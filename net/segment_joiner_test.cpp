@@ -15,23 +15,15 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
-constexpr unsigned headers_bytes = 54;
-constexpr unsigned mss = 1460;
+constexpr unsigned headers_bytes = 54, mss = 1460;
 constexpr unsigned ack = 0x10, push = 0x08, finish = 0x01;
 constexpr std::uint16_t control_port = 5002;
 
 /// A frame as lwIP sends it: its bytes and the number of its parts.
 struct Segment {
   unsigned connection = 0;
-  std::uint32_t sequence = 0;
-  std::uint32_t acknowledged = 1;
-  unsigned window = 4096;
-  unsigned flags = ack;
-  unsigned options_bytes = 0;
-  unsigned payload_bytes = mss;
+  std::uint32_t sequence = 0, acknowledged = 1;
+  unsigned window = 4096, flags = ack, options_bytes = 0, payload_bytes = mss;
   unsigned payload_at = 0;  ///< offset in the pattern
   unsigned parts = 1;       ///< parts of the payload after the headers
   bool apart = false;       ///< the parts are not adjacent
@@ -81,7 +73,9 @@ pbuf* make(const Segment& segment) {
 
 /// Passes frames to one machine's stack event by event, and collects the frames that its card sends.
 struct Sender {
-  explicit Sender(CardOptions card = {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024}) : world({.server = card}) {
+  explicit Sender(const char* form, CardOptions card = {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024})
+      : world({.server = card}) {
+    EXPECT_EQ(world.set_tso(form), "");
     world.machine.on(0, [] { EXPECT_EQ(Stack::here()->core(), 0U); });
     world.server_card.tap([this](const Bytes& frame) {
       const std::lock_guard guard(lock);
@@ -146,7 +140,7 @@ std::vector<Segment> run_of(unsigned segments, Segment first = {}) {
   return run;
 }
 
-/// Makes mostly runs of a few connections, and every kind of segment that ends a run.
+/// Makes mostly runs of consecutive segments of a few connections, and every kind of segment that ends a run.
 std::vector<std::vector<Segment>> random_events(unsigned seed) {
   std::minstd_rand random(seed);
   const auto below = [&](unsigned end) { return std::uniform_int_distribution<unsigned>(0, end - 1)(random); };
@@ -186,8 +180,7 @@ struct Sent {
 };
 
 Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
-  Sender sender(card);
-  EXPECT_EQ(sender.world.set_tso(form), "");
+  Sender sender(form, card);
   for (const auto& event : random_events(seed)) sender.send(event);
   const Counters counters = sender.counters();
   EXPECT_LE(sender.world.server_card.bytes_max_seen(), std::string_view(form) == "off" ? 1514U : card.tso_bytes_max);
@@ -195,7 +188,7 @@ Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
   return {.frames = sender.frames, .counters = counters, .frames_segmented = sender.world.server_card.frames_segmented()};
 }
 
-// Random mixes of connections, sizes, flags, gaps and retransmissions; also with small rings and few pieces.
+// Tests random mixes of connections, sizes, flags, gaps and retransmissions, also with small rings and few pieces.
 TEST(SegmentJoiner, TheCardSendsTheSameBytes) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     CardOptions card{.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = seed % 2 == 0 ? 64U * 1024 : 20'000};
@@ -221,8 +214,7 @@ TEST(SegmentJoiner, TheCardSendsTheSameBytes) {
 }
 
 TEST(SegmentJoiner, AContiguousValueIsOnePiece) {
-  Sender sender;
-  EXPECT_EQ(sender.world.set_tso("chain"), "");
+  Sender sender("chain");
   sender.send(run_of(44));
   EXPECT_EQ(sender.counters().joined_frames, 1U);
   EXPECT_EQ(sender.world.server_card.bytes_max_seen(), headers_bytes + 44 * mss);
@@ -230,8 +222,7 @@ TEST(SegmentJoiner, AContiguousValueIsOnePiece) {
 }
 
 TEST(SegmentJoiner, TooManySegmentsBecomeSeveralFrames) {
-  Sender sender;
-  EXPECT_EQ(sender.world.set_tso("chain"), "");
+  Sender sender("chain");
   sender.send(run_of(100));  // 146,000 bytes: 44, 44 and 12 segments
   EXPECT_EQ(sender.counters().joined_frames, 3U);
   sender.send(run_of(100, {.sequence = 1U << 20, .payload_bytes = 300}));  // 48, 48 and 4
@@ -239,8 +230,7 @@ TEST(SegmentJoiner, TooManySegmentsBecomeSeveralFrames) {
 }
 
 TEST(SegmentJoiner, ASingleSegmentIsUnchanged) {
-  Sender sender;
-  EXPECT_EQ(sender.world.set_tso("copy"), "");
+  Sender sender("copy");
   sender.send(run_of(1));
   EXPECT_EQ(sender.counters().joined_frames, 0U);
   EXPECT_EQ(sender.counters().joined_copied_bytes, 0U);
@@ -248,8 +238,7 @@ TEST(SegmentJoiner, ASingleSegmentIsUnchanged) {
 
 // A slow card holds the copy buffers. Segments are then sent one by one, and none is lost.
 TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
-  Sender sender({.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 2ms});
-  EXPECT_EQ(sender.world.set_tso("copy"), "");
+  Sender sender("copy", {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 2ms});
   std::vector<Segment> pairs;
   for (unsigned i = 0; i < SegmentJoiner::copy_buffers_max + 8; ++i) {
     for (const Segment& segment : run_of(2, {.connection = i})) pairs.push_back(segment);
@@ -264,8 +253,7 @@ TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
 // `copy` frees lwIP's segments at once, `chain` when the card has read them.
 TEST(SegmentJoiner, SegmentsAreHeldWhileTheCardMayReadThem) {
   for (const char* form : {"copy", "chain"}) {
-    Sender sender({.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 1ms});
-    EXPECT_EQ(sender.world.set_tso(form), "");
+    Sender sender(form, {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 1ms});
     pbuf* frames[2] = {};
     sender.world.machine.on(0, [&] {
       for (unsigned i = 0; i < 2; ++i) {
@@ -287,8 +275,7 @@ TEST(SegmentJoiner, SegmentsAreHeldWhileTheCardMayReadThem) {
 
 // Without a link segments are dropped and counted, and no memory is held.
 TEST(SegmentJoiner, WithoutALinkNoMemoryIsHeld) {
-  Sender sender;
-  EXPECT_EQ(sender.world.set_tso("chain"), "");
+  Sender sender("chain");
   sender.world.server_card.set_link(false);
   sender.world.machine.on(0, [] {
     for (const Segment& segment : run_of(10)) {
@@ -305,7 +292,7 @@ TEST(SegmentJoiner, WithoutALinkNoMemoryIsHeld) {
 TEST(SegmentJoiner, IsRefusedWithoutTheCardsSupport) {
   {
     TwoMachines world({.server = {.tso_bytes_max = 64 * 1024, .seed = 1}, .client = {.mac = {0x02, 0, 0, 0, 0, 2}}});
-    EXPECT_EQ(world.set_tso("chain"), "");  // for the cores whose card supports it
+    EXPECT_EQ(world.set_tso("chain"), "");  // applies to the cores whose card supports TSO
     world.machine.run(0, [&]() -> task<void> {
       const auto set = co_await policy::set(policy::Setting::segmentation, "copy", world.client_core);
       EXPECT_EQ(set.has_value() ? "" : set.error().why, "tso: the network card cannot segment");

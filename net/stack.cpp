@@ -30,9 +30,10 @@ namespace {
 /// A stack's own core writes its element; any core reads it.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
-/// Half-open connections of a listener on one core, each kept for 20 s. Further SYNs are answered by cookies (stack_cookies.cpp).
+/// Limit of a listener's half-open connections on one core; each is kept for 20 s. Further SYNs are answered by cookies
+/// (stack_cookies.cpp).
 constexpr std::uint16_t backlog = 1024;
-/// Control's half-open connections use the connections that are reserved for control.
+/// Control's half-open connections use connections that are reserved for control.
 constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
 /// lwIP's initialisation MUST run once for each core. A test may start several stacks on a core.
@@ -44,7 +45,6 @@ void start_lwip_once() noexcept {
 
 ip4_addr_t to_lwip(Ipv4Address address) noexcept { return {.addr = lwip_htonl(address.value)}; }
 Ipv4Address from_lwip(const ip4_addr_t* address) noexcept { return {lwip_ntohl(ip4_addr_get_u32(address))}; }
-
 err_t transmit(netif*, pbuf* frame) { return Stack::here()->transmit(frame); }
 
 err_t initialise_interface(netif* interface) {
@@ -55,14 +55,13 @@ err_t initialise_interface(netif* interface) {
   interface->mtu = 1500;
   interface->hwaddr_len = ETH_HWADDR_LEN;
   interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
-  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // for all cores
+  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // the first core's IGMP serves all cores
   return ERR_OK;
 }
 
 }  // namespace
 
 // --- Construction and destruction --------------------------------------------------------------------------------------------------------
-
 Stack::Stack(StackGroup& group, unsigned core)
     : group_(group),
       core_(core),
@@ -116,7 +115,7 @@ Stack::~Stack() {
 }
 
 void Stack::link_changed(bool up) noexcept {
-  groups_dirty_ = true;  // lwIP reports the groups again after a new link or address
+  groups_dirty_ = true;  // lwIP reports the groups again after the link or the address changed
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();
@@ -151,7 +150,6 @@ bool Stack::start_dhcp() noexcept {
 }
 
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
-
 void Stack::end_of_event() noexcept {
   if (retry_blocked_) {
     retry_blocked_ = false;
@@ -204,10 +202,9 @@ void Stack::stop_transmitting() noexcept {
 }
 
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------
-
 namespace {
 
-/// Sets the addresses of every other stack of the group, one after the other; waits while a core's queue is full.
+/// Sets the addresses of every other stack of the group, one after the other; waits while the queue of a core is full.
 task<void> distribute_addresses(StackGroup& group, Addresses addresses) {
   for (unsigned core = group.first + 1; core < group.first + group.cores; ++core) {
     co_await on_core(core, [&group, core, addresses] {
@@ -232,7 +229,6 @@ void Stack::publish_addresses() noexcept {
 }
 
 // --- Listeners ---------------------------------------------------------------------------------------------------------------------------
-
 struct ListenerCallbacks {
   static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
     Stack& stack = *Stack::here();
@@ -287,7 +283,6 @@ void Stack::stop_listening(std::uint16_t port) noexcept {
 }
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
-
 namespace {
 
 std::uint64_t value_of(const STAT_COUNTER& counter) noexcept { return __atomic_load_n(&counter, __ATOMIC_RELAXED); }

@@ -2,9 +2,9 @@
 // One core's stack: lwIP between a queue pair of the card and the connections of the core.
 //
 // lwIP is written for one machine with one interface. Here each core has an instance of it, and all instances act as one machine. The first
-// core handles packets without ports (ARP, fragments) and those of the whole machine (DHCP, IGMP). The other cores pass them on, and the
-// first core publishes the results. Requests of connections are collected during an event and executed once, at its end. So segments are
-// full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
+// core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such packets on,
+// and the first core publishes the results. Requests of connections are collected during an event and executed once, at its end. So
+// segments are full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
 #pragma once
 
 #include <array>
@@ -39,15 +39,14 @@ namespace neap::net {
 class Stack;
 struct FrameHeaders;
 
-/// The stacks of one device. They run on `cores` cores starting at `first`, which handles DHCP, ARP and reassembly for all. (A program has
-/// one group, which starts at core 0. A test may have two machines in one process.)
+/// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all. (An
+/// application has one group, which starts at core 0. A test may have two machines in one process.)
 struct StackGroup {
   NetDevice& device;
-  unsigned first = 0;
-  unsigned cores = 0;
+  unsigned first = 0, cores = 0;
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
-  std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< by core - first
+  std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< index: core - first
   Groups groups;
 
   [[nodiscard]] Stack* stack(unsigned core) const noexcept {
@@ -61,10 +60,10 @@ struct Addresses {
   friend bool operator==(const Addresses&, const Addresses&) = default;
 };
 
-/// When and why a stack wakes its core (stack_timers.cpp), in milliseconds of the boot clock; `never` if not needed.
+/// The times at which a stack wakes its core for each purpose (stack_timers.cpp), in milliseconds of the boot clock.
 struct StackTimes {
   static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t tcp = never;         ///< every 50 ms while `tcp_ticking`; else the next check of idle connections and TIME-WAIT
+  std::uint64_t tcp = never;         ///< every 50 ms while `tcp_ticking`; otherwise the next check of idle connections and TIME-WAIT
   std::uint64_t tcp_counted = 0;     ///< lwIP's ticks are counted up to this time
   bool tcp_ticking = false;          ///< a connection has work pending
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
@@ -74,13 +73,13 @@ struct StackTimes {
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
   std::uint64_t dhcp_fine = never;    ///< every 500 ms while a request is unanswered
   std::uint64_t dhcp_coarse = never;  ///< the renewal or the end of the lease
-  std::uint64_t dhcp_counted = 0;     ///< its seconds are counted up to this time
-  std::uint8_t dhcp_state = 0;        ///< lwIP's state at the end of the last event
+  std::uint64_t dhcp_counted = 0;     ///< the lease's seconds are counted up to this time
+  std::uint8_t dhcp_state = 0;        ///< lwIP's DHCP state at the end of the last event
 };
 
 class Stack final : public FrameReceiver {
  public:
-  /// Card buffers that handlers and the out-of-order queues may hold. Beyond it retained payload is copied, so that a slow peer or
+  /// Card buffers that handlers and the out-of-order queues may hold. Above this number, retained payload is copied, so that a slow peer or
   /// application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
   static constexpr unsigned held_buffers_max = 128;
   static constexpr unsigned held_buffers_hard_max = 512;
@@ -89,25 +88,23 @@ class Stack final : public FrameReceiver {
 
   /// MUST be called on `core`.
   Stack(StackGroup& group, unsigned core);
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
+  Stack& operator=(Stack&&) = delete;
   ~Stack() override;
 
   /// The stack of the calling core; null without one.
   [[nodiscard]] static Stack* here() noexcept { return current_; }
-
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
   [[nodiscard]] Waits waits() const noexcept;
-  /// Any core. MUST NOT be called while the network is taken down.
+  /// MAY be called on any core, but MUST NOT be called while the network is taken down.
   [[nodiscard]] static Counters counters_of(unsigned core) noexcept;
 
   void set_addresses(const Addresses& addresses) noexcept;
   [[nodiscard]] Addresses addresses() const noexcept;
-  /// First core only. False: no memory.
+  /// MUST be called on the first core. Returns false if memory is short.
   [[nodiscard]] bool start_dhcp() noexcept;
 
   // FrameReceiver
@@ -116,7 +113,7 @@ class Stack final : public FrameReceiver {
   void transmit_room() noexcept override;
   void link_changed(bool up) noexcept override;
 
-  /// Sets the sender of frames; once, before the first frame.
+  /// Sets the sender of frames. MUST be called once, before the first frame.
   void send_by(FrameSender& sender) noexcept {
     require(sender_ == nullptr, "a stack has one sender", core_);
     sender_ = &sender;
@@ -130,11 +127,11 @@ class Stack final : public FrameReceiver {
   bool pass_on_reassembled(pbuf* datagram) noexcept;
   void want_event_end() noexcept { end_of_event_.request(); }
   /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
-  /// uses its time. `for_tcp`: the ticks also start again, because TCP may have work pending after this event.
+  /// uses its time. With `for_tcp` the ticks start again, because TCP may have work pending after this event.
   void wake_clock(bool for_tcp) noexcept {
     if (!times_.tcp_ticking) end_pause(for_tcp);
   }
-  /// The same for the lease's time; MUST be called before any function that may change the lease.
+  /// Brings the lease's time up to date. MUST be called before any function that may change the lease.
   void wake_lease_clock() noexcept;
 
   // Memory (stack_memory.hpp).
@@ -143,11 +140,11 @@ class Stack final : public FrameReceiver {
   /// True if the core is short of memory and the connection holds more than its share.
   [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
   [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
-  /// True if payload MUST be copied before it is retained. `retains`: its connection retains payload already.
+  /// True if payload MUST be copied before it is retained. `retains` is true if the payload's connection already retains payload.
   [[nodiscard]] bool card_buffers_short(bool retains) const noexcept {
     return held_buffers_ > (retains ? held_buffers_max : held_buffers_hard_max);
   }
-  /// Returns a copy of `header` and `chain` as one pbuf in memory of its size; null without memory. Does not free `chain`.
+  /// Returns a copy of `header` and `chain` as one pbuf in memory of their size; null without memory. Does not free `chain`.
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
   /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
@@ -163,7 +160,6 @@ class Stack final : public FrameReceiver {
   /// Replaces the first limit that follows from the core's memory (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
-  // Half-open connections (stack_cookies.cpp).
   void count_half_open(int change) noexcept {
     require(change >= 0 || counters_.half_open.value() >= static_cast<std::uint64_t>(-std::int64_t{change}),
             "no more half-open connections end than exist");
@@ -180,8 +176,8 @@ class Stack final : public FrameReceiver {
   void add(ConnectionState& connection) noexcept;
   void forget(ConnectionState& connection) noexcept;
 
-  // Shutdown, for tests only: reset every connection, end the listeners, and wait until no connection is left. Then stop transmitting, and
-  // wait until no frame is in flight.
+  // Shutdown, for tests only. The caller resets every connection, ends the listeners, and waits until no connection is left. Then it stops
+  // transmitting, and waits until no frame is in flight.
   void abort_all() noexcept;
   void stop_transmitting() noexcept;
   [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
@@ -194,7 +190,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] Result<void> receive_datagrams(std::uint16_t port, const DatagramReceiver& receiver);
   void end_datagrams(std::uint16_t port) noexcept;
   [[nodiscard]] Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) noexcept;
-  // Groups (groups.cpp). The first two run on the first core, for any core.
+  // Groups (groups.cpp). `join` and `leave` MUST be called on the first core, for any core.
   [[nodiscard]] Result<void> join(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<void> leave(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] bool wants_group(std::uint32_t group) const noexcept;
@@ -226,28 +222,30 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] static ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept;
   void evict() noexcept;
   void note_asked(const pbuf& arp) noexcept;
-  /// True if this core sent an ARP request for the address and no answer was published since then. Any core.
+  /// Returns true if this core sent an ARP request for the address and no answer was published since then. MAY be called on any core.
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
-  /// False: the other cores know the entry, or too many entries were published in this second.
+  /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
   void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
-  /// Passes a frame to lwIP on the core that handles it. `headers` are those of the frame.
+  /// Passes a frame to lwIP on the core that handles it. `headers` are the frame's.
   void accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept;
   /// Copies a frame of `bytes` bytes into a receive buffer on the heap; null without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
   /// Copies a reassembled datagram into one frame on the heap; null without memory.
   [[nodiscard]] ReceiveBuffer* frame_of(pbuf* datagram) const noexcept;
   void pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept;
-  /// Passes a multicast frame on to the other cores that joined the group. True: this core joined too. False: the frame was released.
+  /// Passes a multicast frame on to the other cores that joined the group. Returns true if this core joined too; otherwise releases the
+  /// frame and returns false.
   [[nodiscard]] bool sort_multicast(ReceiveBuffer* frame, std::size_t bytes, std::uint32_t destination, ReceiveInfo info) noexcept;
   /// True if a report of a group is delayed.
   [[nodiscard]] bool reports_wait() noexcept;
-  /// Passes a frame to the card, which then holds `held`. ERR_MEM: no room; ERR_IF: the card refused the frame for good. Both are counted.
+  /// Passes a frame to the card, which then holds `held`. Returns ERR_MEM if there is no room, ERR_IF if the card refused the frame for
+  /// good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
-  /// Passes the frame in `joiner_` to the card. False: no room, and the frame stays in `joiner_`.
+  /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
   void finish_gone() noexcept;
@@ -273,24 +271,24 @@ class Stack final : public FrameReceiver {
   netif netif_{};
   std::uint16_t checksum_base_ = 0;
   unsigned held_buffers_ = 0;
-  unsigned frames_in_flight_ = 0;  ///< the card holds these
+  unsigned frames_in_flight_ = 0;  ///< frames that the card holds
   bool transmitting_stopped_ = false;
   std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
-  unsigned heavy_connections_ = 0;  ///< connections above the guaranteed amount
+  unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount
   std::array<PublishedNeighbour, 256> published_neighbours_{};
-  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, until they are published
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, until an answer is published
   unsigned asked_count_ = 0;
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's variables of this core. The pointers are kept because other cores cannot name thread-local variables.
+  // lwIP's variables of this core. Other cores read them by these pointers, because they cannot name this core's thread-local variables.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
-  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< work for the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< the card or the allocator refused; oldest first
-  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< `closed` is called in the next event
+  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< connections with work for the end of this event
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< refused by the card or the allocator; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {
@@ -302,8 +300,7 @@ class Stack final : public FrameReceiver {
   Timer timer_;
   std::uint64_t timer_due_ms_ = StackTimes::never;
   StackTimes times_;
-  bool arp_dirty_ = false;
-  bool groups_dirty_ = false;
+  bool arp_dirty_ = false, groups_dirty_ = false;
   Addresses published_{};
 };
 

@@ -3,8 +3,8 @@
 //
 // Each half-open connection holds memory for 20 s. A flood of SYNs from addresses that do not exist therefore fills any backlog. While the
 // backlog is full, the SYN-ACK's sequence number carries the state: a keyed hash and an index of the peer's MSS. The hash covers the
-// connection's addresses and ports, the peer's sequence number and a coarse time. The peer's ACK returns the number. Such a connection has
-// neither window scaling nor SACK.
+// connection's addresses and ports, the peer's sequence number and a coarse time. The peer's ACK returns the number. A connection made from
+// a cookie has neither window scaling nor SACK.
 #include <array>
 #include <cstring>
 
@@ -26,12 +26,11 @@ constexpr unsigned time_shift = 27, mss_shift = 24;
 constexpr std::uint32_t time_mask = 31, mss_mask = 7, hash_mask = 0xFFFFFF;
 /// A cookie is valid in the time step in which it was made, and in the next one.
 constexpr std::uint64_t step_ms = 64'000;
-/// For this long after the backlog was full, every SYN is answered by a cookie. A repeated SYN must not make a half-open connection: the
-/// peer may have acknowledged the cookie already, and a second sequence number would cause a reset.
+/// During this time after the backlog was last full, every SYN is answered by a cookie. A repeated SYN must not make a half-open
+/// connection: the peer may have acknowledged the cookie already, and a second sequence number would cause a reset.
 constexpr std::uint64_t cookies_only_ms = 4'000;
 
-/// The cookie holds the index of the largest value that is not above the peer's MSS. Values below 536 are too rare for an index of their
-/// own.
+/// The cookie holds the index of the largest value that is not above the peer's MSS. An MSS below 536 is too rare for an index of its own.
 constexpr std::array<std::uint16_t, mss_mask + 1> mss_values{536, 768, 1024, 1220, 1340, 1400, 1440, 1460};
 
 std::uint64_t now_ms() noexcept { return static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::milliseconds(1)); }

@@ -8,40 +8,17 @@
 #include <thread>
 
 #include "net/stack.hpp"
-#include "net/testing/handlers.hpp"
 #include "net/testing/raw_peer.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
 
-Endpoint service(std::uint16_t port) { return {.address = server_address, .port = port}; }
-/// Not on the server's network, and the server has no gateway: no packet to this address causes an ARP request.
+/// An address that is not on the server's network. The server has no gateway, so no packet to this address causes an ARP request.
 Endpoint spoofed(unsigned number) {
   return {.address = {0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
-}
-
-bool ended(const Record& record) { return record.destroyed > 0; }
-
-/// A well-behaved client: opens a connection, exchanges `rounds` echoes, and closes it. Returns the time that this took.
-std::chrono::milliseconds served(TwoMachines& world, std::uint16_t port, std::size_t bytes = 20'000) {
-  const auto begin = std::chrono::steady_clock::now();
-  auto record = std::make_shared<Record>();
-  const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = bytes, .expect_bytes = bytes});
-  EXPECT_EQ(world.connect(service(port), acceptor), std::nullopt) << port;
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); })) << port;
-  EXPECT_EQ(record->received, bytes) << port;
-  expect_ended_well(*record);
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-}
-
-auto echoing() {
-  return [](Connection&) { return std::make_unique<EchoHandler>(); };
 }
 
 /// Delivers frames no faster than the core processes them.
@@ -65,10 +42,10 @@ void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned coun
   arrive_all(world, std::move(frames));
 }
 
-// 200 peers fill their windows towards an application that does not read: 50 MB. Other clients must not be affected.
+// 200 peers fill their windows towards an application that does not read. These windows have 50 MB. Other clients must not be affected.
 TEST(Hostile, UnreadRequestsDoNotStopACore) {
   constexpr unsigned attackers = 200;
-  std::atomic<int> answers{0};  // before `world`, because its tap uses this variable until `world` is destroyed
+  std::atomic<int> answers{0};  // declared before `world`, whose tap uses it until `world` is destroyed
   TwoMachines world;
   for (const unsigned core : {0U, 1U}) world.machine.on(core, [] { Stack::here()->set_memory_limit(std::size_t{128} << 20); });
   world.machine.on(0, [] { ASSERT_TRUE(count_as_control(control_port).has_value()); });
@@ -96,15 +73,11 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
     EXPECT_EQ(refused, std::nullopt) << i;
     if (refused.has_value()) break;
   }
-  std::size_t before = 1;
-  EXPECT_TRUE(HostMachine::wait_until([&] {
-    std::this_thread::sleep_for(500ms);
-    return std::exchange(before, received.load()) == received;
-  }));
+  EXPECT_TRUE(HostMachine::settled([&] { return received.load(); }, 500ms).has_value());
   EXPECT_GT(received, std::size_t{32} * 1024 * 1024);
   world.machine.on(0, [&] {  // the core that sends
     world.server_card.tap([&](const Bytes& frame) {
-      if (frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[21] == std::byte{2}) ++answers;
+      if (is_arp(frame, 2)) ++answers;
       return true;
     });
   });
@@ -112,7 +85,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers > 0; }, 2s)) << "ARP";
   EXPECT_LT(served(world, control_port), 5s);
   EXPECT_LT(served(world, other_port), 5s);
-  // Resets are processed, and all memory is freed.
+  // Waits until resets are processed and all memory is freed.
   world.machine.on(0, [&] {
     reads = true;
     for (Buffer& buffer : *kept) buffer.clear();
@@ -124,7 +97,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_EQ(received, attackers * std::size_t{400'000});
 }
 
-// 10,000 SYNs from addresses that do not exist, and more all the time: a client can still connect to that port and to others.
+// After 10,000 SYNs from addresses that do not exist, and during further ones, a client can still connect to that port and to others.
 TEST(Hostile, AFloodOfSynsDoesNotBlockAPort) {
   TwoMachines world;
   world.listen(attacked_port, echoing());
@@ -165,78 +138,66 @@ TEST(Hostile, ControlHasReservedConnections) {
 }
 
 // --- Closed connections that a peer tries to keep ----------------------------------------------------------------------------------------
-
 class Closing : public ::testing::TestWithParam<bool> {};
 
 // A peer cannot keep a closed connection by sending or acknowledging a byte every half minute.
 TEST_P(Closing, EndsDespiteASlowPeer) {
   const bool acknowledges = GetParam();
   host::ManualClock clock(1'000'000'000);
-  std::atomic<bool> running{true}, done{false};
-  std::thread runner([&] {
-    while (!done) {
-      if (running) clock.advance(5ms);
-      std::this_thread::sleep_for(100us);
-    }
+  host::ClockRunner runner(clock);
+  TwoMachines world;
+  auto server = std::make_shared<Record>();
+  world.listen(attacked_port, [&](Connection& connection) {
+    auto handler =
+        std::make_unique<RecordingHandler>(server, RecordingHandler::Behaviour{.send_seed = 1, .send_bytes = acknowledges ? 100'000U : 0});
+    if (acknowledges) handler->begin_sending();
+    if (!acknowledges) connection.close();
+    return handler;
   });
-  {
-    TwoMachines world;
-    auto server = std::make_shared<Record>();
-    world.listen(attacked_port, [&](Connection& connection) {
-      auto handler = std::make_unique<RecordingHandler>(
-          server, RecordingHandler::Behaviour{.send_seed = 1, .send_bytes = acknowledges ? 100'000U : 0});
-      if (acknowledges) handler->begin_sending();
-      if (!acknowledges) connection.close();
-      return handler;
-    });
-    const Endpoint address{.address = {0x0A000042}, .port = 4000};
-    RawPeer peer(world.server_card, address, service(attacked_port));
-    std::mutex lock;
-    world.server_card.tap([&](const Bytes& frame) {
-      const RawSegment segment = segment_in(frame);
-      if (segment.flags == 0 || segment.to.address != address.address) return true;
-      const std::lock_guard guard(lock);
-      peer.process(segment);
-      return false;
-    });
-    world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
-    peer.send(syn_flag);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return peer.answered.load(); }));
-    peer.window = acknowledges ? 1 : 0xFFFF;
-    peer.send(ack_flag);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return acknowledges ? server->sent == 100'000 : peer.finished.load(); }));
-    running = false;
-    std::this_thread::sleep_for(5ms);
-    int seconds = 0;
-    for (; seconds < 1'200 && !ended(*server); ++seconds) {
-      for (int step = 0; step < 20; ++step) {
-        clock.advance(50ms);
-        world.machine.on(0, [] {});
-      }
-      const std::lock_guard guard(lock);
-      if (!acknowledges) peer.acknowledge = peer.highest;
-      if (seconds % 30 == 0 && !acknowledges) peer.send(ack_flag | psh_flag, Bytes(1));
-      if (seconds % 30 == 0 && acknowledges) {
-        ++peer.acknowledge;
-        world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
-      }
-      // The peer answers every window probe.
-      peer.send(ack_flag);
+  const Endpoint address{.address = {0x0A000042}, .port = 4000};
+  RawPeer peer(world.server_card, address, service(attacked_port));
+  std::mutex lock;
+  world.server_card.tap([&](const Bytes& frame) {
+    const RawSegment segment = segment_in(frame);
+    if (segment.flags == 0 || segment.to.address != address.address) return true;
+    const std::lock_guard guard(lock);
+    peer.process(segment);
+    return false;
+  });
+  world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
+  peer.send(syn_flag);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return peer.answered.load(); }));
+  peer.window = acknowledges ? 1 : 0xFFFF;
+  peer.send(ack_flag);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return acknowledges ? server->sent == 100'000 : peer.finished.load(); }));
+  runner.pause();
+  int seconds = 0;
+  for (; seconds < 1'200 && !ended(*server); ++seconds) {
+    for (int step = 0; step < 20; ++step) {
+      clock.advance(50ms);
+      world.machine.on(0, [] {});
     }
-    EXPECT_LT(seconds, 700);
-    EXPECT_TRUE(ended(*server));
-    EXPECT_TRUE(peer.reset);
-    running = true;
+    const std::lock_guard guard(lock);
+    if (!acknowledges) peer.acknowledge = peer.highest;
+    if (seconds % 30 == 0 && !acknowledges) peer.send(ack_flag | psh_flag, Bytes(1));
+    if (seconds % 30 == 0 && acknowledges) {
+      ++peer.acknowledge;
+      world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
+    }
+    // The peer answers every window probe.
+    peer.send(ack_flag);
   }
-  done = true;
-  runner.join();
+  EXPECT_LT(seconds, 700);
+  EXPECT_TRUE(ended(*server));
+  EXPECT_TRUE(peer.reset);
+  runner.resume();
 }
 
 INSTANTIATE_TEST_SUITE_P(Hostile, Closing, ::testing::Bool(), [](const auto& tested) { return tested.param ? "Acknowledges" : "Sends"; });
 
 // --- ARP ---------------------------------------------------------------------------------------------------------------------------------
 
-// One ARP request repeated many times, and requests of thousands of neighbours: other cores are not woken for each.
+// Neither one ARP request repeated many times nor requests of thousands of neighbours may wake other cores each time.
 TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   TwoMachinesOptions options;
   options.server.cores = 2;
@@ -255,90 +216,77 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   EXPECT_LE(world.counters_of(0).neighbours_published, 10U + 64 * (seconds + 2)) << "other ones";
 }
 
-// 5,000 announcements and 5,000 SYNs from neighbours that do not answer ARP. The clock does not advance, so nothing is retransmitted. A
-// neighbour that the server sends to keeps its entry, and a new neighbour is served as soon as it answers.
+// 5,000 announcements and 5,000 SYNs arrive from neighbours that do not answer ARP. The clock does not advance, so nothing is
+// retransmitted. A neighbour that the server sends to keeps its entry, and a new neighbour is served as soon as it answers.
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
-  std::atomic<bool> running{true}, done{false};
-  std::thread runner([&] {
-    while (!done) {
-      if (running) clock.advance(5ms);
-      std::this_thread::sleep_for(100us);
-    }
-  });
-  {
-    std::atomic<unsigned> questions{0}, echoed_bytes{0};  // before `world`: its tap uses these variables until `world` is destroyed
-    std::mutex lock;
-    TwoMachines world;
-    const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000},
-                                            Endpoint{.address = {0x0A000043}, .port = 4000}};
-    RawPeer served_before(world.server_card, addresses[0], service(other_port)),
-        fresh(world.server_card, addresses[1], service(other_port));
-    world.listen(attacked_port, echoing());
-    world.listen(other_port, echoing());
-    world.machine.on(0, [&] {  // the core that sends
-      world.server_card.tap([&](const Bytes& frame) {
-        const bool question = frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[21] == std::byte{1};
-        if (question && (frame[41] == std::byte{0x42} || frame[41] == std::byte{0x43})) ++questions;
-        const RawSegment segment = segment_in(frame);
-        if (segment.flags == 0) return true;
-        const std::lock_guard guard(lock);
-        if (segment.to.address == addresses[0].address) {
-          served_before.process(segment);
-          echoed_bytes += static_cast<unsigned>(segment.payload.size());
-        } else if (segment.to.address == addresses[1].address) {
-          fresh.process(segment);
-        }
-        return true;
-      });
-    });
-    const auto announce = [&](Ipv4Address from, unsigned operation) {
-      return arp_answer(from, server_address, world.server_card.mac(), operation);
-    };
-    const auto silent = [](unsigned i) { return Ipv4Address{0x0A000050 + i % 150}; };
-    const auto flood_near = [&](unsigned count) {
-      std::deque<Bytes> frames;
-      for (unsigned i = 0; i < count; ++i) {
-        const Endpoint from{.address = silent(i), .port = static_cast<std::uint16_t>(1024 + i)};
-        frames.push_back(frame_of({.from = from, .to = service(attacked_port), .sequence = i, .flags = syn_flag}, world.server_card.mac()));
+  host::ClockRunner runner(clock);
+  std::atomic<unsigned> questions{0}, echoed_bytes{0};  // before `world`: its tap uses these variables until `world` is destroyed
+  std::mutex lock;
+  TwoMachines world;
+  const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000}, Endpoint{.address = {0x0A000043}, .port = 4000}};
+  RawPeer served_before(world.server_card, addresses[0], service(other_port)), fresh(world.server_card, addresses[1], service(other_port));
+  world.listen(attacked_port, echoing());
+  world.listen(other_port, echoing());
+  world.machine.on(0, [&] {  // the core that sends
+    world.server_card.tap([&](const Bytes& frame) {
+      if (is_arp(frame, 1) && (frame[41] == std::byte{0x42} || frame[41] == std::byte{0x43})) ++questions;
+      const RawSegment segment = segment_in(frame);
+      if (segment.flags == 0) return true;
+      const std::lock_guard guard(lock);
+      if (segment.to.address == addresses[0].address) {
+        served_before.process(segment);
+        echoed_bytes += static_cast<unsigned>(segment.payload.size());
+      } else if (segment.to.address == addresses[1].address) {
+        fresh.process(segment);
       }
-      arrive_all(world, std::move(frames));
-    };
-    const auto expect_served = [&](const char* beside) {
-      const unsigned before = echoed_bytes;
-      served_before.acknowledge = served_before.highest;
-      served_before.send(ack_flag | psh_flag, Bytes(400));
-      EXPECT_TRUE(HostMachine::wait_until([&] { return echoed_bytes == before + 400; }, 2s)) << beside;
-      EXPECT_EQ(questions, 1U) << beside << ": its entry was displaced";
-    };
-
-    running = false;
-    served_before.send(syn_flag);
-    ASSERT_TRUE(HostMachine::wait_until([&] { return questions == 1; }));
-    world.server_card.arrive(announce(addresses[0].address, 2), 0);
-    ASSERT_TRUE(HostMachine::wait_until([&] { return served_before.answered.load(); }));
-    served_before.send(ack_flag);
-    expect_served("nothing");
-
+      return true;
+    });
+  });
+  const auto announce = [&](Ipv4Address from, unsigned operation) {
+    return arp_answer(from, server_address, world.server_card.mac(), operation);
+  };
+  const auto silent = [](unsigned i) { return Ipv4Address{0x0A000050 + i % 150}; };
+  const auto flood_near = [&](unsigned count) {
     std::deque<Bytes> frames;
-    for (unsigned i = 0; i < 5'000; ++i) frames.push_back(announce(silent(i), 1));
+    for (unsigned i = 0; i < count; ++i) {
+      const Endpoint from{.address = silent(i), .port = static_cast<std::uint16_t>(1024 + i)};
+      frames.push_back(frame_of({.from = from, .to = service(attacked_port), .sequence = i, .flags = syn_flag}, world.server_card.mac()));
+    }
     arrive_all(world, std::move(frames));
-    expect_served("announcements");
-    flood_near(5'000);
-    expect_served("SYNs");
+  };
+  const auto expect_served = [&](const char* beside) {
+    const unsigned before = echoed_bytes;
+    served_before.acknowledge = served_before.highest;
+    served_before.send(ack_flag | psh_flag, Bytes(400));
+    EXPECT_TRUE(HostMachine::wait_until([&] { return echoed_bytes == before + 400; }, 2s)) << beside;
+    EXPECT_EQ(questions, 1U) << beside << ": its entry was displaced";
+  };
 
-    fresh.send(syn_flag);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return questions == 2; }));
-    flood_near(20);
-    world.server_card.arrive(announce(addresses[1].address, 2), 0);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return fresh.answered.load(); }, 2s)) << "its request was displaced";
-    const Counters counters = world.counters_of(0);
-    EXPECT_GT(counters.neighbours_recycled, 4'000U);
-    EXPECT_GT(counters.unresolved_dropped, 1'000U);
-    running = true;
-  }
-  done = true;
-  runner.join();
+  runner.pause();
+  served_before.send(syn_flag);
+  ASSERT_TRUE(HostMachine::wait_until([&] { return questions == 1; }));
+  world.server_card.arrive(announce(addresses[0].address, 2), 0);
+  ASSERT_TRUE(HostMachine::wait_until([&] { return served_before.answered.load(); }));
+  served_before.send(ack_flag);
+  expect_served("nothing");
+
+  std::deque<Bytes> frames;
+  for (unsigned i = 0; i < 5'000; ++i) frames.push_back(announce(silent(i), 1));
+  arrive_all(world, std::move(frames));
+  expect_served("announcements");
+  flood_near(5'000);
+  expect_served("SYNs");
+
+  fresh.send(syn_flag);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return questions == 2; }));
+  flood_near(20);
+  world.server_card.arrive(announce(addresses[1].address, 2), 0);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return fresh.answered.load(); }, 2s)) << "its request was displaced";
+  const Counters counters = world.counters_of(0);
+  EXPECT_GT(counters.neighbours_recycled, 4'000U);
+  EXPECT_GT(counters.unresolved_dropped, 1'000U);
+  runner.resume();
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ bool Stack::refuses(const ConnectionState& connection) const noexcept {
   return connection.held_bytes() > share;
 }
 
-// Resets one connection at a time, and the next one only after the last has freed its memory, which takes an event.
+// Resets one connection at a time. The next one is reset only after the last has freed its memory, which takes an event.
 void Stack::evict() noexcept {
   if (is_queued(finish_)) return;
   ConnectionState* heaviest = nullptr;
@@ -67,7 +67,7 @@ pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header
 
 }  // namespace neap::net
 
-// lwIP itself drops payload beyond the window and answers it, as a probe of a closed window requires (RFC 9293, 3.8.6.1).
+// lwIP itself drops payload beyond the window and answers it. RFC 9293, 3.8.6.1 requires this for a probe of a closed window.
 extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
   using namespace neap::net;
   if (pcb->state < ESTABLISHED || pcb->callback_arg == nullptr || pcb->rcv_wnd == 0) return 0;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // Limits for the memory that peers can make a core hold.
 //
-// A peer that does not read, or never sends a missing byte, makes its connection hold memory without end. The card's ring must still not
-// run empty, and other peers must be served. So every connection is charged for all that it holds (Connection::held_bytes), and the sum of
-// a core has two limits. Above the first limit, payload for a connection over its share is refused. Its segments still deliver
-// acknowledgements and resets, and the peer sends the payload again. Above the second limit, the connection that holds most is reset.
-// Frames that retain nothing, connections that hold little, and control are never refused. Internal to net/.
+// A peer that does not read, or never sends a missing byte, makes its connection hold more and more memory. The card's receive ring must
+// still not run empty, and other peers must be served. So every connection is charged for all memory that it holds
+// (Connection::held_bytes), and the sum for a core has two limits. Above the first limit, payload for a connection over its share is
+// refused. The connection's segments still deliver acknowledgements and resets, and the peer sends the payload again. Above the second
+// limit, the connection that holds the most is reset. Frames that retain nothing, connections that hold little, and control are never
+// refused. Internal to net/.
 #pragma once
 
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 
 #include "kernel/net_device.hpp"
 
@@ -22,22 +22,21 @@ constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
   return (bytes + step - 1) / step * step;
 }
 
-/// One of the card's receive buffers, whatever the size of its frame.
+/// The memory of one of the card's receive buffers, for a frame of any size.
 constexpr std::size_t card_buffer_bytes = 2048 + sizeof(ReceiveBuffer);
-/// A queued piece's overhead: header and rounding.
+/// The overhead of a queued piece: header and rounding.
 constexpr std::size_t piece_bytes = 64;
-/// The overhead of a pbuf in lwIP's send queue: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE), rounding.
+/// The overhead of a pbuf in lwIP's send queue: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE) and rounding.
 constexpr std::size_t segment_bytes = 512;
 
-/// A connection may always hold this much while the core is short of memory: some card buffers, enough for a request.
+/// A connection may hold this much even while the core is short of memory. It is enough for a request (some card buffers).
 constexpr std::size_t connection_guarantee_bytes = 8 * 1024;
-/// The first limit is this fraction (1/8) of a core's part of the memory,
+/// The first limit is 1/`core_share` of a core's part of the memory, but at least `core_bytes_min`.
 constexpr std::size_t core_share = 8;
-/// but at least this much.
 constexpr std::size_t core_bytes_min = std::size_t{8} * 1024 * 1024;
 /// The second limit, as a multiple of the first.
 constexpr std::size_t reset_factor = 2;
-/// Connections that are compared to find the one to reset. The next search continues after them.
+/// The number of connections that one search compares to find the connection to reset. The next search continues after them.
 constexpr unsigned reset_candidates = 64;
 
 /// The first limit of a core.

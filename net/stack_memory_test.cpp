@@ -5,21 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <deque>
-#include <thread>
 
 #include "net/stack.hpp"
-#include "net/testing/handlers.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 constexpr std::size_t limit_bytes = std::size_t{8} << 20;
-constexpr Endpoint service{.address = server_address, .port = 7};
-constexpr Endpoint other_service{.address = server_address, .port = 8};
 
 /// A server that keeps received bytes, on a core with a limit of 8 MiB.
 class MemoryTest : public ::testing::Test {
@@ -36,7 +29,7 @@ class MemoryTest : public ::testing::Test {
                                                   if (!reads) own.append(std::move(data));
                                                 }});
     });
-    world.listen(8, [](Connection&) { return std::make_unique<EchoHandler>(); });
+    world.listen(8, echoing());
   }
   ~MemoryTest() override {
     world.machine.on(0, [this] { kept.clear(); });
@@ -45,23 +38,13 @@ class MemoryTest : public ::testing::Test {
   void attack(std::size_t bytes, std::size_t piece_bytes) {
     clients.push_back(std::make_shared<Record>());
     const RecordingHandler::Behaviour behaviour{.send_seed = 1, .send_bytes = bytes, .piece_bytes = piece_bytes, .by_reference = false};
-    EXPECT_EQ(world.connect(service, recording(clients.back(), behaviour)), std::nullopt);
+    EXPECT_EQ(world.connect(service(7), recording(clients.back(), behaviour)), std::nullopt);
   }
   /// Waits until the server receives nothing for half a second.
   void wait_for_silence() {
-    std::size_t before = 1;
-    EXPECT_TRUE(HostMachine::wait_until([&] {
-      std::this_thread::sleep_for(500ms);
-      return std::exchange(before, server->received.load()) == server->received;
-    }));
+    EXPECT_TRUE(HostMachine::settled([&] { return server->received.load(); }, 500ms).has_value());
   }
-  void expect_served() {
-    auto record = std::make_shared<Record>();
-    const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
-    EXPECT_EQ(world.connect(other_service, acceptor), std::nullopt);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }, 5s));
-    expect_ended_well(*record);
-  }
+  void expect_served() { EXPECT_LT(served(world, 8), 5s); }
 
   std::shared_ptr<Record> server = std::make_shared<Record>();
   std::deque<Buffer> kept;
@@ -71,7 +54,7 @@ class MemoryTest : public ::testing::Test {
   TwoMachines world;
 };
 
-// A full window costs at most about twice its bytes, however small its segments are.
+// A full window costs at most about twice its bytes in memory, however small the segments are.
 TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   attack(200'000, 16'384);  // uses up the card buffers that may be held
   wait_for_silence();
@@ -79,7 +62,7 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   std::size_t bytes = 0;
   Connection* client = nullptr;
   auto record = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service,
+  EXPECT_EQ(world.connect(service(7),
                           [&](Connection& connection) {
                             client = &connection;
                             return std::make_unique<RecordingHandler>(record, RecordingHandler::Behaviour{.close_when_sent = false});
@@ -104,7 +87,7 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   });
 }
 
-// Over its limit a core refuses payload of the connections that hold most and serves all others. Refused payload is retransmitted later.
+// A core above its limit refuses payload of the connections that hold the most, and serves all others. Refused payload is sent again.
 TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
   wait_for_silence();
@@ -122,7 +105,7 @@ TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   EXPECT_EQ(counters.held_bytes, 0U);
 }
 
-// Replies that a peer does not acknowledge cannot be refused, so the connection is reset.
+// The core cannot refuse replies that a peer does not acknowledge, so it resets the connection.
 TEST_F(MemoryTest, TheConnectionThatHoldsMostIsReset) {
   std::vector<std::byte> reply(1'900'000);
   world.listen(10, [&](Connection& connection) {

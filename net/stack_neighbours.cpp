@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Publishes the neighbours that one core learned to the other cores.
+// Publishes the first core's neighbours (ARP entries) to the other cores.
 //
-// ARP has no ports, so the card delivers all of it to the first core. Publishing an entry to another core wakes that core, and any machine
-// of the network may send ARP at any rate. So an entry is published when it is new, has changed, or was last published two minutes ago, and
-// at a bounded rate. A core without the entry sends its own ARP request, and the answer is then published to that core.
+// ARP has no ports, so the card delivers all ARP packets to the first core. Publishing an entry to another core wakes that core, and any
+// machine of the network may send ARP at any rate. So an entry is published when it is new, has changed, or was last published two minutes
+// ago. The rate is bounded. A core without the entry sends its own ARP request, and the answer is then published to that core.
 #include <cstring>
 #include <new>
 
@@ -17,7 +17,7 @@ namespace neap::net {
 
 namespace {
 
-/// Entries of other cores expire after 300 s (lwIP, ARP_MAXAGE). They are renewed earlier.
+/// Entries of other cores expire after 300 s (lwIP, ARP_MAXAGE), so they are renewed earlier.
 constexpr std::uint64_t renewal_ms = 120'000;
 /// Limits how often ARP wakes an idle core.
 constexpr unsigned published_a_second_max = 64;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Passes a received frame to lwIP, or to the core that handles it.
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -57,7 +56,7 @@ FrameHeaders parse_headers(const std::byte* frame, std::size_t bytes) noexcept {
   return headers;
 }
 
-/// The destination of a frame if it is an IPv4 multicast group, in host byte order; 0 otherwise.
+/// Returns the destination of a frame, in host byte order, if it is an IPv4 multicast group; 0 otherwise.
 std::uint32_t group_of(const std::byte* frame, std::size_t bytes) noexcept {
   constexpr std::size_t destination = ethernet_bytes + 16;
   if (read_u16(frame + 12) != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return 0;
@@ -149,7 +148,7 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
 }
 
 // Accepts every frame that this core handles, from the card or passed on by another core. A layer 4 checksum covers the whole datagram, so
-// the card's verdict on a fragment does not count: lwIP checks the sum after reassembly.
+// the card's verdict on a fragment is ignored. lwIP checks the sum after reassembly.
 void Stack::accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept {
   if (headers.igmp) groups_dirty_ = true;
   if (headers.fragment) {
@@ -163,7 +162,7 @@ void Stack::accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInf
 }
 
 void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
-  // lwIP runs to completion here, so the interface's flags can state which checksums of this one frame the card has checked.
+  // lwIP runs to completion here, so the interface's flags can name the checksums that the card has checked in this one frame.
   std::uint16_t checks = checksum_base_;
   if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
   if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
@@ -208,7 +207,6 @@ void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
 }
 
 // --- From core to core -------------------------------------------------------------------------------------------------------------------
-
 void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept {
   require(core != core_ && core - group_.first < group_.cores, "a frame is passed on to another core of the group", core);
   if (copy == nullptr) {
@@ -236,7 +234,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
   }
 }
 
-// lwIP has removed the link header of `datagram`. It is made again, because the other core expects a frame.
+// lwIP has removed the link header of `datagram`. The header is made again, because the other core expects a frame.
 ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
   ReceiveBuffer* const copy = allocate_heap_buffer(ethernet_bytes + datagram->tot_len);
   if (copy == nullptr) return nullptr;
@@ -249,7 +247,8 @@ ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
   return copy;
 }
 
-// lwIP has changed the IP header into that of a whole datagram. Its checksum is now wrong, but the checksums of all fragments were right.
+// lwIP has changed the IP header into that of a whole datagram. The header's checksum is now wrong, but the header checksums of all
+// fragments were right.
 bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
   const std::size_t ip_bytes = IPH_HL_BYTES(ip);

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <mutex>
 #include <random>
 #include <set>
@@ -12,16 +11,11 @@
 
 #include "kernel/log.hpp"
 #include "net/testing/dhcp_server.hpp"
-#include "net/testing/handlers.hpp"
+#include "net/testing/raw_peer.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
 namespace {
-
-using namespace std::chrono_literals;
-using host::HostMachine;
-
-constexpr Endpoint service{.address = server_address, .port = 7};
 
 TwoMachinesOptions with_cores(unsigned server, unsigned client) {
   TwoMachinesOptions options;
@@ -30,33 +24,15 @@ TwoMachinesOptions with_cores(unsigned server, unsigned client) {
   return options;
 }
 
-std::uint16_t word(const Bytes& frame, std::size_t index) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[index]) << 8 | std::to_integer<unsigned>(frame[index + 1]));
+/// Makes an IPv4 frame to the server, without checksums.
+Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 1, unsigned fragment_field = 0,
+             Ipv4Address from = client_address) {
+  return ipv4_frame(
+      {.from = from, .to = server_address, .protocol = protocol, .identification = identification, .fragment_field = fragment_field},
+      payload);
 }
 
-Bytes bytes_of(std::initializer_list<unsigned> values) {
-  Bytes bytes;
-  for (const unsigned value : values) bytes.push_back(static_cast<std::byte>(value));
-  return bytes;
-}
-
-/// Makes an IPv4 frame from the client to the server, without checksums.
-Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identification = 1, unsigned fragment_field = 0,
-                 Ipv4Address from = client_address) {
-  Bytes frame = bytes_of({2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0});
-  const std::size_t total = 20 + payload.size();
-  for (const unsigned value : {static_cast<unsigned>(total >> 8), static_cast<unsigned>(total & 0xFF), identification >> 8,
-                               identification & 0xFF, fragment_field >> 8, fragment_field & 0xFF, 64U, protocol, 0U, 0U}) {
-    frame.push_back(static_cast<std::byte>(value));
-  }
-  for (const Ipv4Address address : {from, server_address}) {
-    for (int shift = 24; shift >= 0; shift -= 8) frame.push_back(static_cast<std::byte>(address.value >> shift));
-  }
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  return frame;
-}
-
-// RSS selects a connection's core, and every core serves its own connections. Answers of an outgoing connection arrive at the core that
+// RSS selects a connection's core, and every core serves its own connections. Answers to an outgoing connection arrive at the core that
 // opened it.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
@@ -71,13 +47,13 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
     return std::make_unique<EchoHandler>();
   });
   std::vector<std::shared_ptr<Record>> records;
-  // Enough connections that every core gets at least one, whatever the hash selects.
+  // There are enough connections that every core gets at least one, whatever the hash selects.
   for (unsigned i = 0; i < 20 * (cores + 1); ++i) {
     records.push_back(std::make_shared<Record>());
     const int core = static_cast<int>(cores + i % 2);
     const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
     EXPECT_EQ(world.connect(
-                  service,
+                  service(7),
                   [&, core](Connection& connection) {
                     EXPECT_EQ(this_core(), static_cast<unsigned>(core));
                     return acceptor(connection);
@@ -85,8 +61,8 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
                   core),
               std::nullopt);
   }
-  EXPECT_TRUE(HostMachine::wait_until(
-      [&] { return std::ranges::all_of(records, [](const auto& record) { return record->destroyed > 0; }); }, 100s));
+  EXPECT_TRUE(
+      HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return ended(*record); }); }, 100s));
   for (const auto& record : records) {
     EXPECT_EQ(record->received, 20'000U);
     expect_ended_well(*record);
@@ -107,10 +83,7 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   EXPECT_EQ(count_as_control(11).error().code, ErrorCode::full);
   EXPECT_EQ(count_as_control(0).error().code, ErrorCode::invalid);
   const auto exchange = [&](std::uint16_t port) {
-    auto record = std::make_shared<Record>();
-    const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
-    EXPECT_EQ(world.connect({.address = server_address, .port = port}, acceptor), std::nullopt);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
+    served(world, port);
     EXPECT_TRUE(
         HostMachine::wait_until([&] { return world.counters_of(0).connections_open + world.counters_of(1).connections_open == 0; }));
   };
@@ -125,7 +98,7 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
     }
     return sum;
   };
-  for (const std::uint16_t port : {7, 8}) world.listen(port, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  for (const std::uint16_t port : {7, 8}) world.listen(port, echoing());
   exchange(8);
   EXPECT_EQ(counted().rx_frames + counted().tx_frames, 0U) << "the application's frames";
   const auto segments = [&] {
@@ -145,15 +118,15 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   EXPECT_LE(control.tx_bytes, 20'000 + 90 * control.tx_frames);
 }
 
-// ARP answers reach core 0 only. Another core that connects first must still learn the neighbour, without a delay.
+// ARP answers reach core 0 only. If another core connects first, it must still learn the neighbour without a delay.
 TEST(Stack, NeighboursArePublishedToTheOtherCores) {
   TwoMachines world(with_cores(1, 2));
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  world.listen(7, echoing());
   auto record = std::make_shared<Record>();
   const auto before = std::chrono::steady_clock::now();
-  EXPECT_EQ(world.connect(service, recording(record, {.send_seed = 1, .send_bytes = 100, .expect_bytes = 100}), 2), std::nullopt);
+  EXPECT_EQ(world.connect(service(7), recording(record, {.send_seed = 1, .send_bytes = 100, .expect_bytes = 100}), 2), std::nullopt);
   EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // ARP repeats a request after 1 s
-  EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
   EXPECT_GE(world.counters_of(1).neighbours_published, 1U);
 }
 
@@ -161,18 +134,15 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   TwoMachines world(with_cores(2, 1));
   std::atomic<int> answers{0};
   world.server_card.tap([&](const Bytes& frame) {
-    if (word(frame, 12) == 0x0806 && word(frame, 20) == 2) ++answers;
+    if (is_arp(frame, 2)) ++answers;
     return true;
   });
-  Bytes request = bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0,  0, 0, 0, 9, 8, 6, 0, 1, 8, 0,  6, 4, 0,
-                            1,    2,    0,    0,    0,    0,    9, 10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1});
-  request.resize(60);
-  world.server_card.arrive(request, 1);
+  world.server_card.arrive(arp_answer({0x0A000009}, server_address, world.server_card.mac(), 1), 1);
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because they carry no ports. The whole segment may belong to another core.
+// The first core reassembles fragments, because they carry no ports. The connection of the reassembled segment may be on another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -188,16 +158,13 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   world.client_card.tap([&](const Bytes& frame) {
     if (!split || frame.size() < 200 || word(frame, 12) != 0x0800) return true;
     const Bytes payload(frame.begin() + 34, frame.begin() + 14 + word(frame, 16));
-    Bytes first = ipv4_frame(6, Bytes(payload.begin(), payload.begin() + 104), 77, 0x2000);
-    Bytes second = ipv4_frame(6, Bytes(payload.begin() + 104, payload.end()), 77, 104 / 8);
-    fill_checksums(first);
-    fill_checksums(second);
     fragments += 2;
-    world.server_card.arrive(second, 1);  // in the wrong order, and to the core that does not reassemble
-    world.server_card.arrive(first, 1);
+    // In the wrong order, and to the core that does not reassemble.
+    world.server_card.arrive(with_checksums(packet(6, Bytes(payload.begin() + 104, payload.end()), 77, 104 / 8)), 1);
+    world.server_card.arrive(with_checksums(packet(6, Bytes(payload.begin(), payload.begin() + 104), 77, 0x2000)), 1);
     return false;
   });
-  // Repeated until both cores have served a connection.
+  // Repeats until both cores have served a connection.
   std::set<unsigned> cores;
   for (int i = 0; i < 40 && cores.size() < 2; ++i) {
     server->received = 0;
@@ -205,8 +172,8 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
     auto client = std::make_shared<Record>();
     const int sent_before = fragments;
     split = true;
-    EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 4, .send_bytes = 500, .close_when_sent = true})), std::nullopt);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == 500U && client->destroyed > 0; }));
+    EXPECT_EQ(world.connect(service(7), recording(client, {.send_seed = 4, .send_bytes = 500, .close_when_sent = true})), std::nullopt);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == 500U && ended(*client); }));
     EXPECT_GE(fragments, sent_before + 2);
     cores.insert(serving.load());
   }
@@ -215,8 +182,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
 }
 
-// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment does not count. This includes fragments that another core
-// passed on.
+// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, also if another core passed the fragment on.
 TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
   TwoMachinesOptions options = with_cores(2, 1);
   options.server.checks_fragments = true;
@@ -229,18 +195,15 @@ TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
   Bytes udp(32);
   udp[1] = udp[3] = std::byte{9};
   udp[5] = std::byte{32};
-  Bytes whole = ipv4_frame(17, udp);
-  fill_checksums(whole);
+  const Bytes whole = with_checksums(packet(17, udp));
   unsigned identification = 90;
   for (const int core : {0, 1}) {
     for (const bool valid : {true, false}) {
       ++identification;
       const auto bytes = whole.begin() + 34;
-      Bytes first = ipv4_frame(17, Bytes(bytes, bytes + 16), identification, 0x2000);
-      Bytes second = ipv4_frame(17, Bytes(bytes + 16, whole.end()), identification, 16 / 8);
+      const Bytes first = with_checksums(packet(17, Bytes(bytes, bytes + 16), identification, 0x2000));
+      Bytes second = with_checksums(packet(17, Bytes(bytes + 16, whole.end()), identification, 16 / 8));
       if (!valid) second.back() ^= std::byte{1};
-      fill_checksums(first);
-      fill_checksums(second);
       const int received_before = received;
       const std::uint64_t dropped_before = world.counters_of(0).dropped_checksum;
       world.server_card.arrive(first, core);
@@ -256,11 +219,10 @@ TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
 TEST(Stack, AnswersAPing) {
   TwoMachines world;
   std::atomic<int> answers{0};
-  Bytes echo = bytes_of({8, 0, 0, 0, 0x12, 0x34, 0, 1});
+  Bytes echo;
+  append(echo, 0x0800'0000'1234'0001, 8);
   for (unsigned i = 0; i < 400; ++i) echo.push_back(pattern(i, 1));
-  const std::uint16_t sum = static_cast<std::uint16_t>(~internet_sum(echo));
-  echo[2] = std::byte(sum >> 8);
-  echo[3] = std::byte(sum & 0xFF);
+  put_word(echo, 2, ~internet_sum(echo) & 0xFFFFU);
   world.server_card.tap([&](const Bytes& frame) {
     if (word(frame, 12) == 0x0800 && frame[23] == std::byte{1} && frame[34] == std::byte{0}) {
       EXPECT_EQ(internet_sum(std::span(frame).subspan(34, echo.size())), 0xFFFF);
@@ -269,9 +231,7 @@ TEST(Stack, AnswersAPing) {
     }
     return true;
   });
-  Bytes frame = ipv4_frame(1, echo);
-  fill_checksums(frame);
-  world.server_card.arrive(frame);
+  world.server_card.arrive(with_checksums(packet(1, echo)));
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
 }
 
@@ -280,7 +240,7 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
   TwoMachinesOptions options = with_cores(2, 1);
   options.server.checksum_offload = false;  // lwIP checks every frame
   TwoMachines world(options);
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  world.listen(7, echoing());
   std::mt19937 random(4711);
   for (int i = 0; i < 20'000; ++i) {
     Bytes payload(random() % 200);
@@ -290,8 +250,8 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
       payload[3] = std::byte{7};  // to the listener, with any flags and options
     }
     constexpr unsigned protocols[] = {1, 6, 6, 6, 17, 2, 41};
-    Bytes frame = ipv4_frame(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0,
-                             {static_cast<std::uint32_t>(0x0A000002 + random() % 3)});
+    Bytes frame = packet(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0,
+                         {static_cast<std::uint32_t>(0x0A000002 + random() % 3)});
     if (random() % 10 == 0) frame[14] = static_cast<std::byte>(random());
     if (random() % 10 == 0) frame[16 + random() % 2] = static_cast<std::byte>(random());
     if (random() % 10 == 0) frame[12 + random() % 2] = static_cast<std::byte>(random());
@@ -303,11 +263,7 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
       world.machine.on(1, [] {});
     }
   }
-  auto record = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 1, .send_seed = 1, .send_bytes = 5000, .expect_bytes = 5000})),
-            std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
-  EXPECT_EQ(record->received, 5000U);
+  served(world, 7, 5000);
   const Counters counters = world.counters_of(0);
   EXPECT_GT(counters.dropped_malformed, 0U);
   EXPECT_GT(counters.dropped_checksum, 0U);
@@ -318,12 +274,10 @@ TEST(Stack, SynFloodIsBounded) {
   TwoMachinesOptions options;
   options.server.checksum_offload = false;
   TwoMachines world(options);
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  world.listen(7, echoing());
   for (unsigned i = 0; i < 5000; ++i) {
-    Bytes syn = bytes_of({0x40U + (i >> 8), i & 0xFF, 0, 7, 0, 0, 0, i & 0xFF, 0, 0, 0, 0, 0x50, 2, 0xFF, 0xFF, 0, 0, 0, 0});
-    Bytes frame = ipv4_frame(6, syn, 1, 0, {0x0A000050});
-    fill_checksums(frame);
-    world.server_card.arrive(frame);
+    const Endpoint from{.address = {0x0A000050}, .port = static_cast<std::uint16_t>(0x4000 + i)};
+    world.server_card.arrive(frame_of({.from = from, .to = service(7), .sequence = i & 0xFF, .flags = syn_flag}, world.server_card.mac()));
     if (i % 200 == 0) world.machine.on(0, [] {});
   }
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).frames_received >= 5000; }));
@@ -337,17 +291,17 @@ TEST(Stack, SynFloodIsBounded) {
 TEST(Stack, ThousandsOfConnectionsAtOnce) {
   TwoMachines world(with_cores(2, 1));
   constexpr int count = 3000;
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  world.listen(7, echoing());
   std::vector<std::shared_ptr<Record>> records;
   for (int i = 0; i < count; ++i) records.push_back(std::make_shared<Record>());
   std::atomic<int> connected{0}, failed{0};
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        // A busy host may exceed the stack's limit of ten seconds, so there are several attempts.
+        // A busy host may exceed the stack's limit of ten seconds, so the client tries several times.
         for (int tries = 1;; ++tries) {
           const Result<void> result = co_await two.client->connect(
-              service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
+              service(7), recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
           if (!result.has_value() && result.error().code == ErrorCode::timeout && tries < 10) continue;
           ++(result.has_value() ? good : bad);
           co_return;
@@ -368,7 +322,7 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
 // An idle core takes no periodic interrupt: without connections, and with all neighbours known, no timer is due within seconds.
 TEST(Stack, IdleStackArmsNoShortTimer) {
   TwoMachines world;
-  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  world.listen(7, echoing());
   std::this_thread::sleep_for(200ms);
   const std::uint64_t alarms = host::alarms_set(0);
   std::this_thread::sleep_for(1500ms);
@@ -376,32 +330,35 @@ TEST(Stack, IdleStackArmsNoShortTimer) {
 }
 
 // --- DHCP --------------------------------------------------------------------------------------------------------------------------------
+/// A machine without an address, and a server that offers it one.
+struct Dhcp : ::testing::Test {
+  Dhcp() : card({.cores = 2, .mac = {2, 0, 0, 0, 0, 0x77}}), machine(2) {}
+  ~Dhcp() override {
+    card.cut();
+    machine.run(0, [this] { return network->take_down(); });
+  }
+  void bring_up_network() {
+    machine.run(0, [this]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 2)); });
+    EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
+  }
 
-TEST(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
-  WireCard card({.cores = 2, .mac = {2, 0, 0, 0, 0, 0x77}});
-  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
-  host::HostMachine machine(2);
+  WireCard card;
+  DhcpServer server{card, {0xC0A80042}, {0xC0A80001}};
+  HostMachine machine;
   std::unique_ptr<NetworkControl> network;
-  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 2)); });
-  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
+};
+
+TEST_F(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
+  bring_up_network();
   EXPECT_EQ(server.requests(), 1);
-  EXPECT_TRUE(host::HostMachine::wait_until([&] {
-    Ipv4Address known_to_core_1;
-    machine.on(1, [&] { known_to_core_1 = Stack::here()->addresses().address; });
-    return known_to_core_1 == Ipv4Address{0xC0A80042};
-  }));
+  EXPECT_TRUE(HostMachine::wait_until(
+      [&] { return machine.value_on(1, [] { return Stack::here()->addresses().address; }) == Ipv4Address{0xC0A80042}; }));
   EXPECT_NE(host::take_console_text().find("net: 192.168.0.66/24 gateway 192.168.0.1 (DHCP), 2 cores"), std::string::npos);
-  card.cut();
-  machine.run(0, [&] { return network->take_down(); });
 }
 
-// The first packets may be lost. A missing answer does not stop the machine.
-TEST(Dhcp, IsAskedForUntilItAnswers) {
-  WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
-  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
+// If the first packets are lost, the machine asks again, and other events run meanwhile.
+TEST_F(Dhcp, IsAskedForUntilItAnswers) {
   server.ignore_first = 2;
-  host::HostMachine machine(1);
-  std::unique_ptr<NetworkControl> network;
   std::atomic<int> turns{0};
   machine.on(0, [&] {
     start([](std::atomic<int>& count) -> task<void> {
@@ -411,29 +368,19 @@ TEST(Dhcp, IsAskedForUntilItAnswers) {
       }
     }(turns));
   });
-  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
+  bring_up_network();
   EXPECT_EQ(turns, 20);  // other events ran meanwhile
-  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
-  card.cut();
-  machine.run(0, [&] { return network->take_down(); });
 }
 
-TEST(Dhcp, WaitsForTheLink) {
-  WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
-  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
+TEST_F(Dhcp, WaitsForTheLink) {
   card.set_link(false);
-  host::HostMachine machine(1);
-  std::unique_ptr<NetworkControl> network;
   machine.on(0, [&] {
     start([](WireCard& plugged) -> task<void> {
       co_await sleep_for(300ms);
       plugged.set_link(true);
     }(card));
   });
-  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
-  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
-  card.cut();
-  machine.run(0, [&] { return network->take_down(); });
+  bring_up_network();
 }
 
 }  // namespace

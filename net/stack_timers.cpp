@@ -18,7 +18,7 @@ namespace neap::net {
 namespace {
 
 constexpr std::uint64_t arp_ageing_ms = 30 * ARP_TMR_INTERVAL;  // 30 s; entries expire after 300 s
-/// Time-outs that may be late are delayed to a multiple of this, so that many of them share one wake-up.
+/// Time-outs that may be late are delayed to a multiple of this, so that several time-outs share one wake-up.
 constexpr std::uint64_t coarse_ms = 15'000;
 
 std::uint64_t now_ms() noexcept {
@@ -38,10 +38,10 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 
 // --- TCP's ticks -------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts its time in calls of tcp_tmr(). Each call (50 ms) handles delayed acknowledgements. Every second call (a "slow" tick of 100
-// ms) handles everything else. The ticks start when TCP has work pending and stop when no connection needs them. `tcp_ticks` then does not
-// change, so ages would be wrong in the next event. Therefore the missed ticks are counted first. Round trips are measured only while ticks
-// run.
+// lwIP counts its time in calls of tcp_tmr(), one every 50 ms. Each call handles delayed acknowledgements. Every second call (a "slow" tick
+// of 100 ms) handles everything else. These ticks start when TCP has work pending and stop when no connection needs them. While they are
+// stopped, `tcp_ticks` does not change. So the next event first adds the missed slow ticks to `tcp_ticks`. Round trips are measured only
+// while ticks run.
 
 namespace {
 
@@ -54,14 +54,14 @@ bool needs_ticks(const tcp_pcb& pcb) noexcept {
          pcb.persist_backoff > 0 || (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
 }
 
-/// Slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
+/// Returns the slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
 std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
   const std::uint64_t limit = limit_ms / slow_tick_ms + 1;
   const std::uint32_t idle = tcp_ticks - pcb.tmr;
   return limit > idle ? limit - idle : 1;
 }
 
-/// Slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
+/// Returns the slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
 std::uint64_t ticks_until_due() noexcept {
   std::uint64_t ticks = StackTimes::never;
   for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
@@ -75,7 +75,7 @@ std::uint64_t ticks_until_due() noexcept {
 
 }  // namespace
 
-/// Counts the slow ticks of the time since the last count; for use while ticks do not run.
+/// Adds the slow ticks that have passed since `tcp_counted`. Called for times in which ticks did not run.
 void Stack::make_up_ticks(std::uint64_t now) noexcept {
   if (now <= times_.tcp_counted) return;
   const std::uint64_t ticks = (now - times_.tcp_counted) / slow_tick_ms;
@@ -117,8 +117,7 @@ void Stack::tcp_tick(std::uint64_t now) noexcept {
 }
 
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
-
-/// Runs the periods that the core has slept through, so that entries age by the clock.
+/// Runs the periods of the ARP timer that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
   if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
   const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
@@ -132,8 +131,8 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. These are replaced by one addition
-// here: before a call that acts, and before any function that sets the counters.
+// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. Here one addition replaces such
+// calls. It is made before a call that acts, and before any function that sets the counters.
 
 namespace {
 
@@ -146,7 +145,7 @@ std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
   return seconds;
 }
 
-/// Replaces `seconds` calls that only count. `seconds` MUST be less than `seconds_until_lease_acts`.
+/// Replaces `seconds` calls of dhcp_coarse_tmr() that only count. `seconds` MUST be less than `seconds_until_lease_acts`.
 void count_lease(dhcp& lease, std::uint64_t seconds) noexcept {
   require(seconds < seconds_until_lease_acts(lease), "counting a lease's time does not skip a time-out", seconds);
   const auto count = static_cast<dhcp_timeout_t>(seconds);
@@ -161,7 +160,7 @@ void Stack::count_lease_seconds(std::uint64_t now) noexcept {
   if (times_.dhcp_state == DHCP_STATE_OFF || now < times_.dhcp_counted) return;
   std::uint64_t seconds = (now - times_.dhcp_counted) / DHCP_COARSE_TIMER_MSECS;
   times_.dhcp_counted += seconds * DHCP_COARSE_TIMER_MSECS;
-  // At most a few dozen iterations: each one halves the time to T2 or to the lease's end, or is the last.
+  // At most a few dozen iterations: each one halves the time to T2 or to the lease's end, or is the last iteration.
   while (seconds > 0) {
     dhcp* const lease = netif_dhcp_data(&netif_);
     if (lease == nullptr) return;
@@ -180,7 +179,7 @@ void Stack::wake_lease_clock() noexcept { count_lease_seconds(now_ms()); }
 
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
-// Runs at the end of every event of the stack, so it checks few things. The ARP table is checked only after it was used.
+// Runs at the end of every event of the stack, so it makes few checks. It checks the ARP table only after the table was used.
 void Stack::update_timers() noexcept {
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
@@ -206,7 +205,7 @@ void Stack::update_timers() noexcept {
     } else if (times_.arp_last == 0) {
       times_.arp_last = now;
     }
-    // Entries without a request are aged before their next use (`end_pause`) and need no wake-up.
+    // Entries without an open request need no wake-up; `end_pause` ages them before their next use.
     times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
   }
 
@@ -229,7 +228,7 @@ void Stack::timer_fired() noexcept {
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
-    // Missed ticks are run too: `reassembly_until` follows the clock, so no later tick would free a datagram.
+    // Missed ticks are run too. `reassembly_until` follows the clock, so no later tick would free a datagram.
     const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
     for (std::uint64_t tick = std::min<std::uint64_t>(passed, IP_REASS_MAXAGE + 1); tick > 0; --tick) ip_reass_tmr();
     times_.reassembly += passed * IP_TMR_INTERVAL;
@@ -267,11 +266,9 @@ Waits waits() noexcept { return Stack::here() != nullptr ? Stack::here()->waits(
 }  // namespace neap::net
 
 // --- Functions that lwIP expects from its port -------------------------------------------------------------------------------------------
-
 extern "C" {
 
 u32_t sys_now(void) { return static_cast<u32_t>(neap::net::now_ms()); }
-
 void sys_init(void) {}
 
 void tcp_timer_needed(void) {

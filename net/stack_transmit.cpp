@@ -81,8 +81,8 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
   return ERR_OK;
 }
 
-// lwIP regards the held segments as sent. If the card has no room they wait, and all later frames are refused. If the card refuses them for
-// good (no link), they are dropped. lwIP then retransmits them as if the wire had lost them.
+// lwIP regards the held segments as sent. If the card has no room, the segments wait, and all later frames are refused. If the card refuses
+// them for good (no link), they are dropped, and lwIP retransmits them later.
 bool Stack::send_held() noexcept {
   if (!joiner_.holds()) return true;
   const SegmentJoiner::Frame frame = joiner_.frame();

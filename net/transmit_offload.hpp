@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// The checksum offload that a frame's headers require.
+// Determines the checksum offload that a frame needs.
 //
-// lwIP leaves checksums to the card (stack.cpp). Which checksums a frame needs, and where its headers end, is read from the frame. The card
+// lwIP leaves checksums to the card (stack.cpp). The frame itself shows which checksums it needs and where its headers end. The card
 // expects the checksum fields to be prepared. Internal to net/.
 #pragma once
 
@@ -14,11 +14,10 @@ struct pbuf;
 
 namespace neap::net {
 
-/// The folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the packet's byte order.
+/// Returns the folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the packet's byte order.
 [[nodiscard]] std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexcept;
 
-/// Returns the checksums that the card has to fill in, and prepares their fields. The first piece holds all headers and MUST NOT be in use
-/// by the card yet.
+/// Returns the checksums that the card has to fill in, and prepares their fields. `first` holds all headers. The card MUST NOT use it yet.
 [[nodiscard]] TransmitOffload offload_checksums(pbuf& first) noexcept;
 
 }  // namespace neap::net

@@ -26,7 +26,7 @@ std::optional<std::size_t> lowest_ranked(std::span<const Occupant> occupants, Ra
 }
 
 struct Rank {
-  unsigned kind;  ///< the lowest is displaced first
+  unsigned kind;  ///< the lowest kind is displaced first
   std::uint64_t then;
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // Selects the client that is displaced when a place is needed.
 //
-// A connection costs a peer nothing, so the first peers could hold all places without using control. So there are two kinds of places. A
-// client that has proven itself (by the token; if no token is set, by a valid line) has one of `clients_max` places. All other clients
-// share `unproven_max` places for a short time. A newcomer displaces the oldest unproven client of the address that has the most unproven
-// clients. Only an address whose places are all delayed for wrong tokens is refused. An owner that sends the token at once is proven before
-// 31 other clients have connected.
+// A connection costs a peer nothing, so the first peers could hold all places without using control. Therefore there are two kinds of
+// places. A client that has proven itself (by the token; if no token is set, by a valid line) has one of `clients_max` places. All other
+// clients share `unproven_max` places for a short time. A newcomer displaces the oldest unproven client of the address that has the most
+// unproven clients. Only an address whose places are all delayed for wrong tokens is refused. An owner that sends the token at once is
+// proven before 31 other clients have connected.
 //
 // These are pure functions of a list, so tests can try thousands of cases. There are at most 48 clients, so quadratic time is acceptable.
 #pragma once
@@ -20,7 +20,6 @@
 
 namespace neap::observe {
 
-/// A client's activity.
 enum class Activity : std::uint8_t {
   idle,     ///< no line is being answered
   busy,     ///< a command is running
@@ -28,7 +27,6 @@ enum class Activity : std::uint8_t {
   closing,  ///< the server has ended the conversation, and the peer has not acknowledged it
 };
 
-/// A client with a place.
 struct Occupant {
   net::Ipv4Address address;
   std::uint64_t id = 0;           ///< increases in the order of arrival
@@ -47,13 +45,13 @@ enum class Refusal : std::uint8_t {
   full,     ///< all proven clients are busy, and their commands make progress
 };
 
-/// The index of the client to displace; none if there is a free place.
+/// The index of the client to displace, or no index if a place is free.
 using Victim = std::expected<std::optional<std::size_t>, Refusal>;
 
 /// Selects the client that a newcomer from `address` displaces.
 [[nodiscard]] Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address) noexcept;
-/// Selects the client that a newly proven client displaces: a closing client, else the client that has been idle for longest, else a client
-/// with a stalled command.
+/// Selects the client that a newly proven client displaces: a closing client, otherwise the client that has been idle for longest,
+/// otherwise a client with a stalled command.
 [[nodiscard]] Victim victim_for_proven(std::span<const Occupant> occupants, std::uint64_t now_ns) noexcept;
 
 }  // namespace neap::observe

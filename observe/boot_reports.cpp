@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reports of the booted image and of the console's text.
 //
-// An answer is one line, but the boot log has many. So the text is the answer's last field, with line feeds written as `\n`. An answer has
-// a piece of limited size, and the fields before it name the position of the next piece.
-#include <algorithm>
+// An answer is one line, but the boot log has many lines. So the text is the answer's last field, with line feeds written as `\n`. An
+// answer contains a piece of limited size, and its other fields name the position of the next piece.
 #include <vector>
 
 #include "kernel/application.hpp"
@@ -19,10 +18,10 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of text in an answer before escaping, which may make it four times as long.
+/// The maximum of text in an answer before escaping. Escaping may make the text four times as long.
 constexpr std::size_t text_bytes_max = 8192;
 
-/// Escapes text for one field: LF as \n, a backslash as two, `;` and all but printable ASCII as \xNN.
+/// Escapes text for one field: LF as \n, a backslash as two backslashes, `;` and all but printable ASCII as \xNN.
 std::string escaped(std::string_view text) {
   constexpr const char* digits = "0123456789abcdef";
   std::string result;

@@ -16,14 +16,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Time limits before the machine ends: for the last answer to be read, and for the peer's close to be acknowledged.
+/// Time limits before the machine ends: for the last answer to be read, and for the peer's FIN to be acknowledged.
 constexpr milliseconds last_answer_limit{200};
 constexpr milliseconds last_acknowledgement{5};
 
 /// The time limit for an unproven client's output, and for a peer's close after all output was acknowledged.
 constexpr milliseconds close_limit{1'000};
 constexpr milliseconds close_look{100};
-/// How often a slow client's room is checked, because the connection reports room only when all output was acknowledged.
+/// The interval at which a slow client's room is checked, because the connection reports room only when all output was acknowledged.
 constexpr milliseconds log_room_look{10};
 
 }  // namespace
@@ -32,7 +32,6 @@ Client::Client(Server& server, net::Connection& connection)
     : server_(server), connection_(&connection), address_(connection.remote().address), progress_ns_(machine::now_ns()) {}
 
 // --- From the network --------------------------------------------------------------------------------------------------------------------
-
 void Client::received(net::Buffer data) {
   require(this_core() == core_, "a client receives on its own core", core_);
   if (over()) return;
@@ -56,7 +55,7 @@ bool Client::keep_input(net::Buffer data) {
   input_.append(std::move(data));
   if (!proven && activity() != Activity::idle && input_.bytes() > unproven_input_bytes_max) return false;
   if (input_pieces_ <= input_pieces_max) return true;
-  input_pieces_ = pieces_of(input_);  // counted again, because some pieces may have been read
+  input_pieces_ = pieces_of(input_);  // pieces are counted again, because some may have been read
   if (input_pieces_ <= input_pieces_max || input_.bytes() / input_pieces_ >= net::Connection::copy_bytes_max) return true;
   if (input_.bytes() > input_copied_bytes_max) return false;
   std::vector<std::byte> joined(input_.bytes());
@@ -87,7 +86,7 @@ void Client::connection_gone() noexcept {
 
 bool Client::displace() noexcept {
   require(this_core() == core_, "a client is displaced on its own core", core_);
-  // A client that does not read would also delay an orderly close.
+  // If a client does not read, an orderly close would be delayed too.
   const bool reads = connection_ != nullptr && connection_->unacknowledged_bytes() <= unproven_answers_bytes_max;
   const bool at_once = !proven || activity() == Activity::closing || !reads;
   if (at_once) {
@@ -119,7 +118,6 @@ void Client::abort() noexcept {
 }
 
 // --- The conversation --------------------------------------------------------------------------------------------------------------------
-
 task<void> Client::converse(std::shared_ptr<Client> client) {
   try {
     client->proof_limit_.arm(client->server_.environment().proof_limit, [&self = *client] {
@@ -190,8 +188,8 @@ task<void> Client::serve() {
   }
 }
 
-/// Closes the connection after all output was sent, and keeps the place until then. Otherwise a peer could have any number of connections
-/// with output that it does not read.
+/// Closes the connection after all output was sent, and keeps the client's place until then. Otherwise a peer could have any number of
+/// connections with output that it does not read.
 task<void> Client::close() {
   set_activity(Activity::closing);
   input_.clear();

@@ -28,26 +28,24 @@ class Server;
 
 class Client {
  public:
-  /// The limit of unacknowledged answers, each counted with `answer_overhead_bytes` for the connection's overhead. Beyond it no further
-  /// line is parsed.
+  /// Above this number of unacknowledged answer bytes, no further line is parsed. Each answer counts `answer_overhead_bytes` more, for the
+  /// connection's overhead.
   static constexpr std::size_t answers_bytes_max = 64 * 1024;
-  static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024;
-  static constexpr std::size_t answer_overhead_bytes = 128;
-  /// The limit of unacknowledged log blocks. Beyond it the next block is not read.
+  static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024, answer_overhead_bytes = 128;
+  /// Above this number of unacknowledged bytes of log blocks, the next block is not read.
   static constexpr std::size_t log_bytes_max = 512 * 1024;
   /// The limit of an unproven client's unread input while a line is answered. A proven client's limit is the receive window.
   static constexpr std::size_t unproven_input_bytes_max = 16 * 1024;
-  /// Unread input in more pieces is copied into one, because a piece of one byte holds a whole card buffer. The copy does not count against
-  /// the window, so it has a separate limit.
+  /// Unread input of more pieces is copied into one piece, because a piece of one byte holds a whole card buffer. The copy does not count
+  /// against the window, so the copy has a separate limit.
   static constexpr std::size_t input_pieces_max = 64;
   static constexpr std::size_t input_copied_bytes_max = 64 * 1024;
   static constexpr unsigned wrong_tokens_max = 3;
 
   Client(Server& server, net::Connection& connection);
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
+  Client& operator=(Client&&) = delete;
 
-  /// The conversation from the first line to the end. Holds `client` until then. MUST be started once.
+  /// Runs the conversation from the first line to the end, and holds `client` until then. MUST be started once.
   static task<void> converse(std::shared_ptr<Client> client);
 
   // Called by the network.
@@ -57,15 +55,15 @@ class Client {
   void connection_gone() noexcept;
 
   // Used by commands.
-  /// Waits until the connection accepts `data`. False: the client is gone.
+  /// Waits until the connection accepts `data`. Returns false if the client is gone.
   [[nodiscard]] task<bool> send(net::Buffer data);
-  /// Waits until fewer than `log_bytes_max` bytes are unacknowledged. False: the client is gone.
+  /// Waits until fewer than `log_bytes_max` bytes are unacknowledged. Returns false if the client is gone.
   [[nodiscard]] task<bool> log_room();
   /// Sends one line. Characters other than printable ASCII become question marks.
   [[nodiscard]] task<bool> send_line(std::string text);
   /// Ends the conversation: no further line is answered, and queued output is still sent.
   void finish() noexcept { finished_ = true; }
-  /// The same after the answer to the current line.
+  /// Ends the conversation after the answer to the current line.
   void finish_after() noexcept { last_line_ = true; }
   /// Resets the connection, so that the client sees that the output is incomplete.
   void abort() noexcept;
@@ -87,15 +85,14 @@ class Client {
   }
   unsigned wrong_tokens = 0;
 
-  // Used by ClientPlaces.
-  /// Ends the client because another one needs its place; on its core. True: the connection is being reset, so the place is free.
+  /// Ends the client because another client needs its place. MUST be called on the client's core. Returns true if the connection is being
+  /// reset; the place is then free.
   [[nodiscard]] bool displace() noexcept;
-  // Any core:
+  // MAY be called on any core:
   [[nodiscard]] net::Ipv4Address address() const noexcept { return address_; }
   [[nodiscard]] Activity activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t progress_ns() const noexcept { return progress_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
-
   void set_activity(Activity activity) noexcept { activity_.store(activity, std::memory_order_relaxed); }
   /// Records progress of this client.
   void touch() noexcept;
@@ -106,7 +103,7 @@ class Client {
   [[nodiscard]] task<void> serve();
   [[nodiscard]] task<void> close();
   [[nodiscard]] task<void> end_machine();
-  /// Appends `data`. False: more than the client's limit of unread input.
+  /// Appends `data`. Returns false if that exceeds the client's limit of unread input.
   [[nodiscard]] bool keep_input(net::Buffer data);
   void note_held() noexcept;
 
@@ -114,24 +111,20 @@ class Client {
   net::Connection* connection_;  // null: the connection has ended
   const net::Ipv4Address address_;
   unsigned core_ = this_core();
-  std::atomic<std::uint64_t> progress_ns_;
-  std::atomic<std::uint64_t> held_bytes_{0};
+  std::atomic<std::uint64_t> progress_ns_, held_bytes_{0};
   std::atomic<Activity> activity_{Activity::idle};
   WakeSignal wake_signal_;
   Timer proof_limit_;
   net::Buffer input_;
   std::size_t input_pieces_ = 0;   // pieces of `input_`; may be too high
-  std::size_t answers_bytes_ = 0;  // since all output was last acknowledged
+  std::size_t answers_bytes_ = 0;  // bytes of answers since all output was last acknowledged
   LineReader lines_;
   void (*machine_action_)() noexcept = nullptr;
   std::string_view end_reason_;
-  bool peer_closed_ = false;
-  bool ended_ = false;
-  bool finished_ = false;
+  bool peer_closed_ = false, ended_ = false, finished_ = false;
   bool last_line_ = false;  ///< the current line is the last one
 };
 
-/// The network's handler for a client's connection.
 class ClientHandler final : public net::ConnectionHandler {
  public:
   explicit ClientHandler(std::shared_ptr<Client> client) noexcept : client_(std::move(client)) {}

@@ -18,17 +18,17 @@ class ClientPlaces {
   /// The maximum of clients, including displaced clients that are not closed yet.
   static constexpr unsigned places_max = 4 * (clients_max + unproven_max);
 
-  /// Gives an unproven client a place; on its core. True: another client was displaced.
+  /// Gives an unproven client a place. MUST be called on the client's core. Returns true if another client was displaced.
   [[nodiscard]] std::expected<bool, Refusal> admit(Client& client);
-  /// Gives an admitted client a place among the proven clients; on its core. True: another client was displaced.
+  /// Gives an admitted client a place among the proven clients. MUST be called on its core. Returns true if another client was displaced.
   [[nodiscard]] std::expected<bool, Refusal> prove(Client& client);
-  /// Frees the client's place, if it has one; on its core.
+  /// Frees the client's place, if it has one. MUST be called on the client's core.
   void leave(Client& client) noexcept;
 
   [[nodiscard]] unsigned proven() const noexcept { return count(true); }
   [[nodiscard]] unsigned unproven() const noexcept { return count(false); }
   [[nodiscard]] unsigned count() const noexcept { return proven() + unproven(); }
-  /// Bytes held for all clients: unread input and unacknowledged output. Each client updates its value in its events.
+  /// Bytes held for all clients: unread input and unacknowledged output. Each client updates its own number in its events.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept;
 
  private:
@@ -36,9 +36,9 @@ class ClientPlaces {
     Client* client = nullptr;
     std::uint64_t id = 0;
     bool proven = false;
-    bool leaving = false;  ///< displaced and not counted
+    bool leaving = false;  ///< the client is displaced and not counted
   };
-  /// The clients without those that are displaced.
+  /// The clients that are not displaced.
   struct Present {
     std::array<Occupant, places_max> occupants;
     std::array<Place*, places_max> places;
@@ -52,7 +52,8 @@ class ClientPlaces {
   /// The caller MUST hold the lock.
   [[nodiscard]] Present present() noexcept;
   [[nodiscard]] static Displaced begin_displacing(Place& place) noexcept;
-  /// Closes the displaced client on its core. The caller MUST NOT hold the lock. False: that core's queue is full, and the client stays.
+  /// Closes the displaced client on its core. The caller MUST NOT hold the lock. Returns false if that core's queue is full; the client
+  /// then stays.
   [[nodiscard]] bool displace(const Displaced& displaced) noexcept;
   void end_client(std::uint64_t id) noexcept;
   [[nodiscard]] unsigned count(bool proven) const noexcept;

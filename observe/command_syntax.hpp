@@ -2,7 +2,7 @@
 // The syntax of commands.
 //
 // A command is described once, by its usage ("itr,VALUE[,CORE]"). `help` shows the usage, a test compares it with docs/control.md, and the
-// parser derives from it the number of words and whether the last one is a core. So the check and its description always agree.
+// parser derives the number of words from it, and whether the last word is a core. So the check and its description always agree.
 #pragma once
 
 #include <cstddef>
@@ -28,31 +28,29 @@ struct Request {
   Server& server;
   Client& client;
   std::string_view name;                    ///< as received, possibly an alias
-  std::span<const std::string_view> words;  ///< after the name, without the core
+  std::span<const std::string_view> words;  ///< words after the name, without the core
   std::optional<unsigned> core;             ///< none: all cores
 };
 
 struct Command {
   std::string_view usage;
   std::string_view help;  ///< one sentence
-  /// Returns the answer; empty if the command has sent everything itself. A refusal begins with "error: ".
+  /// Returns the answer, which is empty if the command has sent its output itself. A refusal begins with "error: ".
   std::function<task<std::string>(const Request&)> run;
   bool before_token = false;  ///< allowed before the token was sent
-  bool last = false;          ///< no further line is answered, even after a refusal
+  bool last = false;          ///< ends the conversation, even after a refusal
 
   [[nodiscard]] std::string_view name() const noexcept { return usage.substr(0, usage.find_first_of(",[")); }
 };
 
 /// The words that a usage accepts.
 struct Shape {
-  std::size_t words_min = 0;
-  std::size_t words_max = 0;
+  std::size_t words_min = 0, words_max = 0;
   bool core_last = false;  ///< word `words_max`, if present, is a core
 };
 constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 [[nodiscard]] Shape shape_of(std::string_view usage) noexcept;
 
-/// The checked words that follow the name.
 struct Checked {
   std::span<const std::string_view> words;
   std::optional<unsigned> core;
@@ -63,24 +61,22 @@ struct Checked {
 /// Parses a core's number or `all`.
 [[nodiscard]] std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores);
 
-/// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses it, and `accepts` is the
-/// reason.
+/// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses the word; `accepts` is
+/// the reason.
 struct Alias {
-  std::string_view name;
-  std::string_view stands_for;
+  std::string_view name, stands_for;
   std::string (*value)(std::string_view word) = nullptr;
   std::string_view accepts;
 };
 
 /// The commands of every image, except the settings', in the order of `help`.
 [[nodiscard]] std::span<const Command> built_in_commands();
-/// The names of the ancestor's commands.
+/// The command names of EbbRT's control, which published scripts use.
 [[nodiscard]] std::vector<Alias> aliases();
 
 /// The bound of a run, as `start` accepts it: none, a time with its unit, or a number of requests.
 struct RunBounds {
-  std::uint64_t time_ns = 0;
-  std::uint64_t requests = 0;
+  std::uint64_t time_ns = 0, requests = 0;
 };
 [[nodiscard]] std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::string_view> words);
 

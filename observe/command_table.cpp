@@ -13,12 +13,9 @@ namespace neap::observe {
 namespace {
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
+constexpr std::string_view run_is_on = "error: a run is on (stop ends it)";
 
-std::string describe(const Error& error) {
-  std::string text = "error: ";
-  text += error.message;
-  return text;
-}
+std::string describe(const Error& error) { return "error: " + std::string(error.message); }
 
 task<std::string> start_run(const Request& request) {
   const auto bounds = parse_run_bounds(request.words);
@@ -27,14 +24,9 @@ task<std::string> start_run(const Request& request) {
   const auto run =
       co_await log::start({.time = std::chrono::nanoseconds(static_cast<std::int64_t>(bounds->time_ns)), .requests = bounds->requests});
   if (!run) {
-    switch (run.error().code) {
-      case ErrorCode::closed:
-        co_return "error: a run is on (stop ends it)";
-      case ErrorCode::not_found:
-        co_return "error: this image runs without a log (log= on its command line)";
-      default:
-        co_return describe(run.error());
-    }
+    if (run.error().code == ErrorCode::closed) co_return std::string(run_is_on);
+    if (run.error().code == ErrorCode::not_found) co_return "error: this image runs without a log (log= on its command line)";
+    co_return describe(run.error());
   }
   Fields fields(" ");
   fields.number("run", *run);
@@ -56,14 +48,11 @@ task<std::string> stop_run(const Request& request) {
 task<std::string> clear_run(const Request& request) {
   const AsyncMutex::Lock lock = co_await request.server.change_mutex().lock();
   const auto cleared = co_await log::clear();
-  if (!cleared) {
-    co_return cleared.error().code == ErrorCode::closed ? std::string("error: a run is on (stop ends it)") : describe(cleared.error());
-  }
+  if (!cleared) co_return cleared.error().code == ErrorCode::closed ? std::string(run_is_on) : describe(cleared.error());
   co_return "ok";
 }
 
 // --- The client and the machine ----------------------------------------------------------------------------------------------------------
-
 task<std::string> help(const Request& request) {
   std::string text;
   if (request.words.empty()) {

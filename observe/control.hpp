@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The control server, with which an application can be observed and configured from outside.
 //
-// A study changes one setting under load and measures the effect. So every image with a network serves a control port: one line for a
-// command, one line as its answer (docs/control.md). The port also sends the log. An application starts the server and may add its own
-// commands and statistics:
+// A study changes one setting under load and measures the effect. So every image with a network serves a control port: each command is one
+// line, and so is its answer (docs/control.md). The port also sends the log. An application starts the server and may add its own commands
+// and statistics:
 //
 //   auto observation = observe::Options::from(arguments, ixgbe::setting_rows());
 //   arguments.finish();
@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,23 +28,23 @@
 
 namespace neap::observe {
 
-/// The function of an application's command. `words` are those after the name, without the core; they are valid until it ends. Returns the
-/// complete answer in one line, "ok …" or "error: …". It runs on the core of the client's connection, at the same time as commands of other
-/// clients.
+/// The function of an application's command. `words` are those after the name, without the core; they are valid until the function ends.
+/// Returns the complete answer in one line, "ok …" or "error: …". The function runs on the core of the client's connection, at the same
+/// time as commands of other clients.
 using Run = std::function<task<std::string>(std::span<const std::string_view> words, std::optional<unsigned> core)>;
 
-/// Emits an application's counters for one core, or without a core for the machine. Called on any core.
+/// Emits an application's counters for one core, or without a core for the machine. MAY be called on any core.
 using Statistics = std::function<void(std::optional<unsigned> core, const Emit& emit)>;
 
 class Control {
  public:
   static constexpr std::size_t commands_max = 32;    ///< for applications
-  static constexpr std::size_t statistics_max = 16;  ///< groups of applications
+  static constexpr std::size_t statistics_max = 16;  ///< groups of statistics, for applications
 
   virtual ~Control() = default;
   /// `usage` is the name, then ",WORD" for each word, with optional words in brackets: "blast,BYTES[,COUNT][,CORE]". The number of words is
-  /// checked against it. A last word CORE is removed: it is one core, or none for `all` or by default. MUST be called on core 0. Errors:
-  /// `full`, `invalid` (the name is in use).
+  /// checked against the usage. A last word CORE is passed as `core`, which has no value for `all` or by default. MUST be called on core 0.
+  /// Errors: `full`, `invalid` (the name is in use).
   virtual Result<void> add_command(std::string usage, std::string help, Run run) = 0;
   /// Names are shown as "group.name". MUST be called on core 0. Errors: `full`.
   virtual Result<void> add_statistics(std::string group, Statistics statistics) = 0;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -15,10 +14,13 @@
 namespace neap::observe::testing {
 namespace {
 
-// Only the order assigns answers to lines, so no answer may be missing, repeated or out of order, however the stream was segmented.
-TEST(Control, EveryLineGetsOneAnswerInOrder) {
+struct ControlClient : ::testing::Test {
   World world;
   Peer& peer = world.peer();
+};
+
+// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, for any segmentation.
+TEST_F(ControlClient, EveryLineGetsOneAnswerInOrder) {
   std::string lines;
   for (int i = 0; i < 200; ++i)
     lines += "no_such_" + std::to_string(i) + (i % 2 == 0 ? "\n" : "\r\n") + "itr, " + std::to_string(i * 2) + "\n";
@@ -34,9 +36,7 @@ TEST(Control, EveryLineGetsOneAnswerInOrder) {
   EXPECT_EQ(world.device.itr_us(0), 398U);
 }
 
-TEST(Control, SettingsReachTheCoresTheyName) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, SettingsReachTheCoresTheyName) {
   EXPECT_TRUE(peer.ask("itr,8us,all").ends_with(" cores=0-2"));
   const std::string answer = peer.ask("itr,101,1");
   EXPECT_TRUE(answer.starts_with("ok itr=100us generation=") && answer.ends_with(" cores=1")) << answer;
@@ -47,9 +47,7 @@ TEST(Control, SettingsReachTheCoresTheyName) {
   EXPECT_NE(peer.ask("policy").find("itr_us=100"), std::string::npos);
 }
 
-TEST(Control, TheAncestorsNamesWork) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TheAncestorsNamesWork) {
   EXPECT_TRUE(peer.ask("rx_usecs,8").starts_with("ok itr=8us"));
   EXPECT_TRUE(peer.ask("print").starts_with("ok application=observed; "));
   EXPECT_EQ(peer.ask("dvfs,fast"), "error: dvfs takes what goes into PERF_CTL, decimal or 0x hexadecimal");
@@ -61,9 +59,7 @@ TEST(Control, TheAncestorsNamesWork) {
   EXPECT_EQ(peer.ask("clear"), "ok");
 }
 
-TEST(Control, ARefusalNamesTheAcceptedWordsAndChangesNothing) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, ARefusalNamesTheAcceptedWordsAndChangesNothing) {
   const std::string before = peer.ask("policy");
   for (const char* line : {"itr,1001",
                            "itr,-1",
@@ -163,9 +159,7 @@ std::string random_line(std::minstd_rand& random) {
   return line;
 }
 
-TEST(Control, TenThousandRandomLinesSetNothing) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TenThousandRandomLinesSetNothing) {
   const std::string before = peer.ask("policy");
   std::minstd_rand random(7);
   constexpr int lines = 10'000;
@@ -187,9 +181,7 @@ TEST(Control, TenThousandRandomLinesSetNothing) {
   EXPECT_EQ(peer.ask("policy"), before);
 }
 
-TEST(Control, AMegabyteWithoutALineFeedIsOneRefusal) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, AMegabyteWithoutALineFeedIsOneRefusal) {
   for (int i = 0; i < 16; ++i) {
     peer.send(std::string(65536, 'A'));
     EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().count() == 1; }));
@@ -203,9 +195,7 @@ TEST(Control, AMegabyteWithoutALineFeedIsOneRefusal) {
 }
 
 // "power_limit,35" may be the beginning of "power_limit,350", so a line without its end is not executed.
-TEST(Control, HalfALineIsNotExecuted) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, HalfALineIsNotExecuted) {
   peer.send("itr,8\nitr,10");
   peer.end_sending();
   const std::string all = peer.rest();
@@ -223,12 +213,7 @@ TEST(Control, AClientThatDoesNotReadIsNotReadFrom) {
   std::string text;
   for (unsigned i = 0; i < lines; ++i) text += "help\n";
   peer.send(text);
-  std::uint64_t before = ~0ULL;
-  EXPECT_TRUE(HostMachine::wait_until([&] {
-    std::this_thread::sleep_for(200ms);
-    return std::exchange(before, world.server.counters().lines.load()) == world.server.counters().lines.load();
-  }));
-  EXPECT_LT(before, lines / 2);
+  EXPECT_LT(world.lines_at_rest(), lines / 2);
   EXPECT_TRUE(world.peer().ask("status").starts_with("ok "));
   peer.begin_reading();
   for (unsigned i = 0; i < lines; ++i) {
@@ -250,7 +235,7 @@ TEST(Control, WithoutTheTokenOnlyHelpWorks) {
   EXPECT_EQ(peer.ask("token,correct-horsecorrect-horse"), "error: wrong token");
   EXPECT_EQ(peer.ask("token,correct-horse"), "ok");
   EXPECT_TRUE(peer.ask("itr,8").starts_with("ok "));
-  // Every connection needs the token, and is closed after the third wrong one.
+  // Every connection needs the token, and is closed after the third wrong token.
   Peer& other = world.peer();
   EXPECT_TRUE(other.ask("itr,8").starts_with("error: token needed"));
   other.send("token,a\ntoken,b\ntoken,c\ntoken,correct-horse\nitr,10\n");
@@ -272,9 +257,7 @@ TEST(Control, AddressesThatAreNotAllowedGetOneLine) {
   EXPECT_EQ(world.server.clients().count(), 0U);
 }
 
-TEST(Control, TheMachineEndsAfterTheAnswer) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TheMachineEndsAfterTheAnswer) {
   EXPECT_EQ(power_offs.load(), 0);
   peer.send("poweroff\nitr,8\n");
   EXPECT_EQ(peer.rest(), "ok\n");
@@ -320,9 +303,7 @@ std::uint64_t number_of(std::string_view name, const std::string& answer) {
 }
 
 // The driver's own drops must be visible in addition to the stack's counters.
-TEST(Control, TheDriversCountersAreReportedForOneCoreAndForAll) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TheDriversCountersAreReportedForOneCoreAndForAll) {
   const std::uint64_t before = number_of("wire.sent", peer.ask("stats"));
   const std::uint64_t ones = number_of("wire.sent", peer.ask("stats,0")) + number_of("wire.sent", peer.ask("stats,1"));
   const std::uint64_t after = number_of("wire.sent", peer.ask("stats"));
@@ -334,9 +315,7 @@ TEST(Control, TheDriversCountersAreReportedForOneCoreAndForAll) {
   EXPECT_EQ(peer.ask("stats,3"), "error: there is no core '3' (0 to 2, or all)");
 }
 
-TEST(Control, TheCardsOwnCountersAreReadOnTheCardsCore) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
   EXPECT_EQ(peer.ask("card"), "ok wire.own.visited=0; wire.own.queue=2");
   EXPECT_EQ(peer.ask("card,1"), "ok wire.own.visited=0; wire.own.queue=1");
   EXPECT_EQ(peer.ask("card,3"), "error: there is no core '3' (0 to 2, or all)");
@@ -345,14 +324,11 @@ TEST(Control, TheCardsOwnCountersAreReadOnTheCardsCore) {
 }
 
 // A study observes sleeping cores, so a report must not wake them.
-TEST(Control, ReportsVisitNoCore) {
-  World world;
-  Peer& peer = world.peer();
-  // Received frames also count as visits of the connection's core. The other core has none, except when the network publishes something to
-  // all cores, such as a new neighbour. That happens once. So of several reports in a row, at least one must show no visit.
+TEST_F(ControlClient, ReportsVisitNoCore) {
+  // Received frames also count as visits of the connection's core. The other core has no visits, unless the network publishes something to
+  // all cores, such as a new neighbour. That happens once, so at least one of several reports in a row must show no visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
-  std::string all;
-  std::string one;
+  std::string all, one;
   bool alone = false;
   for (int look = 0; look < 10 && !alone; ++look) {
     const auto before = visits();
@@ -367,9 +343,7 @@ TEST(Control, ReportsVisitNoCore) {
   EXPECT_NE(one.find("net.control_frames_sent="), std::string::npos) << one;
 }
 
-TEST(Control, CoresAndStatusHaveTheFieldsThatToolsRead) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, CoresAndStatusHaveTheFieldsThatToolsRead) {
   const std::string cores = peer.ask("cores");
   for (const char* part : {"ok 0 idle=", "; 1 idle=", " itr_us=", " poll_budget_us=", " pstate=0x",
                            " power_limit_mw=", " turbo=", " generation=", " interrupts=", " records=", " unwritten=", " rx_frames=",
@@ -389,7 +363,7 @@ TEST(Control, CoresAndStatusHaveTheFieldsThatToolsRead) {
   EXPECT_EQ(peer.ask("stop"), "error: no run is on");
 }
 
-/// Replaces numbers and ids, which differ from run to run.
+/// Replaces numbers and ids, because they differ between runs.
 std::string without_numbers(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -404,9 +378,7 @@ std::string without_numbers(std::string_view text) {
 }
 
 // Text with any characters is reported in one line, in pieces that a reader can join without a gap.
-TEST(Control, TheBootLogIsCompleteInPieces) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TheBootLogIsCompleteInPieces) {
   const auto from = boot_log::extent().end;
   std::string said;
   for (int i = 0; i < 600; ++i) said += "line " + std::to_string(i) + " \\n; \x1b\xc3 text=x\n";
@@ -439,9 +411,7 @@ TEST(Control, TheBootLogIsCompleteInPieces) {
 }
 
 // The examples in docs/control.md show real answers, except for numbers.
-TEST(Control, TheDocumentsExamplesAreTrue) {
-  World world;
-  Peer& peer = world.peer();
+TEST_F(ControlClient, TheDocumentsExamplesAreTrue) {
   std::ifstream file(NEAP_CONTROL_DOCUMENT);
   unsigned examples = 0;
   std::string asked;
@@ -452,7 +422,7 @@ TEST(Control, TheDocumentsExamplesAreTrue) {
     EXPECT_EQ(without_numbers(asker.ask(asked)), without_numbers(line.substr(2))) << asked;
     ++examples;
   }
-  EXPECT_GE(examples, built_in_commands().size() - 2);  // except those that end the machine
+  EXPECT_GE(examples, built_in_commands().size() - 2);  // all except the commands that end the machine
 }
 
 }  // namespace

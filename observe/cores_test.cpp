@@ -11,7 +11,7 @@ namespace {
 
 class ControlOnCores : public ::testing::TestWithParam<unsigned> {};
 
-// On every number of cores, a client's connection may be on any core: all cores serve, are reported and apply settings.
+// For every number of cores, a client's connection may be on any core. All cores serve clients, are reported and apply settings.
 TEST_P(ControlOnCores, ARunIsRecordedAndConfiguredOnEveryCore) {
   WorldOptions options = small_log();
   options.serving_cores = GetParam();

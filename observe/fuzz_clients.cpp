@@ -21,11 +21,10 @@ namespace neap::observe::testing {
 namespace {
 
 using host::allocated_bytes;
-
 constexpr std::string_view token_line = "token,correct-horse\n";
 constexpr auto proof_limit = 2s;
 constexpr unsigned no_progress_s = 60;  ///< a case takes about a second; SIGALRM ends one that hangs
-/// Connections in TIME-WAIT and the allocators' spare lists differ between cases.
+/// Allowed growth of memory: connections in TIME-WAIT and the allocators' spare lists differ between cases.
 constexpr std::size_t memory_slack_bytes = 4 * 1024 * 1024;
 
 class Case {
@@ -58,8 +57,8 @@ class Case {
     std::abort();
   }
 
-  /// A client with the token is served at its first attempt at any time. Three refusals are right: the address sent wrong tokens, 16 proven
-  /// clients are busy, or a busy host delayed the token beyond the time limit.
+  /// A client with the token must be served at its first attempt at any time. Three refusals are allowed: the address sent wrong tokens, 16
+  /// proven clients are busy, or a busy host delayed the token beyond the time limit.
   void admit_owner() {
     for (int tries = 0; tries < 200; ++tries) {
       const std::uint64_t delayed = world_.server.counters().refused_delayed.load();
@@ -110,25 +109,13 @@ class Case {
 
   void step(unsigned which) {
     Peer& peer = *peers_[which];
-    switch (below(10)) {
-      case 0:
-        peer.end_sending();
-        break;
-      case 1:
-        peer.close();
-        break;
-      case 2:
-        peers_.erase(peers_.begin() + which);  // resets the connection
-        break;
-      case 3:
-        peer.begin_reading();
-        break;
-      case 4:
-        world_.record(below(2000));
-        break;
-      default:
-        send(peer, text());
-    }
+    const unsigned kind = below(10);
+    if (kind == 0) return peer.end_sending();
+    if (kind == 1) return peer.close();
+    if (kind == 2) return void(peers_.erase(peers_.begin() + which));  // resets the connection
+    if (kind == 3) return peer.begin_reading();
+    if (kind == 4) return world_.record(below(2000));
+    send(peer, text());
   }
 
   void send(Peer& peer, std::string_view text) {

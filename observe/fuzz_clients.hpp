@@ -9,7 +9,7 @@
 
 namespace neap::observe::testing {
 
-/// Runs cases for `seconds`. A finding ends the process by SIGABRT, a case without progress by SIGALRM.
+/// Runs cases for `seconds`. An error ends the process by SIGABRT, a case without progress by SIGALRM.
 void fuzz_clients(double seconds, std::uint64_t seed);
 
 }  // namespace neap::observe::testing

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of all parsers for a control client's input.
 //
-// One input is a client's stream and its division into pieces. It is read twice, in these pieces and as a whole, and both must give the
-// same lines and results. No access may be out of bounds (build it with the sanitizers), and accepted words must match the command's usage.
+// One input is a client's stream and its division into pieces. The stream is read twice, in these pieces and as a whole, and both readings
+// must give the same lines and results. No access may be out of bounds (build the fuzzer with the sanitizers), and accepted words must
+// match the command's usage.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With other compilers it has a driver that makes inputs from the table of
+// With clang the fuzzer is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With other compilers its `main` makes inputs from the table of
 // commands: `fuzz_control [SECONDS] [SEED]`. Half of the time is used for many clients at once (fuzz_clients.hpp).
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "observe/allow_list.hpp"
 #include "observe/command_syntax.hpp"
 #include "observe/line.hpp"
+#include "tests/host/fuzzing.hpp"
 
 namespace neap::observe {
 namespace {
@@ -26,13 +26,11 @@ namespace {
 constexpr unsigned cores = 4;
 
 [[noreturn]] void fail(const char* what, std::string_view line) {
-  std::fprintf(stderr, "%s: ", what);
-  for (const char letter : line.substr(0, 200)) std::fprintf(stderr, letter >= ' ' && letter <= '~' ? "%c" : "\\x%02x", letter & 0xFF);
-  std::fprintf(stderr, "\n");
+  std::fprintf(stderr, "%s: %s\n", what, fuzzing::printable(line.substr(0, 200)).c_str());
   std::abort();
 }
 
-/// Of a command or of a setting; empty: there is none of this name.
+/// Returns the usage of a command or of a setting; empty if there is none of this name.
 std::string usage_of(std::string_view name) {
   for (const Command& command : built_in_commands()) {
     if (command.name() == name) return std::string(command.usage);
@@ -41,7 +39,7 @@ std::string usage_of(std::string_view name) {
   return row == nullptr ? std::string() : policy::usage(*row);
 }
 
-/// The server's result for a line, without executing it.
+/// Returns the server's result for a line, without executing it.
 std::string verdict(std::string_view line) {
   if (const auto list = AllowList::parse(line)) (void)list->to_string({}, {});
   const auto words = split_words(line);
@@ -74,16 +72,12 @@ std::string verdict(std::string_view line) {
 
 std::vector<std::string> read(std::string_view stream, std::uint32_t cuts) {
   LineReader reader;
+  fuzzing::Pieces pieces(cuts);
   std::vector<std::string> verdicts;
   while (!stream.empty()) {
-    std::size_t piece = stream.size();
-    if (cuts != 0) {
-      cuts = cuts * 1664525 + 1013904223;
-      piece = 1 + (cuts >> 8) % ((cuts & 3) == 0 ? 3 : (cuts & 3) == 1 ? 40 : 3000);
-    }
-    // Memory of exactly the piece's size, so that a sanitizer detects an access beyond its end.
-    const std::vector<char> copy(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(std::min(piece, stream.size())));
-    stream.remove_prefix(copy.size());
+    const std::string_view piece = pieces.take(stream);
+    // The copy has exactly the piece's size, so that a sanitizer detects an access beyond its end.
+    const std::vector<char> copy(piece.begin(), piece.end());
     std::string_view bytes(copy.data(), copy.size());
     while (!bytes.empty()) {
       const std::size_t before = bytes.size();
@@ -114,17 +108,12 @@ void check(std::string_view stream, std::uint32_t cuts) {
 }  // namespace neap::observe
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size < 4) return 0;
-  std::uint32_t cuts = 0;
-  std::memcpy(&cuts, data, 4);
-  neap::observe::check({reinterpret_cast<const char*>(data) + 4, size - 4}, cuts);
-  return 0;
+  return neap::fuzzing::check_divided(data, size, &neap::observe::check);
 }
 
 #ifndef NEAP_LIBFUZZER
 
 #include "observe/fuzz_clients.hpp"
-#include "tests/host/fuzzing.hpp"
 
 namespace {
 
@@ -153,14 +142,9 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
                                         "halt",       "on",
                                         " x ",        ""};
     if (below(400) == 0) return std::string(below(9000), 'w');
-    switch (below(12)) {
-      case 0:
-        return any(below(20));
-      case 1:
-        return std::to_string(bits() >> below(64));
-      default:
-        return words[below(std::size(words))];
-    }
+    const unsigned kind = below(12);
+    if (kind == 0) return any(below(20));
+    return kind == 1 ? std::to_string(bits() >> below(64)) : words[below(std::size(words))];
   }
   std::string name() {
     const auto commands = neap::observe::built_in_commands();

@@ -2,8 +2,8 @@
 // Parses lines from a stream of bytes, and words from a line.
 //
 // A client of the control port may send anything: half a line, a megabyte without a line feed, bytes of another protocol. The result is a
-// list of valid words or one reason for the refusal. It does not depend on the segmentation of the stream, and at most one line is stored.
-// The functions depend on the bytes only, so a fuzzer checks these properties (fuzz_control.cpp).
+// list of valid words or one reason for the refusal. The result does not depend on the segmentation of the stream, and at most one line is
+// stored. A fuzzer checks this (fuzz_control.cpp).
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class LineReader {
  public:
   enum class Outcome : std::uint8_t { incomplete, line, too_long };
 
-  /// Removes bytes from the front of `bytes`, up to and including the next line feed. `line`: `text()` is the line without its line feed,
-  /// until the next call. `too_long`: the line had more than `line_bytes_max` bytes and was discarded.
+  /// Removes bytes from the front of `bytes`, up to and including the next line feed. After `line`, `text()` is the line without its line
+  /// feed, until the next call. After `too_long`, the line had more than `line_bytes_max` bytes and was discarded.
   Outcome take(std::string_view& bytes);
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
   /// True if a line has begun and its end has not arrived.
@@ -41,7 +41,7 @@ class LineReader {
 /// Returns `text` without leading and trailing blanks (space, tab).
 [[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;
 
-/// Returns received text in a form for an answer: printable, at most 40 characters.
+/// Returns received text in a form that fits into an answer: printable, at most 40 characters.
 [[nodiscard]] std::string shown(std::string_view text);
 
 }  // namespace neap::observe

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "observe/log_file.hpp"
 
-#include <charconv>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -16,21 +15,21 @@
 namespace neap::observe {
 namespace {
 
-/// The fixed part of the header, little-endian as the machine is.
+/// The fixed part of the header, little-endian like the machine.
 struct FixedHeader {
   char magic[8];
   std::uint32_t version, header_bytes, entry_bytes, core;
-  std::uint64_t entries;    ///< that follow
-  std::uint64_t first;      ///< position of the first of them
+  std::uint64_t entries;    ///< number of entries that follow
+  std::uint64_t first;      ///< position of the first entry
   std::uint64_t unwritten;  ///< entries that did not fit into the log
   std::uint64_t tsc_hz;
   std::uint32_t json_bytes;
-  std::uint32_t crc32c;  ///< of the bytes before it, and of the JSON
+  std::uint32_t crc32c;  ///< CRC of the bytes before it and of the JSON
 };
 static_assert(sizeof(FixedHeader) == 64);
 constexpr std::size_t json_bytes_max = header_bytes - sizeof(FixedHeader) - 1;
 
-/// By their bit in `Record::flags`.
+/// Names of the counters, by their bit in `Record::flags`.
 constexpr std::string_view counter_names[] = {"instructions", "cycles",     "reference_cycles", "llc_misses", "package_energy",
                                               "dram_energy",  "core_c3",    "core_c6",          "core_c7",    "package_c2",
                                               "package_c3",   "package_c6", "package_c7"};

@@ -2,8 +2,8 @@
 // A core's log as a file: a header that describes itself, then the entries (docs/log-format.md).
 //
 // A log outlives the build that wrote it. So the header holds everything that a reader needs: names, types and units of all fields, names
-// and values of all settings, the clock's rate, the energy unit, the machine, the boot and the run. tools/log/ builds its types from it.
-// The header is a pure function of the run: after the run, every request gets the same bytes.
+// and values of all settings, the clock's rate, the energy unit, the machine, the boot and the run. tools/log/ builds its types from the
+// header. The header depends only on the run, so every request after the run gets the same bytes.
 #pragma once
 
 #include <array>
@@ -26,26 +26,25 @@ struct BootFacts {
   std::uint64_t boot_id = 0;
   std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0
   std::optional<unsigned> control_core;
-  std::string_view application = application_name;
-  std::string_view version = neap_version;
+  std::string_view application = application_name, version = neap_version;
 };
-/// Longer texts from outside are cut to this length and end with `...`, so that the header has room for any text.
+/// Longer texts of users or hardware are cut to this length and end with `...`, so that the header has room for any text.
 constexpr std::size_t header_text_bytes_max = 128;
-/// With a new boot id.
+/// Returns the facts, with a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);
 
-/// `extent.first` and `.end`: the entries that follow.
+/// A log's run, core and entries; the entries are those from `extent.first` to `extent.end`.
 struct LogPart {
   std::uint32_t run = 0;
   unsigned core = 0;
   log::Extent extent;
 };
-/// The file's first 4096 bytes. Throws `bad_alloc`.
+/// Returns the file's first 4096 bytes. Throws `bad_alloc`.
 [[nodiscard]] Header make_header(const BootFacts& boot, const LogPart& part);
-/// The JSON text inside. Public for tests.
+/// Returns the JSON text in the header. Public for tests.
 [[nodiscard]] std::string make_header_json(const BootFacts& boot, const LogPart& part);
 
-/// 16 hexadecimal digits.
+/// Returns 16 hexadecimal digits.
 [[nodiscard]] std::string hex_id(std::uint64_t id);
 
 }  // namespace neap::observe

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Sends logs: one core's as a file (`get`), all cores' in blocks (`stream`).
 //
-// Both read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the core's
-// other work. The copy belongs to the connection until the client has acknowledged it. When the connection holds its maximum of
-// unacknowledged bytes, the task waits for the client (back-pressure).
+// Both commands read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the
+// core's other work. The connection keeps the copied entries until the client has acknowledged them. When the connection holds its maximum
+// of unacknowledged bytes, the task waits for the client (back-pressure).
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -26,8 +26,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds alive_period{1000};  ///< a stream without data sends a block at this interval
 constexpr milliseconds live_period{50};     ///< a live stream waits at most this long to fill a block
 
-/// Memory for a block: room for its header and for `entries`. No more than that, because a client that does not read keeps it, and a live
-/// stream of an idle machine sends an entry or two at a time.
+/// Memory for a block: room for its header and for `entries`. This memory is no larger, because the connection keeps it while the client
+/// does not read. A live stream of an idle machine sends an entry or two at a time.
 class EntriesBlock {
  public:
   explicit EntriesBlock(std::size_t entries)
@@ -36,11 +36,11 @@ class EntriesBlock {
   [[nodiscard]] std::span<log::Record> entries() noexcept {
     return {reinterpret_cast<log::Record*>(memory_.get() + sizeof(BlockHeader)), entries_};
   }
-  /// The entries without the header, as a buffer that owns the memory.
+  /// Returns the entries without the header, in a buffer that owns the memory.
   [[nodiscard]] static net::Buffer without_header(EntriesBlock block, std::size_t entries) {
     return make_buffer(std::move(block), sizeof(BlockHeader), entries * log::entry_bytes);
   }
-  /// The same with `header` in front.
+  /// Returns the entries behind `header`, in a buffer that owns the memory.
   [[nodiscard]] static net::Buffer with_header(EntriesBlock block, const BlockHeader& header, std::size_t entries) {
     std::memcpy(block.memory_.get(), &header, sizeof header);
     return make_buffer(std::move(block), 0, sizeof header + entries * log::entry_bytes);
@@ -67,28 +67,27 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// True if all logs are of this run. The caller MUST check it after reading.
+/// True if all logs are of this run. A reader MUST check this after reading.
 bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
 /// Notifies `signal` after each start, stop and clear of a run.
 class RunObserver {
  public:
   explicit RunObserver(WakeSignal& signal) : id_(log::add_run_observer([&signal] { signal.notify(); })) {}
-  RunObserver(const RunObserver&) = delete;
-  RunObserver& operator=(const RunObserver&) = delete;
+  RunObserver& operator=(RunObserver&&) = delete;
   ~RunObserver() { log::remove_run_observer(id_); }
 
  private:
   unsigned id_;
 };
 
-/// One `stream`.
+/// The state of one `stream` command.
 class Stream {
  public:
   Stream(Server& server, Client& client, std::uint32_t run, bool live, std::vector<std::uint64_t> positions)
       : server_(server), client_(client), run_(run), live_(live), positions_(std::move(positions)), run_observer_(client.wake_signal()) {}
 
-  /// Ends with the run or with the connection.
+  /// Sends all blocks. Ends with the run or with the connection.
   [[nodiscard]] task<void> send_all();
 
  private:
@@ -111,7 +110,7 @@ class Stream {
             .run = run_,
             .boot_id = server_.boot_id()};
   }
-  /// Another run has begun, so the missing entries are gone.
+  /// Called when another run has begun and the missing entries are gone.
   void overtaken() noexcept {
     count(server_.counters().streams_overtaken);
     client_.abort();
@@ -121,7 +120,7 @@ class Stream {
   Client& client_;
   const std::uint32_t run_;
   const bool live_;
-  std::vector<std::uint64_t> positions_;  // of the next entry, by core
+  std::vector<std::uint64_t> positions_;  // for each core, the position of the next entry
   RunObserver run_observer_;
   std::uint64_t number_ = 0;
   std::uint64_t sent_ns_ = machine::now_ns();
@@ -137,8 +136,7 @@ task<bool> Stream::send_sealed(net::Buffer block) {
 }
 
 task<bool> Stream::send_block(BlockHeader header, std::span<const std::byte> payload) {
-  const bool room = co_await client_.log_room();
-  if (!room) co_return false;
+  if (!co_await client_.log_room()) co_return false;
   header.seal(payload);
   net::Buffer block = copy_or_throw(std::as_bytes(std::span(&header, 1)));
   if (!payload.empty()) block.append(copy_or_throw(payload));
@@ -155,13 +153,12 @@ task<bool> Stream::send_gap(unsigned core, std::uint64_t until) {
   co_return co_await send_block(gap, {});
 }
 
-/// Sends the entries of `core` up to `end`; false: the stream is over.
+/// Sends the entries of `core` up to `end`. Returns false if the stream is over.
 task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool full_blocks_only) {
   std::uint64_t& position = positions_[core];
   while (position < end) {
     if (full_blocks_only && end - position < block_entries_max) break;
-    const bool room = co_await client_.log_room();
-    if (!room) co_return false;
+    if (!co_await client_.log_room()) co_return false;
     EntriesBlock block(std::min<std::uint64_t>(block_entries_max, end - position));
     const std::size_t entries = log::read(core, position, block.entries());
     const std::uint64_t first = log::extent(core).first;
@@ -170,9 +167,8 @@ task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool f
       co_return false;
     }
     if (entries == 0) {
-      if (first <= position) break;  // not yet readable: the next call sends it
-      const bool sent = co_await send_gap(core, std::min(first, end));
-      if (!sent) co_return false;
+      if (first <= position) break;  // the entry is not readable yet: the next call sends it
+      if (!co_await send_gap(core, std::min(first, end))) co_return false;
       continue;
     }
     BlockHeader header = header_of(BlockType::entries, core);
@@ -196,14 +192,13 @@ task<bool> Stream::send_end_of_core(unsigned core) {
   BlockHeader header = header_of(BlockType::header, core);
   header.position = extent.first;
   header.count = extent.end - extent.first;
-  const bool sent = co_await send_block(header, file_header);
-  if (!sent) co_return false;
+  if (!co_await send_block(header, file_header)) co_return false;
   BlockHeader end = header_of(BlockType::end_of_core, core);
   end.count = extent.end;
   co_return co_await send_block(end, {});
 }
 
-/// Waits until the signal is set or `time_max` is over. Sends an `alive` block when one is due. False: the client is gone.
+/// Waits for the signal, at most `time_max`. Sends an `alive` block when one is due. Returns false if the client is gone.
 task<bool> Stream::wait(std::chrono::nanoseconds time_max) {
   const std::uint64_t silent_ns = machine::now_ns() - sent_ns_;
   const auto until_alive =
@@ -222,7 +217,7 @@ task<bool> Stream::wait(std::chrono::nanoseconds time_max) {
 
 task<void> Stream::send_all() {
   const unsigned cores = static_cast<unsigned>(positions_.size());
-  std::uint64_t flushed_ns = machine::now_ns();  // when blocks that are not full were last sent
+  std::uint64_t flushed_ns = machine::now_ns();  // the time at which blocks that are not full were last sent
   while (run_is_on()) {
     bool go_on = true;
     if (live_) {
@@ -243,10 +238,8 @@ task<void> Stream::send_all() {
   std::uint64_t total = 0;
   for (unsigned core = 0; core < cores; ++core) {
     const std::uint64_t end = log::extent(core).end;
-    const bool entries_sent = co_await send_written_entries(core, end, false);
-    if (!entries_sent) co_return;
-    const bool ended = co_await send_end_of_core(core);
-    if (!ended) co_return;
+    if (!co_await send_written_entries(core, end, false)) co_return;
+    if (!co_await send_end_of_core(core)) co_return;
     total += end;
   }
   BlockHeader end = header_of(BlockType::end, 0);
@@ -256,7 +249,7 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites its oldest entries while they are being sent, so an eighth of them is left out.
+/// With `log_full=overwrite`, a run in progress overwrites its oldest entries while they are being sent. So the oldest eighth is left out.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;
@@ -278,8 +271,7 @@ task<std::string> send_log_file(const Request& request) {
   const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent});
   bool sent = co_await client.send(copy_or_throw(header));
   for (std::uint64_t position = extent.first; sent && position < extent.end;) {
-    const bool room = co_await client.log_room();
-    if (!room) break;
+    if (!co_await client.log_room()) break;
     EntriesBlock block(std::min<std::uint64_t>(block_entries_max, extent.end - position));
     const std::size_t entries = log::read(core, position, block.entries());
     if (entries == 0 || !logs_are_of(state.run)) {  // the file cannot hold the entries that its header announces

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "drivers/ixgbe/settings.hpp"
 #include "kernel/arguments.hpp"
@@ -116,11 +115,11 @@ TEST(AllowList, IsTheOwnNetworkByDefault) {
   const AllowList list;
   EXPECT_TRUE(list.allows({0x0A000202}, own, mask));
   EXPECT_FALSE(list.allows({0x0A000302}, own, mask));
-  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // no address, no network
+  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // without an address there is no network
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 
-// The configured network may be a whole address class, for example 10.0.0.0/8. All of it could then switch the machine off.
+// The configured network may be a whole address class, for example 10.0.0.0/8. All its addresses could then switch the machine off.
 TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
   const net::Ipv4Address own{0x0A000205}, near{0x0A0002FE}, far{0x0A000302};
   const AllowList list;
@@ -155,7 +154,7 @@ TEST(AllowList, TakesAddressesAndNetworks) {
 }
 
 TEST(Crc32c, IsCastagnolis) {
-  // RFC 3720 appendix B.4, and the usual check value.
+  // The usual check value, then RFC 3720, appendix B.4.
   EXPECT_EQ(crc32c(std::as_bytes(std::span("123456789", 9))), 0xE3069283U);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0})), 0x8A9136AAU);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43U);
@@ -198,7 +197,7 @@ TEST(LogFile, HeaderIsWhatItsFormatSays) {
   }
 }
 
-// A client asks for the header, so a text that is too long MUST NOT make the machine panic.
+// Any client can ask for the header, so a text that is too long MUST NOT make the machine panic.
 TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   const PowerAbilities before = machine::power_abilities();
   PowerAbilities longest = before;
@@ -211,7 +210,7 @@ TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   const BootFacts boot{.boot_id = all, .tsc_at_boot = all, .control_core = ~0U, .application = quotes, .version = quotes};
   const LogPart part{.run = ~0U, .core = machine::core_count() - 1, .extent = {.first = 0, .end = all, .unwritten = all}};
   const Header header = make_header(boot, part);
-  std::size_t card_bytes = 0;  // no card is in use here
+  std::size_t card_bytes = 0;  // this test uses no card
   for (const policy::Row& row : ixgbe::setting_rows())
     card_bytes += std::string(R"("255":"",)").size() + policy::log_description(row).size();
   EXPECT_LT(at<std::uint32_t>(header, 56) + card_bytes, 4096U - 64 - 64) << "and for numbers that are longer on a real machine";
@@ -222,7 +221,7 @@ TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   host::set_power_abilities(before);
 }
 
-// Tools build their types from the header. Fields and kinds come from the rows of kernel/log_record.hpp.
+// Tools build their types from the header. The fields are those of kernel/log_record.hpp.
 TEST(LogFile, TheHeaderNamesEveryFieldAndSetting) {
   const std::string json = make_header_json({}, {.run = 1, .core = 0, .extent = {}});
   for (const log::Form& form : log::forms) {
@@ -283,7 +282,6 @@ TEST(Options, AreReadAndRefusedByName) {
   }
 }
 
-// Each command must be in docs/control.md and in the table, with the same usage and the same sentence.
 TEST(Commands, AreDocumentedAsTheyAre) {
   std::ifstream file(NEAP_CONTROL_DOCUMENT);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

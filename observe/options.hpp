@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The command line's options for log, control and settings. One call reads all of them, so they are the same in every application with a
-// network.
+// The command line's options for log, control and settings. One call reads all of them, so every application with a network has the same
+// words.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace neap::observe {
 
-constexpr std::uint16_t default_control_port = 5002;  // the ancestor's
+constexpr std::uint16_t default_control_port = 5002;  // the port of EbbRT's control
 
 struct Options {
   log::Options log;
@@ -25,11 +25,11 @@ struct Options {
   /// The card steers control connections to this core, and no other flows.
   std::optional<unsigned> control_core;
   policy::BootSettings boot_settings;
-  /// For the command `boot`, which shows the command line without secrets.
+  /// The command line without secrets, for the command `boot`.
   const Arguments* arguments = nullptr;
 
   /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=` and the words
-  /// of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings`: the rows of the card that the application will open
+  /// of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application will open
   /// (`ixgbe::setting_rows()`).
   static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };

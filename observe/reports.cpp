@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reports of the machine's settings, state and counters, as text.
 //
-// A report must not disturb the machine that it describes: it reads values that other cores publish, and wakes no core. `card` and `timers`
-// are the exceptions. Only the card has its own counters, and only a core can read its timer wheel.
+// A report must not disturb the machine that it describes. So it reads values that other cores publish, and wakes no core. `card` and
+// `timers` are exceptions: the card's own counters are in its registers, and only a core can read its timer wheel.
 #include <chrono>
-#include <vector>
 
 #include "kernel/application.hpp"
 #include "kernel/events.hpp"
@@ -169,7 +168,7 @@ void report_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned
   for (const auto& [name, count] : table) emit(name, sums.*count);
 }
 
-// The CPU counts system management interrupts for each core, and each one stops all cores.
+// The CPU counts system management interrupts for each core, but each of these interrupts stops all cores.
 void report_machine(const Emit& emit) {
   const machine::HardwareErrors errors = machine::hardware_errors();
   emit("machine.corrected_errors", errors.corrected);

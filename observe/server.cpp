@@ -16,11 +16,11 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of rejections in progress, and the time limit of each. Further connections are reset.
+/// The maximum of rejections in progress, and the time limit of a rejection. Further connections are reset.
 constexpr unsigned rejections_max = 8;
 constexpr std::chrono::seconds rejection_limit{1};
 
-/// A connection that gets one line and is closed. It is reset if the peer does not close its side.
+/// A connection that gets one line and is closed. The connection is reset if the peer does not close its side.
 class Rejection final : public net::ConnectionHandler {
  public:
   explicit Rejection(std::atomic<unsigned>& present) noexcept : present_(present) {}
@@ -28,8 +28,7 @@ class Rejection final : public net::ConnectionHandler {
     const unsigned before = present_.fetch_sub(1, std::memory_order_relaxed);
     require(before > 0, "no more rejections end than began", before);
   }
-  Rejection(const Rejection&) = delete;
-  Rejection& operator=(const Rejection&) = delete;
+  Rejection& operator=(Rejection&&) = delete;
   void begin(net::Connection& connection) {
     limit_.arm(rejection_limit, [&connection] { connection.abort(); });
   }
@@ -121,7 +120,6 @@ bool Server::prove(Client& client) {
 }
 
 // --- Lines -------------------------------------------------------------------------------------------------------------------------------
-
 std::string Server::refuse(std::string_view reason) {
   count(counters_.refused);
   return "error: " + std::string(reason);
@@ -191,7 +189,6 @@ std::vector<const Command*> Server::commands() const {
 }
 
 // --- Commands and statistics of applications ---------------------------------------------------------------------------------------------
-
 Result<void> Server::add_command(std::string usage, std::string help, Run run) {
   require(run != nullptr, "a command has a function");
   const std::size_t at = added_count_.load(std::memory_order_relaxed);
@@ -232,7 +229,6 @@ void Server::report_statistics(std::optional<unsigned> core, const Emit& emit) c
 }
 
 // --- Start -------------------------------------------------------------------------------------------------------------------------------
-
 task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network) {
   policy::use(&device);
   if (const auto applied = co_await policy::apply(options.boot_settings); !applied) {

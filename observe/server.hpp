@@ -21,7 +21,7 @@
 
 namespace neap::observe {
 
-/// Control's counters since boot, for events on any core.
+/// Control's counters since boot. Events on any core count.
 struct Counters {
   using Count = std::atomic<std::uint64_t>;
   Count connections, unproven_displaced, unproven_expired;
@@ -38,37 +38,34 @@ inline void count(Counters::Count& which, std::uint64_t amount = 1) noexcept { w
 struct Environment {
   void (*power_off)() noexcept;
   void (*reboot)() noexcept;
-  std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< for a client to prove itself
-  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< slows guessing down
-  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< without an acknowledgement of output after the end
+  std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< time for a client to prove itself
+  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< delay of the answer, which slows guessing down
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< time without an acknowledgement of output, after the end
 };
 [[nodiscard]] Environment machine_environment() noexcept;
 
 class Server final : public Control {
  public:
   Server(Options options, Environment environment);
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
+  Server& operator=(Server&&) = delete;
 
-  /// Starts to serve `network`; once, on core 0, after `policy::use`. Errors as `Network::listen`.
+  /// Starts to serve `network`. MUST be called once, on core 0, after `policy::use`. Errors: those of `Network::listen`.
   [[nodiscard]] task<Result<void>> serve(net::Network& network);
 
   Result<void> add_command(std::string usage, std::string help, Run run) override;
   Result<void> add_statistics(std::string group, Statistics statistics) override;
   [[nodiscard]] std::uint64_t boot_id() const noexcept override { return boot_.boot_id; }
 
-  /// Executes a line and returns its answer.
   [[nodiscard]] task<std::string> answer(Client& client, std::string_view line);
-  /// Gives the client a place among the proven clients, if it has none. False: all places are taken by busy clients.
+  /// Gives the client a place among the proven clients, if it has none. Returns false if busy clients have all places.
   [[nodiscard]] bool prove(Client& client);
-  /// Counts a refusal and returns "error: " and `reason`.
+  /// Counts a refusal, and returns "error: " followed by `reason`.
   [[nodiscard]] std::string refuse(std::string_view reason);
 
-  /// Returns the command of this name, or null.
   [[nodiscard]] const Command* find(std::string_view name) const noexcept;
   /// Returns all commands in the order of `help`.
   [[nodiscard]] std::vector<const Command*> commands() const;
-  /// True if `text` is the token. Takes the same time for any text of a given length.
+  /// True if `text` is the token. The call takes the same time for any text of a given length.
   [[nodiscard]] bool token_fits(std::string_view text) const noexcept;
   /// Calls `emit` with all counters of one core or of the machine, including those of applications.
   void report_statistics(std::optional<unsigned> core, const Emit& emit) const;
@@ -93,10 +90,10 @@ class Server final : public Control {
     std::string name;
     Statistics report;
   };
-  /// Of the kernel's settings and of those of the device in use.
+  /// Adds a command for each setting of the kernel and of the device in use.
   void add_setting_commands();
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
-  /// Sends one line and closes. Returns null, which resets the connection, if too many rejections are in progress.
+  /// Sends one line and closes the connection. If too many rejections are in progress, returns null, which resets the connection.
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> reject(net::Connection& connection, const std::string& reason);
 
   Options options_;
@@ -108,7 +105,8 @@ class Server final : public Control {
   AsyncMutex change_mutex_;
   std::atomic<unsigned> rejections_{0};
   static constexpr std::size_t settings_max = 32;
-  // The settings' commands come first. Applications may add commands while clients are served. Elements below the counts never change.
+  // The settings' commands come first. Applications may add commands while clients are served. Elements with an index less than
+  // `added_count_` or `groups_count_` never change.
   std::array<std::unique_ptr<Added>, commands_max + settings_max> added_;
   std::atomic<std::size_t> added_count_{0};
   std::array<std::unique_ptr<Group>, statistics_max> groups_;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The blocks of a log stream: a header of 64 bytes and a payload, little-endian (docs/log-format.md).
 //
-// A collector must know that it has every entry, or exactly which entries are missing. So each block has its number on this connection, its
-// position in the core's log, and two checksums. Entries that were overwritten before they could be sent are named by a `gap` block.
+// A collector must know that it has every entry, or exactly which entries are missing. So each block contains its number on this
+// connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten before they were sent.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,15 +15,15 @@
 
 namespace neap::observe {
 
-/// Maximum of entries in a block. With its header it is 8 KiB: read, summed up and sent in one event.
+/// Maximum of entries in a block. Such a block has 8 KiB with its header, and is read and sent in one event.
 constexpr std::size_t block_entries_max = 127;
 
 enum class BlockType : std::uint8_t {
-  header = 1,       ///< the core's file header; sent when it is final
-  entries = 2,      ///< of one core, from `position` on
+  header = 1,       ///< the core's file header; sent after the core's last entry
+  entries = 2,      ///< entries of one core, from `position` on
   gap = 3,          ///< `count` entries from `position` on were overwritten before they could be sent
   end_of_core = 4,  ///< the core's run had `count` entries in all
-  end = 5,          ///< of the run
+  end = 5,          ///< the end of the run
   alive = 6,        ///< sent when there is nothing else to send
 };
 
@@ -33,7 +32,7 @@ struct BlockHeader {
   BlockType type{};
   std::uint8_t reserved = 0;
   std::uint16_t core = 0;
-  std::uint64_t number = 0;  ///< of this block on its connection, from 0
+  std::uint64_t number = 0;  ///< number of this block on its connection, from 0
   std::uint64_t position = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_crc32c = 0;
@@ -42,9 +41,9 @@ struct BlockHeader {
   std::uint32_t reserved2 = 0;
   std::uint64_t boot_id = 0;
   std::uint32_t reserved3 = 0;
-  std::uint32_t header_crc32c = 0;  ///< of the bytes before it
+  std::uint32_t header_crc32c = 0;  ///< CRC of the bytes before this member
 
-  /// Fills in the payload's size and the checksums. The other fields MUST be final.
+  /// Fills in the payload's size and the checksums. The caller MUST have set all other fields.
   void seal(std::span<const std::byte> payload) {
     require(payload.size() <= block_entries_max * log::entry_bytes, "log: a block's payload is bounded", payload.size());
     payload_bytes = static_cast<std::uint32_t>(payload.size());

@@ -14,9 +14,8 @@ namespace {
 /// A collector's copy of a run: each core's lines, and its header when it has arrived.
 struct Collected {
   struct Core {
-    std::uint64_t position = 0;  ///< of the next line
-    std::string lines;
-    std::string header;
+    std::uint64_t position = 0;  ///< position of the next line
+    std::string lines, header;
     std::uint64_t lost = 0;
     std::optional<std::uint64_t> total;
   };
@@ -25,7 +24,7 @@ struct Collected {
   std::uint64_t blocks = 0, alive = 0;
   bool ended = false;
 
-  /// Removes complete blocks from the front of `text`. The first one has number `number` on its connection.
+  /// Removes complete blocks from the front of `text`. The first block has number `number` on its connection.
   void take(std::string& text, std::uint64_t& number) {
     while (text.size() >= sizeof(BlockHeader)) {
       BlockHeader header;
@@ -79,7 +78,7 @@ struct Collected {
   }
 };
 
-/// One connection of a collector, which aborts after `bytes_max` bytes. Returns true if the run ended.
+/// Runs one connection of a collector, which aborts it after `bytes_max` bytes. Returns true if the run ended.
 bool collect(World& world, Collected& collected, const char* mode, std::size_t bytes_max = ~std::size_t{0}) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask(collected.resume(mode)), "ok");
@@ -111,15 +110,6 @@ std::string fetch(World& world, unsigned core) {
 
 std::string file_of(const Collected::Core& core) { return core.header + core.lines; }
 
-/// Makes a finished run with some thousand lines on two cores.
-void make_run(World& world, unsigned records) {
-  Peer& peer = world.peer();
-  EXPECT_TRUE(peer.ask("start").starts_with("ok run="));
-  world.record(records);
-  EXPECT_TRUE(peer.ask("stop").starts_with("ok run="));
-  peer.close();
-}
-
 std::uint64_t number_at(const std::string& file, std::size_t offset) {
   std::uint64_t value = 0;
   std::memcpy(&value, file.data() + offset, sizeof value);
@@ -129,7 +119,7 @@ std::uint64_t number_at(const std::string& file, std::size_t offset) {
 TEST(LogFile, GetGivesHeaderAndLinesAndTheSameEachTime) {
   World world;
   EXPECT_EQ(fetch(world, 0), "error: there is no run (start begins one)\n");
-  make_run(world, 3000);
+  world.make_run(3000);
   const std::string file = fetch(world, 0);
   ASSERT_GT(file.size(), header_bytes + 3000 * 64);
   EXPECT_TRUE(file.starts_with("NEAPLOG\n"));
@@ -152,7 +142,7 @@ TEST(LogFile, GetGivesHeaderAndLinesAndTheSameEachTime) {
 // A log is sent in small pieces, so that other events of that core run between them.
 TEST(LogFile, ALongLogDoesNotBlockTheCore) {
   World world(small_log(log::WhenFull::stop, 65536));
-  make_run(world, 60'000);
+  world.make_run(60'000);
   const auto core_of = [](Peer& peer) { return peer.ask("rdtsc").back(); };
   Peer& fetcher = world.peer();
   const char core = core_of(fetcher);
@@ -167,7 +157,7 @@ TEST(LogFile, ALongLogDoesNotBlockTheCore) {
 
 TEST(LogStream, AfterARunItGivesWhatGetGives) {
   World world;
-  make_run(world, 5000);
+  world.make_run(5000);
   Collected collected;
   ASSERT_TRUE(collect(world, collected, "after"));
   ASSERT_EQ(collected.cores.size(), machine::core_count());
@@ -198,7 +188,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_TRUE(file_of(collected.cores[0]) == fetch(world, 0));
 }
 
-// A collector that is killed repeatedly, on a wire that loses frames, must finally have every line once.
+// A collector is killed repeatedly, on a wire that loses frames. It must finally have every line once.
 TEST(LogStream, ResumesWithoutGapsOrRepetitions) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   World world(options);
@@ -227,7 +217,7 @@ TEST(LogStream, LiveLinesArriveDuringTheRun) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("start"), "ok run=1");
   Collected collected;
-  EXPECT_FALSE(collect(world, collected, "live", 1));  // the lines of the start
+  EXPECT_FALSE(collect(world, collected, "live", 1));  // ends after the first lines
   world.record(300);
   EXPECT_FALSE(collect(world, collected, "live", 250 * 64));
   EXPECT_GE(collected.cores[0].position + collected.cores[1].position, 250U);
@@ -235,7 +225,7 @@ TEST(LogStream, LiveLinesArriveDuringTheRun) {
 
 TEST(LogStream, OverwrittenLinesAreAGapWithItsLength) {
   World world(small_log(log::WhenFull::overwrite, 1024));
-  make_run(world, 5000);
+  world.make_run(5000);
   Collected collected;
   ASSERT_TRUE(collect(world, collected, "after"));
   EXPECT_GE(collected.cores[0].lost, 3900U);
@@ -246,18 +236,13 @@ TEST(LogStream, OverwrittenLinesAreAGapWithItsLength) {
 
 TEST(LogStream, AnOverwrittenRunIsNotMixedWithTheNext) {
   World world(small_log(log::WhenFull::stop, 65536));
-  make_run(world, 60'000);
+  world.make_run(60'000);
   Peer& slow = world.peer(false);
   slow.send("get,0\n");
   Peer& slow_stream = world.peer(false);
   slow_stream.send("stream,after\n");
   EXPECT_TRUE(HostMachine::wait_until([&] { return slow.received_bytes() > 10'000 && slow_stream.received_bytes() > 10'000; }));
-  std::size_t held = 0;
-  EXPECT_TRUE(HostMachine::wait_until([&] {
-    std::this_thread::sleep_for(100ms);
-    return std::exchange(held, slow.received_bytes() + slow_stream.received_bytes()) ==
-           slow.received_bytes() + slow_stream.received_bytes();
-  }));
+  EXPECT_TRUE(HostMachine::settled([&] { return slow.received_bytes() + slow_stream.received_bytes(); }, 100ms).has_value());
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("start"), "ok run=2");
   slow.begin_reading();

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,7 +18,6 @@
 
 #include "drivers/ixgbe/settings.hpp"
 #include "kernel/log.hpp"
-#include "kernel/memory/page_allocator.hpp"
 #include "kernel/policy.hpp"
 #include "net/testing/two_machines.hpp"
 #include "observe/server.hpp"
@@ -28,11 +26,10 @@ namespace neap::observe::testing {
 
 using namespace std::chrono_literals;
 using host::HostMachine;
-
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A card for policy: accepts `itr` from 0 to 1000 us in steps of 2, and has the 82599's settings, which docs/control.md shows.
+/// A card for policy. It accepts an `itr` from 0 to 1000 us in steps of 2 us, and has the 82599's settings, which docs/control.md shows.
 class FakeDevice final : public policy::Device {
  public:
   Result<std::uint32_t> round_itr(unsigned, std::uint32_t itr_us) const noexcept override {
@@ -50,7 +47,7 @@ class FakeDevice final : public policy::Device {
   std::array<std::atomic<std::uint32_t>, machine::cores_max> itr_us_{};
 };
 
-/// A client on the other machine; used by the test's thread.
+/// A client on the other machine. The test's thread uses it.
 class Peer {
  public:
   Peer(net::testing::TwoMachines& world, bool reads = true) : world_(world), seen_(std::make_shared<Seen>()) {
@@ -60,8 +57,7 @@ class Peer {
       return std::make_unique<Handler>(seen);
     });
   }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
+  Peer& operator=(Peer&&) = delete;
   ~Peer() { abort(); }
 
   std::optional<ErrorCode> failed;
@@ -74,11 +70,11 @@ class Peer {
       }
     });
   }
-  /// The same without a check, for a connection that may be closed or full.
+  /// Sends without a check, over a connection that may be closed or full.
   void try_send(std::string_view text) {
     on_connection([&](net::Connection& connection) { (void)connection.send(net::Buffer::copy(std::as_bytes(std::span(text)))); });
   }
-  /// Returns the next line without its end; nothing if none arrives.
+  /// Returns the next line without its line feed, or no line if none arrives.
   std::optional<std::string> line(std::chrono::seconds limit = 20s) {
     std::optional<std::string> result;
     (void)HostMachine::wait_until([&] { return (result = try_line()).has_value() || ended(); }, limit);
@@ -89,13 +85,11 @@ class Peer {
     send(std::string(text) + '\n');
     return line().value_or("(nothing)");
   }
-  /// Returns everything until the server closes.
   std::string rest() {
     EXPECT_TRUE(HostMachine::wait_until([&] { return ended(); }));
     const std::lock_guard lock(seen_->mutex);
     return std::exchange(seen_->text, {});
   }
-  /// Removes and returns the bytes received so far.
   std::string take() {
     const std::lock_guard lock(seen_->mutex);
     return std::exchange(seen_->text, {});
@@ -137,7 +131,7 @@ class Peer {
     std::mutex mutex;
     std::string text;
     bool peer_closed = false, closed = false;
-    // For the client's core only:
+    // Only the client's core uses the following members.
     net::Connection* connection = nullptr;
     bool reads = true;
     net::Buffer unread;
@@ -212,11 +206,11 @@ inline WorldOptions small_log(log::WhenFull when_full = log::WhenFull::stop, std
 class World {
  public:
   explicit World(WorldOptions options = small_log())
-      : server((prepare_pages(), options.control), {.power_off = []() noexcept { ++power_offs; },
-                                                    .reboot = []() noexcept { ++reboots; },
-                                                    .proof_limit = options.proof_limit,
-                                                    .wrong_token_delay = options.wrong_token_delay,
-                                                    .drain_limit = options.drain_limit}),
+      : server((host::prepare_pages(), options.control), {.power_off = []() noexcept { ++power_offs; },
+                                                          .reboot = []() noexcept { ++reboots; },
+                                                          .proof_limit = options.proof_limit,
+                                                          .wrong_token_delay = options.wrong_token_delay,
+                                                          .drain_limit = options.drain_limit}),
         machines(wire_of(options)) {
     machines.machine.run(0, [&]() -> task<void> {
       policy::use(&device);
@@ -239,7 +233,8 @@ class World {
     machines.machine.on(0, [] { policy::use(nullptr); });
   }
 
-  /// Returns a connected client. The server refuses a port that it has in TIME-WAIT (lwIP resets such a SYN); then another port is tried.
+  /// Returns a connected client. The server refuses a port that it has in TIME-WAIT (lwIP resets such a SYN). The client then tries another
+  /// port.
   Peer& peer(bool reads = true) {
     for (int attempt = 0; attempt < 20; ++attempt) {
       auto made = std::make_unique<Peer>(machines, reads);
@@ -249,6 +244,20 @@ class World {
     }
     ADD_FAILURE() << "no connection";
     std::abort();
+  }
+  /// Waits until the server reads no more lines; returns their number.
+  std::uint64_t lines_at_rest() {
+    const auto lines = HostMachine::settled([&] { return server.counters().lines.load(); }, 200ms);
+    EXPECT_TRUE(lines.has_value());
+    return lines.value_or(0);
+  }
+  /// Makes a run with `records` records on each of the server's cores.
+  void make_run(unsigned records) {
+    Peer& owner = peer();
+    EXPECT_TRUE(owner.ask("start").starts_with("ok run="));
+    record(records);
+    EXPECT_TRUE(owner.ask("stop").starts_with("ok run="));
+    owner.close();
   }
   /// Adds `records` records on each of the server's cores, as if so many interrupts had occurred.
   void record(unsigned records) {
@@ -260,7 +269,7 @@ class World {
   }
   void run(task<void> (*work)()) { machines.machine.run(0, work); }
 
-  // Destroyed last, when no core runs any more.
+  // This member is destroyed last, when no core runs any more.
   struct LogRelease {
     ~LogRelease() { log::release(); }
   } log_release;
@@ -270,13 +279,6 @@ class World {
   std::vector<std::unique_ptr<Peer>> peers;
 
  private:
-  static void prepare_pages() {
-    static const bool done = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)done;
-  }
   static net::testing::TwoMachinesOptions wire_of(const WorldOptions& options) {
     net::testing::TwoMachinesOptions wire = options.wire;
     wire.server.cores = options.serving_cores;

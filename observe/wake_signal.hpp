@@ -2,7 +2,7 @@
 // The signal that wakes a connection's task.
 //
 // Received bytes, room in the send queue, the peer's close, the end of a run and a time-out all use one signal. The task then checks its
-// condition again. A notification before the wait is kept, and several notifications count as one. All calls MUST be on one core.
+// own condition again. A notification before the wait is kept, and several notifications count as one. All calls MUST be on one core.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class WakeSignal {
     }
     notified_ = false;
   }
-  /// Waits for a notification, `limit` at most.
+  /// Waits for a notification, at most for `limit`.
   [[nodiscard]] task<void> wait_for(std::chrono::nanoseconds limit) {
     limit_.arm(limit, [this] { notify(); });
     co_await wait();
@@ -43,7 +43,7 @@ class WakeSignal {
   Timer limit_;
 };
 
-/// Lets other events of this core run. A long task awaits it after each bounded piece of work.
+/// Lets other events of this core run. A long task MUST await it after each bounded piece of work.
 [[nodiscard]] inline task<void> next_event() {
   co_await on_core(this_core(), [] {});
 }

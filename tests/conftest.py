@@ -6,8 +6,6 @@ machine that boots one of our images also tests our driver. The drivers of Linux
 purpose sets `machine.breaks_a_rule = True`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 
@@ -34,7 +32,7 @@ def no_rule_of_the_card_is_broken() -> Iterator[None]:
         with contextlib.ExitStack() as logs:
             card = machine._card_process
             path = machine.directory / "card.log" if card and machine.directory else None
-            # Opened before the run's directory is removed. If the machine was stopped earlier, the file no longer exists.
+            # The log is opened before the run's directory is removed. If the machine was stopped earlier, the file no longer exists.
             log = logs.enter_context(open(path, errors="replace")) if path and path.is_file() else None
             stop(machine)
             if log and card.returncode == RULE_BROKEN and not getattr(machine, "breaks_a_rule", False):

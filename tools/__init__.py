@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The Python behind `./neap`: standard library only, so that a fresh machine can run it before anything is installed."""
+"""The Python behind `./neap`. It uses only the standard library, so that a fresh machine can run it before anything is installed."""

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Packages of a newer Debian suite, without touching the system.
+"""Packages of a newer Debian suite, without a change of the system.
 
-A private apt reads Debian 13 and its backports from the mirror that the machine already uses. It has its own lists and an empty record of
-installed packages. It unpacks downloads into the cache and installs nothing. apt checks the archive's signature with the machine's Debian
-keyring. Sources that are pinned (toolchain/sources.toml) are also checked by SHA-256.
+A private apt reads Debian 13 and its backports from the mirror that the machine already uses. The private apt has its own lists and an
+empty record of installed packages. It downloads packages into the cache and installs nothing. apt checks the archive's signature with the
+machine's Debian keyring. Sources that are pinned (toolchain/sources.toml) are also checked by SHA-256.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -26,7 +24,7 @@ BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
 
-# Threads of one neap take turns silently; waiting for another neap is reported.
+# Threads of one neap wait for each other silently; waiting for another neap process is reported.
 _turn = threading.Lock()
 
 # Settings of the machine's apt configuration that the private apt must copy to reach the network.
@@ -66,7 +64,7 @@ class Archive:
         self._lock_path = self._home.parent / f"{self._home.name}.lock"
 
     def candidate(self, package: str, suite: str = SUITE) -> str | None:
-        """The version in `suite`, from signed lists; None if it has no such package."""
+        """The package's version in `suite`, from signed lists; None if the suite has no such package."""
         with self._locked():
             self._refresh()
             policy = output_of(["apt-cache", "policy", "-t", suite, package], env=self._environment())
@@ -74,17 +72,15 @@ class Archive:
         return match.group(1) if match and match.group(1) != "(none)" else None
 
     def closure(self, package: str, suite: str = SUITE) -> list[tuple[str, str]]:
-        """The package and all it depends on, as (name, version)."""
+        """The package and all its dependencies, as (name, version)."""
         with self._locked():
             self._refresh()
             plan = output_of(["apt-get", "install", "--simulate", "-t", suite, package], env=self._environment())
         return re.findall(r"^Inst (\S+) \((\S+) ", plan, re.MULTILINE)
 
     def download(self, packages: Iterable[tuple[str, str]], into: Path) -> list[Path]:
-        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for.
-
-        Raises Failure if a version is not in the archive or does not arrive whole.
-        """
+        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for. Raises Failure if a
+        version is not in the archive or does not arrive whole."""
         wanted = list(packages)
         into.mkdir(parents=True, exist_ok=True)
         names = [f"{name}={version}" for name, version in wanted]
@@ -100,8 +96,14 @@ class Archive:
             files.append(found[-1])
         return files
 
+    def unpack(self, packages: Iterable[tuple[str, str]], root: Path) -> None:
+        """Downloads binary packages and unpacks them below `root`."""
+        for file in self.download(packages, root / "packages"):
+            unpack(file, root)
+        cache.remove(root / "packages")
+
     def download_source(self, package: str, version: str, into: Path) -> None:
-        """Fetches a source package (its .dsc and archives, not unpacked) into a directory."""
+        """Fetches a source package into a directory: its .dsc and its archives, which are not unpacked."""
         into.mkdir(parents=True, exist_ok=True)
         with self._locked():
             self._refresh()
@@ -120,7 +122,7 @@ class Archive:
         return list(dict.fromkeys(row[1] for row in fields if len(row) == 3 and row[2].endswith("Sources") == source))
 
     def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
-        """Fetches fresh lists before it reports a missing version, together with the versions that exist."""
+        """Raises VersionGone, with the existing versions, for a version that even fresh lists do not have."""
         for name, version in wanted:
             if version in self._versions(name, source):
                 continue
@@ -131,7 +133,7 @@ class Archive:
                 raise VersionGone(name, version, f"Debian's archive has {name} {version} no longer; {instead}", there)
 
     def _refresh(self, max_age_seconds: float = LISTS_MAX_AGE_SECONDS) -> None:
-        """Brings the lists up to date, from the first mirror that has the suites with a good signature."""
+        """Updates the lists from the first mirror that has the suites with a good signature."""
         fresh = self._home / "updated"
         if fresh.is_file() and time.time() - fresh.stat().st_mtime < max(max_age_seconds, 5):
             return
@@ -161,8 +163,7 @@ class Archive:
         (self._home / "sources.list").write_text(
             f"deb {signed} {uri} {SUITE} main\ndeb {signed} {uri} {BACKPORTS} main\ndeb-src {signed} {uri} {SUITE} main\n"
         )
-        own = output_of(["apt-config", "dump", "Acquire"]).splitlines()
-        carried = [line for line in own if CARRIED_SETTINGS.match(line)]
+        carried = [line for line in output_of(["apt-config", "dump", "Acquire"]).splitlines() if CARRIED_SETTINGS.match(line)]
         (self._home / "apt.conf").write_text(CONFIGURATION.format(home=self._home) + "\n".join(carried) + "\n")
 
     def _environment(self) -> dict[str, str]:
@@ -174,7 +175,7 @@ class Archive:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with _turn, cache.lock(self._lock_path, on_wait=lambda: progress.say("neap: waiting for another neap that reads packages")):
+        with _turn, cache.lock(self._lock_path, work="reads packages"):
             yield
 
 
@@ -186,6 +187,12 @@ class VersionGone(Failure):
         self.package = package
         self.version = version
         self.available = available
+
+
+def private_command(root: Path, program: str) -> list[str]:
+    """Starts a program of packages unpacked at `root` with their own C library, because the system's may be older."""
+    loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
+    return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 
 
 def unpack(package_file: Path, into: Path) -> None:

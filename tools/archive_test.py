@@ -10,10 +10,8 @@ from tools.fake_mirror import FakeMirror
 
 def test_a_package_is_fetched_and_unpacked_without_installing(mirror: FakeMirror, tmp_path: Path) -> None:
     mirror.add_package("thing", "1:2.0-1", {"usr/share/thing/file": "text\n"})
-    mirror.publish()
     apt = mirror.archive()
-    assert apt.candidate("thing") == "1:2.0-1"
-    assert apt.candidate("nothing") is None
+    assert (apt.candidate("thing"), apt.candidate("nothing")) == ("1:2.0-1", None)
     assert apt.closure("thing") == [("thing", "1:2.0-1")]
     (deb,) = apt.download([("thing", "1:2.0-1")], tmp_path / "packages")
     archive.unpack(deb, tmp_path / "tree")
@@ -23,10 +21,8 @@ def test_a_package_is_fetched_and_unpacked_without_installing(mirror: FakeMirror
 def test_the_newest_version_is_the_candidate_and_a_gone_one_is_named(mirror: FakeMirror, tmp_path: Path) -> None:
     for version in ("1.9", "1.10"):
         mirror.add_package("thing", version, {"file": version})
-    mirror.publish()
     apt = mirror.archive()
-    assert apt.candidate("thing") == "1.10"
-    assert apt.versions("thing") == ["1.10", "1.9"]
+    assert (apt.candidate("thing"), apt.versions("thing")) == ("1.10", ["1.10", "1.9"])
     with pytest.raises(archive.VersionGone, match=r"has thing 1.8 no longer; it has 1.10, 1.9") as caught:
         apt.download([("thing", "1.8")], tmp_path)
     assert caught.value.available == ["1.10", "1.9"]
@@ -35,11 +31,9 @@ def test_the_newest_version_is_the_candidate_and_a_gone_one_is_named(mirror: Fak
 
 def test_lists_are_read_anew_before_a_version_is_called_gone(mirror: FakeMirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.add_package("thing", "1", {"file": "1"})
-    mirror.publish()
     apt = mirror.archive()
     assert apt.versions("thing") == ["1"]
     mirror.add_package("thing", "2", {"file": "2"})
-    mirror.publish()
     real = archive.time.time
     monkeypatch.setattr(archive.time, "time", lambda: real() + 60)
     assert [path.name for path in apt.download([("thing", "2")], tmp_path)] == ["thing_2_all.deb"]
@@ -47,7 +41,6 @@ def test_lists_are_read_anew_before_a_version_is_called_gone(mirror: FakeMirror,
 
 def test_a_download_that_is_not_what_was_signed_is_refused(mirror: FakeMirror, tmp_path: Path) -> None:
     deb = mirror.add_package("thing", "1", {"file": "1"})
-    mirror.publish()
     deb.write_bytes(deb.read_bytes()[:-1] + b"x")
     with pytest.raises(Failure, match="downloading thing failed") as caught:
         mirror.archive().download([("thing", "1")], tmp_path / "packages")
@@ -67,7 +60,6 @@ def test_lists_with_a_foreign_signature_are_refused(mirror: FakeMirror) -> None:
 
 def test_old_lists_serve_while_the_mirror_is_away(mirror: FakeMirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.add_package("thing", "1", {"file": "1"})
-    mirror.publish()
     apt = mirror.archive()
     assert apt.candidate("thing") == "1"
     cache.remove(mirror.directory / "dists")

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""GRUB in the forms that firmware starts: for the network (BIOS, UEFI), and on a disc image that is both CD and disk.
+"""Makes GRUB files that firmware can start: for the network (BIOS, UEFI), and on a disc image that is both CD and disk.
 
-Each is one file that contains all modules. So a boot over the network needs one transfer, and modules of different versions cannot mix. It
-does not contain the thing to boot: GRUB reads grub/grub.cfg beside it at each start.
+Each GRUB is one file that contains all modules. So a boot over the network needs one transfer for GRUB, and modules of different versions
+cannot mix. The file does not say what to boot; GRUB reads grub/grub.cfg beside it at each start.
 """
-
-from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
@@ -34,15 +32,13 @@ def bios_network(programs: BootPrograms, output: Path) -> None:
 
 
 def efi_network(programs: BootPrograms, output: Path) -> None:
-    """An UEFI application that reads its configuration from the server that sent it."""
+    """A UEFI application that reads its configuration from the server from which it was loaded."""
     _core(programs, "x86_64-efi", EFI, NETWORK_START, output)
 
 
 def disc(programs: BootPrograms, tree: Path, marker: str, output: Path) -> None:
-    """Writes `tree` as one image that boots as CD and as disk, on BIOS and on UEFI.
-
-    `marker` is a file of the tree that no other disc has. GRUB finds its own disc by it.
-    """
+    """Writes `tree` as one image that boots as a CD and as a disk, on BIOS and on UEFI. `marker` is a file of the tree that no other disc
+    has. GRUB finds its own disc by that file."""
     start = f"search --set=root --file /{marker}\nset prefix=($root){PREFIX}\nconfigfile $prefix/grub.cfg\n"
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f"{output.name}.") as name:
         work = Path(name)
@@ -51,7 +47,7 @@ def disc(programs: BootPrograms, tree: Path, marker: str, output: Path) -> None:
         _core(programs, "x86_64-efi", EFI, start, efi)
         with partition.open("wb") as file:
             file.truncate(EFI_IMAGE_KIB * 1024)
-        # Fixed numbers and dates here and below, so that two images with the same content are equal.
+        # Serial numbers and dates are fixed, so that two images with the same content are equal.
         programs.run("mformat", ["-i", str(partition), "-N", "4e454150", "-v", "NEAP", "::"])
         programs.run("mmd", ["-i", str(partition), "::/EFI", "::/EFI/BOOT"])
         programs.run("mcopy", ["-i", str(partition), str(efi), "::/EFI/BOOT/BOOTX64.EFI"])

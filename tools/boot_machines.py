@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The machines' file: a TOML file that says what each machine boots. It is checked as a whole before anything is made from it.
+"""The machines' file, a TOML file that says what each machine boots. The whole file is checked before anything is made from it.
 
     boot = "memcached"                  # machines that are not named below; otherwise the first application
     timeout_s = 3                       # how long the menu waits
@@ -11,7 +11,7 @@
     [machines.rack1]
     mac = "0c:c4:7a:12:34:56"           # of the card that boots; or: serial = "S123456", as SMBIOS gives it
     boot = "memcached"
-    words = "memory=4G itr=8us"         # in place of those above
+    words = "memory=4G itr=8us"         # in place of the words above
 
     [machines.rack1.bmc]                # for `neap power`
     address = "10.0.0.11"
@@ -39,7 +39,7 @@ from tools.foreign import read_bounded, shown
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-# Characters without a special meaning to GRUB or iPXE within a command line.
+# A command line of characters that have no special meaning to GRUB or iPXE.
 WORDS = re.compile(r"[A-Za-z0-9_=.,:/+@%\[\] -]*")
 WORDS_BYTES_MAX = 1024
 TIMEOUT_SECONDS_MAX = 3600
@@ -65,7 +65,7 @@ class Bmc:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """One machine, known by its card's MAC or by its serial number. Empty `boot` and None `words` mean the file's defaults."""
+    """One machine, known by its card's MAC or by its serial number. If `boot` is empty or `words` is None, the file's default applies."""
 
     name: str
     mac: str = ""
@@ -77,18 +77,16 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Machines:
-    """The whole file."""
-
     boot: str = ""
     timeout_s: int = 3
     words: Mapping[str, str] = dataclasses.field(default_factory=dict)
     machines: tuple[Machine, ...] = ()
 
     def find(self, name: str) -> Machine:
-        """The machine with that name, MAC or serial number. Raises Failure, which lists the known machines."""
+        """The machine with that name, MAC or serial number. If there is none, raises Failure with a list of the known machines."""
         mac = as_mac(name)
         for machine in self.machines:
-            # The empty string is no name. Otherwise it would match a machine without a MAC.
+            # An empty name would match every machine that lacks a MAC or a serial number.
             if name and (name in (machine.name, machine.serial) or mac == machine.mac):
                 return machine
         raise Failure(f"no machine '{name}'", f"machines: {', '.join(machine.name for machine in self.machines) or 'none'}")
@@ -104,7 +102,7 @@ class Machines:
 
 
 def read(path: Path) -> Machines:
-    """Reads and checks the file. Raises Failure with one line that names the key."""
+    """Reads and checks the file. Raises Failure with one line that names the wrong key."""
     try:
         text = read_bounded(path, FILE_BYTES_MAX).decode()
     except OSError as error:
@@ -117,7 +115,7 @@ def read(path: Path) -> Machines:
 
 
 def parse(text: str, where: str) -> Machines:
-    """Like read(), for a text."""
+    """Checks the text of a machines' file, like read()."""
     try:
         _require_shallow(text)
         values = tomllib.loads(text)
@@ -144,10 +142,8 @@ def parse(text: str, where: str) -> Machines:
 
 
 def _require_shallow(text: str) -> None:
-    """Limits the dots in a key, because tomllib's memory grows with their square: 200 KB of them take 20 GB. Raises ValueError.
-
-    Strings over several lines are refused. Without them, each line by itself shows which parts are strings.
-    """
+    """Raises ValueError for a key with many dots. tomllib's memory grows with the square of their number; 200 KB of dots take 20 GB.
+    Strings over several lines are refused. Without them, each line by itself shows which parts are strings."""
     for number, line in enumerate(text.split("\n"), 1):
         if '"""' in line or "'''" in line:
             raise ValueError(f"a text of several lines (at line {number})")
@@ -156,7 +152,7 @@ def _require_shallow(text: str) -> None:
 
 
 def as_mac(text: str) -> str:
-    """A MAC in the form used here, from either of the two usual forms. No MAC gives None."""
+    """A MAC in small letters with colons, from either of the two usual forms."""
     return text.lower().replace("-", ":")
 
 
@@ -219,7 +215,7 @@ class _Table:
         self._taken: set[str] = set()
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
-        """Empty if the key does not exist."""
+        """The text of a key; empty if the key does not exist."""
         self._taken.add(key)
         if key not in self.values:
             return ""

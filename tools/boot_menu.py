@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The files that GRUB and iPXE read at each boot: the menu, and one small file for each machine that has its own boot entry.
+"""Makes the files that GRUB and iPXE read at each boot: the menu, and one small file for each machine that has its own boot entry.
 
-A boot loader cannot read TOML, so the choice is written out for it. A machine's files are named by its MAC (with dashes) or by its serial
-number. Boot loaders read them at each boot, so replacing a machine's file changes its next boot.
+A boot loader cannot read TOML, so each machine's choice is a file that the boot loader can read. The file is named by the machine's MAC
+(with dashes) or by its serial number. A new file changes the machine's next boot.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ MADE = "Made by ./neap pxe; a change by hand is lost when it is made again."
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A bootable thing: a multiboot image, or a Linux kernel with an initramfs. Paths are relative to the tree's root."""
+    """A multiboot image, or a Linux kernel with an initramfs. Paths are relative to the tree's root."""
 
     name: str
     image: str
@@ -25,7 +23,7 @@ class Entry:
 
 
 def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, machines: bool) -> str:
-    """grub.cfg. With `machines`, a machine's own file may add an entry and select it."""
+    """The text of grub.cfg. With `machines`, a machine's own file may add an entry and select it."""
     lines = [
         f"# {MADE}",
         'if [ "$grub_platform" = pc ]; then',
@@ -71,7 +69,7 @@ def _grub_entry(entry: Entry, identifier: str, title: str) -> list[str]:
 
 
 def ipxe_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int) -> str:
-    """boot.ipxe. iPXE supports multiboot on BIOS only. On UEFI it starts GRUB, which reads its own menu."""
+    """The text of boot.ipxe. iPXE supports multiboot only on BIOS. On UEFI it starts GRUB, which reads grub.cfg."""
     lines = [
         "#!ipxe",
         f"# {MADE}",

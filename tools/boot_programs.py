@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
-A boot tree must be the same on every machine, and a machine's own GRUB may be of any age or missing. So these programs come as signed
-packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, like QEMU.
+A boot tree must not depend on the machine that makes it, whose own GRUB may be of any age or missing. So these programs come as signed
+packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, as QEMU is (tools/qemu.py).
 """
-
-from __future__ import annotations
 
 import functools
 import os
@@ -14,14 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import cache, progress
-from tools.archive import SUITE, Archive, unpack
+from tools.archive import SUITE, Archive, private_command
 from tools.errors import Failure
 from tools.process import output_of
-from tools.qemu import MULTIARCH
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
-# Among the dependencies of these packages: those with files that the programs open.
+# Dependencies of these packages that have files which the programs open.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120
@@ -42,26 +39,13 @@ class BootPrograms:
         self.ovmf_code = root / "usr/share/OVMF/OVMF_CODE_4M.fd"
         self.ovmf_variables = root / "usr/share/OVMF/OVMF_VARS_4M.fd"
 
-    def command(self, program: str) -> list[str]:
-        """The start of a command line for one of the packages' programs."""
-        return [
-            f"{self.root}/usr/lib64/ld-linux-x86-64.so.2",
-            "--library-path",
-            f"{self.root}/usr/lib/{MULTIARCH}",
-            "--argv0",
-            program,
-            f"{self.root}/usr/bin/{program}",
-        ]
-
     def run(self, program: str, arguments: Sequence[str]) -> str:
-        """Runs it and gives its output. Raises Failure with its error text."""
+        """Runs one of the programs and returns its output. Raises Failure with the program's error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
-        return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
+        return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
-        """The version of each unpacked package."""
-        lines = (self.root / "versions").read_text().splitlines()
-        return dict(line.split(" ", 1) for line in lines)
+        return dict(line.split(" ", 1) for line in (self.root / "versions").read_text().splitlines())
 
     def missing(self) -> list[Path]:
         files = [self.grub_bios / "pxeboot.img", self.grub_bios / "cdboot.img", self.grub_bios / "boot_hybrid.img"]
@@ -72,16 +56,13 @@ class BootPrograms:
 
 @functools.cache
 def require() -> BootPrograms:
-    """The programs, fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
-    found = find()
-    return found or fetch()
+    """The programs, which are fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
+    return find() or fetch()
 
 
 def find() -> BootPrograms | None:
-    """The newest programs in the cache, None if there are none."""
-    kept = cache.root() / "boot-programs"
-    entries = [cache.Entry("boot-programs", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
-    ready = [entry.path for entry in entries if entry.ready]
+    """The newest programs in the cache; None if there are none."""
+    ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 
 
@@ -96,14 +77,12 @@ def fetch(archive: Archive | None = None) -> BootPrograms:
         raise Failure(f"Debian's {SUITE} has no {', '.join(lacking)}", "boot trees and discs are made with these packages")
     entry = cache.Entry("boot-programs", cache.digest(*(f"{name} {version}" for name, version in sorted(wanted.items()))))
     programs = BootPrograms(entry.path)
-    with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that fetches GRUB and iPXE")) as mine:
+    with entry.making(work="fetches GRUB and iPXE") as mine:
         if mine:
             cache.require_space(cache.root(), NEEDED_BYTES, "GRUB, iPXE and OVMF")
             what = f"GRUB {_upstream(wanted['grub-common'])}, iPXE and OVMF ({len(wanted)} packages of Debian's {SUITE})"
             with progress.step(f"fetching {what}"):
-                for file in archive.download(sorted(wanted.items()), entry.path / "packages"):
-                    unpack(file, entry.path)
-                cache.remove(entry.path / "packages")
+                archive.unpack(sorted(wanted.items()), entry.path)
             for name, tested in TESTED.items():
                 if _upstream(wanted[name]) != tested:
                     progress.say(f"neap: {name} is {wanted[name]}; tested with {tested}")

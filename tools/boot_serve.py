@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Serves a boot tree on one network until interrupted: dnsmasq for boot requests and TFTP, Python's own server for HTTP.
+"""Serves a boot tree on one network until interrupted. dnsmasq serves boot requests and TFTP, Python's own server serves HTTP.
 
-A laboratory's network usually has a DHCP server already; a second one that assigned addresses would do harm. So dnsmasq runs as proxy-DHCP:
-the other server assigns addresses, and dnsmasq adds only the location of the boot file.
+A laboratory's network usually has a DHCP server already; a second server that assigned addresses would do harm. So dnsmasq runs as
+proxy-DHCP. The other server assigns addresses, and dnsmasq adds only the location of the boot file.
 """
-
-from __future__ import annotations
 
 import collections
 import contextlib
@@ -29,14 +27,14 @@ from tools.process import spawn, stop
 SIOCGIFADDR = 0x8915
 SIOCGIFNETMASK = 0x891B
 HTTP_TIMEOUT_SECONDS = 30
-# Each connection is a thread here. Machines of a rack that boot at once have several connections each. Above this many from one address,
-# new ones are closed.
+# Limits of HTTP connections, in total and for one address; further connections are closed. Each connection is a thread, and a machine that
+# boots has several connections.
 HTTP_CONNECTIONS = 256
 HTTP_CONNECTIONS_OF_ONE = 16
 
 
 def serve(out: Path, interface: str, http_port: int) -> int:
-    """Serves until interrupted, or until dnsmasq ends; gives the exit status. `http_port` 0: no HTTP."""
+    """Serves until interrupted, or until dnsmasq ends. Returns the exit status. With `http_port` 0 there is no HTTP."""
     out = Path(os.path.abspath(out))
     boot_tree.read_record(out)
     address = address_of(interface)
@@ -52,18 +50,16 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
     web = _start_http(out, str(address.ip), http_port) if http_port else None
     dnsmasq = None
     try:
-        # It assigns no addresses, so it has no leases to keep.
+        # dnsmasq assigns no addresses here, so it has no leases to keep.
         argv = ["dnsmasq", "--keep-in-foreground", "--log-facility=-", "--pid-file=", "--dhcp-leasefile=/dev/null"]
         argv += [f"--conf-file={out / 'dnsmasq.conf'}", f"--interface={interface}", "--except-interface=lo"]
         argv += [f"--dhcp-range={address.network.network_address},proxy,{address.network.netmask}"]
         dnsmasq = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         by = f"TFTP and HTTP on port {http_port}" if web else "TFTP"
         progress.say(f"neap: serving {out} on {interface} ({address.ip}) by {by}; Ctrl-C ends it")
-        assert dnsmasq.stdout
         for line in dnsmasq.stdout:
             progress.say(line.decode(errors="replace").rstrip())
-        status = dnsmasq.wait()
-        raise Failure(f"dnsmasq ended with status {status}", "its own words are above; another server may have its ports")
+        raise Failure(f"dnsmasq ended with status {dnsmasq.wait()}", "its own words are above; another server may have its ports")
     finally:
         if dnsmasq:
             stop(dnsmasq)
@@ -74,8 +70,7 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
 
 @contextlib.contextmanager
 def _alone_on(interface: str) -> Iterator[None]:
-    """Raises Failure if another neap serves on this interface. dnsmasq shares its ports silently, and two servers would answer each machine
-    twice."""
+    """Raises Failure if another neap serves on this interface. Two dnsmasqs can share ports, and would answer each machine twice."""
     folder = cache.root() / "boot-trees"
     folder.mkdir(exist_ok=True)
     namespace = str(os.stat("/proc/self/ns/net").st_ino)  # interface names belong to a network namespace
@@ -89,7 +84,7 @@ def _alone_on(interface: str) -> Iterator[None]:
 
 
 def address_of(interface: str) -> ipaddress.IPv4Interface:
-    """A network card's IPv4 address with its network. Raises Failure if the card does not exist or has no address."""
+    """A network card's IPv4 address with its network. Raises Failure if the card does not exist or has no IPv4 address."""
     there = [name for _, name in socket.if_nameindex()]
     if interface not in there:
         raise Failure(f"there is no network card '{interface}'", f"cards: {', '.join(there)}")
@@ -103,7 +98,7 @@ def address_of(interface: str) -> ipaddress.IPv4Interface:
 
 
 def _require_readable(out: Path) -> None:
-    """Raises Failure for a tree that dnsmasq cannot read after it drops root's rights. Such a tree would look empty to machines."""
+    """Raises Failure for a tree that dnsmasq cannot read after it gives up root's rights. Such a tree would look empty to machines."""
     for folder in (out, *out.parents):
         if not folder.stat().st_mode & 0o001:
             hint = f"chmod o+x {folder}, or put the tree elsewhere"
@@ -145,7 +140,7 @@ class _Server(http.server.ThreadingHTTPServer):
                 self._open += collections.Counter()  # drops addresses without connections
 
     def handle_error(self, request, client_address) -> None:
-        """A peer that disconnects is not an error of ours, and needs no traceback."""
+        """Prints one line without a traceback, because a peer that disconnects is not an error of ours."""
         error = sys.exc_info()[1]
         progress.say(f"http: {client_address[0]}: {type(error).__name__}: {error}")
 

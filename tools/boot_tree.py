@@ -2,10 +2,8 @@
 """A boot tree: a directory that a TFTP and HTTP server offers to machines, with everything that they need to boot.
 
 Machines may boot from it at any moment, also while it is rebuilt. So a tree is written to a temporary place and then moved by one rename. A
-machine sees the old tree or the new one. A failure leaves the old one unchanged.
+machine sees either the old or the new tree. A failure leaves the old tree unchanged.
 """
-
-from __future__ import annotations
 
 import ctypes
 import dataclasses
@@ -31,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """The content of a tree. images: by application. source: their commit, for the tree's README."""
+    """The content of a tree. images: the path of each application's image. source: the images' commit, for the tree's README."""
 
     images: Mapping[str, Path]
     machines: Machines = dataclasses.field(default_factory=Machines)
@@ -46,12 +44,12 @@ class Contents:
         return found
 
     def chosen(self) -> str:
-        """The entry for machines that the file does not name."""
+        """The boot entry for machines that the machines' file does not name."""
         return self.machines.boot or next(iter(self.entries()))
 
 
 def write(out: Path, contents: Contents) -> None:
-    """Makes the tree at `out` and replaces an older one. Raises Failure, and then changes nothing."""
+    """Makes the tree at `out` and replaces an older tree there. If it raises Failure, nothing was changed."""
     out = Path(os.path.abspath(out))
     require_place(out)
     for file in (*contents.images.values(), contents.linux, contents.initrd):
@@ -82,11 +80,10 @@ def require_place(out: Path) -> None:
 
 
 def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
-    """Sets the entry that a machine boots at its next start. `name`: a name in the tree's file, a serial number, or any MAC.
-
-    words: its command line; None: the tree's default for that image. No server needs a restart. Raises Failure.
-    """
-    with _record_lock(out):
+    """Sets the entry that a machine boots from its next start on. `name`: a name in the machines' file, a serial number, or any MAC.
+    `words`: the command line; None for the tree's default for that image. No server needs a restart. Raises Failure."""
+    read_record(out)
+    with _lock(out):
         record = read_record(out)
         entries = {key: Entry(**value) for key, value in record["entries"].items()}
         if boot not in entries:
@@ -119,7 +116,7 @@ def read_record(out: Path) -> dict:
 
 
 def write_machine(tree: Path, machine: Machine, entries: Mapping[str, Entry], chosen: str) -> None:
-    """Writes the files that GRUB and iPXE look for when this machine boots. Each is replaced atomically."""
+    """Writes the files that GRUB and iPXE look for when this machine boots. Each file is replaced atomically."""
     entry = entries[machine.boot or chosen]
     if machine.words is not None:
         entry = dataclasses.replace(entry, words=machine.words)
@@ -171,7 +168,7 @@ def _fill(work: Path, out: Path, contents: Contents, programs: boot_programs.Boo
 
 
 def _plain(machine: Machine) -> dict:
-    """A machine's entry for the record. The management processor is left out, because all users may read the record."""
+    """A machine's entry for tree.json. The management processor is left out, because all users may read that file."""
     return {key: value for key, value in dataclasses.asdict(machine).items() if key != "bmc"}
 
 
@@ -179,7 +176,7 @@ def _put_in_place(work: Path, out: Path) -> None:
     if not out.exists():
         work.rename(out)
         return
-    # Both names change in one step. The old tree then has the temporary name and is removed.
+    # Both trees exchange their names in one step. The old tree then has the temporary name and is removed.
     if _libc.renameat2(_AT_FDCWD, os.fsencode(work), _AT_FDCWD, os.fsencode(out), _RENAME_EXCHANGE) != 0:
         error = ctypes.get_errno()
         raise Failure(f"cannot replace {out}: {os.strerror(error)}", "remove it and start again")
@@ -191,12 +188,6 @@ def _replace(path: Path, text: str) -> None:
         file.write(text)
     os.chmod(name, 0o644)
     os.replace(name, path)
-
-
-def _record_lock(out: Path):
-    if not (out / RECORD).is_file():
-        raise Failure(f"{out} is no boot tree", "./neap pxe APP --out DIR makes one")
-    return _lock(out)
 
 
 def _lock(out: Path):

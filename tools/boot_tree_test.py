@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Boot trees: they are complete or absent, each machine gets its content, and only committed sources are shipped."""
-
-from __future__ import annotations
+"""A boot tree is complete or absent, each machine gets its own entry, and images are built only from committed sources."""
 
 import contextlib
 import dataclasses
 import json
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +13,7 @@ import pytest
 from tools import boot_loaders, boot_machines, boot_programs, boot_serve, boot_tree, build, outside, pxe
 from tools.boot_tree import Contents
 from tools.errors import Failure, UsageError
+from tools.process import finished
 
 MACHINES = """
 boot = "two"
@@ -38,7 +35,7 @@ words = "c=3"
 
 @pytest.fixture(scope="session", autouse=True)
 def programs() -> boot_programs.BootPrograms:
-    """The boot programs, found before a test moves the cache."""
+    """The boot programs, which are looked up before a test moves the cache."""
     return boot_programs.require()
 
 
@@ -50,8 +47,7 @@ def contents(tmp_path: Path) -> Contents:
         images[name].write_text(f"image {name}")
     (tmp_path / "vmlinuz").write_text("kernel")
     (tmp_path / "initramfs").write_text("first files")
-    machines = boot_machines.parse(MACHINES, "machines")
-    return Contents(images, machines, tmp_path / "vmlinuz", tmp_path / "initramfs", "one, two of a test")
+    return Contents(images, boot_machines.parse(MACHINES, "machines"), tmp_path / "vmlinuz", tmp_path / "initramfs", "one, two of a test")
 
 
 def _files(tree: Path) -> dict[str, bytes]:
@@ -67,7 +63,7 @@ def test_a_tree_holds_what_each_firmware_asks_for(tmp_path: Path, contents: Cont
     wanted += [f"grub/machines/{name}.cfg" for name in ("52-54-00-00-00-01", "52-54-00-00-00-02", "serial-S1", "serial-S3")]
     wanted += [f"ipxe/machines/{name}.ipxe" for name in ("52-54-00-00-00-01", "52-54-00-00-00-02", "serial-S1", "serial-S3")]
     assert there == set(wanted)
-    # A TFTP server that has dropped root's rights must be able to read everything.
+    # A TFTP server that has given up root's rights must be able to read everything.
     assert all(path.stat().st_mode & 0o004 for path in tree.rglob("*"))
     assert tree.stat().st_mode & 0o777 == 0o755
 
@@ -93,7 +89,7 @@ def test_each_machine_gets_its_own_image_and_words(tmp_path: Path, contents: Con
 
 
 def test_a_tree_made_again_takes_the_place_of_the_old_one_in_one_step(tmp_path: Path, contents: Contents) -> None:
-    """While it is rebuilt repeatedly, every reader finds a complete tree."""
+    """While a tree is rebuilt repeatedly, every reader finds a complete tree."""
     tree = tmp_path / "tree"
     boot_tree.write(tree, contents)
     torn: list[str] = []
@@ -101,9 +97,7 @@ def test_a_tree_made_again_takes_the_place_of_the_old_one_in_one_step(tmp_path: 
 
     def look() -> None:
         while not over.is_set():
-            for name in ("tree.json", "grub/bios.0", "images/two.elf"):
-                if not (tree / name).is_file():
-                    torn.append(name)
+            torn.extend(name for name in ("tree.json", "grub/bios.0", "images/two.elf") if not (tree / name).is_file())
 
     looker = threading.Thread(target=look)
     looker.start()
@@ -161,10 +155,9 @@ def test_the_next_boot_of_a_machine_is_changed_and_nothing_else(tmp_path: Path, 
     assert changed == {"tree.json", *names}
     assert b"multiboot2 /images/two.elf 'd=4'" in after["grub/machines/serial-S3.cfg"]
     assert b"linux /linux/vmlinuz" in after["grub/machines/52-54-00-00-00-aa.cfg"]
-    # A MAC with dashes names the machine that the file lists with colons, and creates no second one.
+    # A MAC with dashes names the machine that the file lists with colons, and creates no second machine.
     boot_tree.choose_next(tree, "52-54-00-00-00-02", "two", None)
-    record = json.loads((tree / "tree.json").read_text())
-    assert [machine["mac"] for machine in record["machines"]].count("52:54:00:00:00:02") == 1
+    assert [machine["mac"] for machine in json.loads((tree / "tree.json").read_text())["machines"]].count("52:54:00:00:00:02") == 1
     # The words of an earlier choice do not apply to another image.
     boot_tree.choose_next(tree, "third", "one", None)
     assert b"multiboot2 /images/one.elf 'a=1' 'b=2'" in _files(tree)["grub/machines/serial-S3.cfg"]
@@ -201,6 +194,15 @@ def test_a_disc_is_the_same_each_time(tmp_path: Path, contents: Contents) -> Non
     assert first[510:512] == b"\x55\xaa" and first[0x8001:0x8006] == b"CD001"
 
 
+def git(place: Path, *words: str) -> str:
+    return finished(["git", "-C", str(place), "-c", "user.name=n", "-c", "user.email=e@example.org", *words], check=True).stdout
+
+
+def commit_all(place: Path) -> None:
+    git(place, "add", ".")
+    git(place, "commit", "-q", "-m", "first")
+
+
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout of one commit with a built application."""
@@ -208,9 +210,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "apps/hello").mkdir(parents=True)
     (place / "apps/hello/main.cpp").write_text("// hello\n")
     (place / ".gitignore").write_text("build/\n")
-    git = ["git", "-C", str(place), "-c", "user.name=n", "-c", "user.email=e@example.org"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run([*git, *words], check=True, timeout=60)
+    git(place, "init", "-q")
+    commit_all(place)
     monkeypatch.setattr(build, "REPOSITORY", place)
     monkeypatch.setattr(build, "BUILD", place / "build")
     monkeypatch.setattr(build, "build_locked", lambda preset, targets: None)
@@ -238,14 +239,13 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     assert not out.exists()
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
-    subprocess.run(["git", "-C", str(checkout), "stash", "-q", "--include-untracked"], check=True, timeout=60, env={**os.environ, **NAMED})
-    # Untracked files at the top of the checkout are in no image: the machines' file, a log, the disc of an earlier call.
+    git(checkout, "stash", "-q", "--include-untracked")
+    # Untracked files at the top of the checkout, such as a machines' file, a log or a disc image, are in no boot image.
     (checkout / "hello.iso").touch()
     (checkout / "run1").mkdir()
     (checkout / "run1/core0.log").touch()
     pxe.pxe(wanted)
-    commit = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=60)
-    assert f"hello of commit {commit.stdout.strip()}\n" in (out / "README").read_text()
+    assert f"hello of commit {git(checkout, 'rev-parse', 'HEAD').strip()}\n" in (out / "README").read_text()
 
 
 @pytest.fixture
@@ -274,17 +274,15 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     assert "set default='mine'" in (tmp_path / "out/grub/grub.cfg").read_text()
     assert pxe.iso(str(elsewhere), str(tmp_path / "mine.iso"), False, ["x=1"]) == 0
     assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
-    # The same rule applies: only committed sources.
-    subprocess.run(["git", "init", "-q", str(elsewhere)], check=True, timeout=60)
+    # The rule that sources must be committed also applies to an application elsewhere.
+    git(elsewhere, "init", "-q")
     with pytest.raises(Failure, match="my folder has uncommitted changes: CMakeLists.txt"):
         pxe.pxe(wanted)  # there is no commit at all yet
-    git = ["git", "-C", str(elsewhere)]
     (elsewhere / ".git/HEAD").rename(elsewhere / ".git/no-head")
     with pytest.raises(Failure, match="git does not say what .*my folder is: fatal: "):
         pxe.pxe(wanted)
     (elsewhere / ".git/no-head").rename(elsewhere / ".git/HEAD")
-    for words in (["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run([*git, *words], check=True, timeout=60, env={**os.environ, **NAMED})
+    commit_all(elsewhere)
     (elsewhere / "main.cpp").write_text("// new\n")
     with pytest.raises(Failure, match="my folder has uncommitted changes: main.cpp"):
         pxe.pxe(wanted)
@@ -294,9 +292,6 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     (checkout / "build/image/apps/mine/mine.elf").touch()
     with pytest.raises(Failure, match="two applications are named mine"):
         pxe.pxe(dataclasses.replace(wanted, applications=[str(elsewhere), "mine"], dirty=True))
-
-
-NAMED = {"GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "e", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "e"}
 
 
 def test_a_bad_file_of_machines_makes_no_tree(tmp_path: Path, checkout: Path) -> None:

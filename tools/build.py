@@ -5,20 +5,17 @@ All output is in `build/` of the checkout: `build/<preset>/`, `build/<crate>/` (
 crates are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), for the next clone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools import cache, compile_cache, progress, sources, toolchain
 from tools.errors import Failure, UsageError
-from tools.process import run_logged
+from tools.process import output_or_none, run_logged
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
@@ -28,12 +25,12 @@ SOFT_CARD = BUILD / "soft82599/release/soft82599"
 # The model machine's card, network, clients and load.
 WORLD = BUILD / "world/release/neap-world"
 LOAD = BUILD / "load/release/neap-load"
-# A memcached that is slow or wrong in known ways; a reference for the load generator.
+# A memcached that is slow or wrong in known ways, as a reference for the load generator.
 LOAD_STUB = LOAD.with_name("neap-load-stub")
 OLDEST_RUSTC = (1, 85)
 BUILD_TIMEOUT_SECONDS = 3600
 TOOLCHAIN_WORD = "-DNEAP_TOOLCHAIN="
-# Duration of a fuzzer in the test command; `./neap soak` gives more (NEAP_SOAK_SECONDS).
+# Duration of a fuzzer in `./neap test`; `./neap soak` gives more (NEAP_SOAK_SECONDS).
 FUZZ_SECONDS = 60
 
 
@@ -52,18 +49,18 @@ LOAD_CRATE = Crate("the load generator", REPOSITORY / "bench/load", "load")
 
 
 def applications() -> list[str]:
-    """The applications of this checkout: each folder below apps/ with a main.cpp."""
+    """The applications of this checkout: all folders below apps/ with a main.cpp."""
     return sorted(path.parent.name for path in (REPOSITORY / "apps").glob("*/main.cpp"))
 
 
 def require_application(name: str) -> None:
-    """Raises UsageError, which lists the applications."""
+    """Raises UsageError with a list of the applications if `name` is none of them."""
     if name not in applications():
         raise UsageError(f"there is no application '{name}'", f"applications: {', '.join(applications()) or 'none'}")
 
 
 def image(name: str, preset: str = "image") -> Path:
-    """The path of an application's boot image, once built."""
+    """The path that an application's boot image has after its build."""
     return BUILD / preset / "apps" / name / f"{name}.elf"
 
 
@@ -85,20 +82,19 @@ def log_path(name: str) -> Path:
 def building(preset: str) -> Iterator[Path]:
     """Holds the lock of a preset's build directory, because two ninjas must not run in one directory."""
     directory = BUILD / preset
-    waiting = lambda: progress.say(f"neap: waiting for another neap that builds {preset}")  # noqa: E731
-    with cache.lock(BUILD / f"{preset}.lock", on_wait=waiting):
+    with cache.lock(BUILD / f"{preset}.lock", work=f"builds {preset}"):
         yield directory
 
 
 def build(preset: str, targets: Sequence[str] = ()) -> Path:
-    """Configures a preset if its arguments changed, and builds targets of it (default: all). Gives the build directory."""
+    """Configures a preset if its arguments changed, and builds its `targets` (default: all). Returns the build directory."""
     with building(preset) as directory:
         build_locked(preset, targets)
     return directory
 
 
 def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
-    """Like build(). The caller MUST hold `building(preset)`, and can then use the result before another build changes it."""
+    """Like build(), but the caller MUST hold `building(preset)`, and can then use the result before another build changes it."""
     configure_locked(preset)
     log = log_path(preset)
     log.unlink(missing_ok=True)
@@ -129,7 +125,7 @@ def configure_locked(preset: str) -> None:
 
 
 def build_soft_card() -> Path:
-    """Builds the soft card (release) with cargo; gives the path of the program."""
+    """Builds the soft card (release) with cargo. Returns the path of the program."""
     cargo_run(SOFT_CARD_CRATE, ["build", "--release", "--locked"], "building the soft card", "soft82599")
     return SOFT_CARD
 
@@ -141,20 +137,20 @@ def build_world() -> Path:
 
 
 def build_load() -> Path:
-    """Builds the load generator (release) and its stub with cargo; gives the path of the program."""
+    """Builds the load generator (release) and its stub with cargo. Returns the load generator's path."""
     cargo_run(LOAD_CRATE, ["build", "--release", "--locked"], "building the load generator", "load")
     return LOAD
 
 
 def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) -> Path:
-    """One cargo command in a crate's directory; gives the log."""
+    """Runs one cargo command in a crate's directory. Returns the path of the log."""
     if not (crate.source / "Cargo.toml").is_file():
         raise Failure(f"this checkout lacks {crate.title}: no Cargo.toml in {crate.source}")
     program = find_cargo()
     if program is None:
         raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
     log = log_path(log_name)
-    # The compiler beside this cargo, because another one on PATH may be too old.
+    # Uses the compiler beside this cargo, because another compiler on PATH may be too old.
     environment = {
         **os.environ,
         "CARGO_TARGET_DIR": str(BUILD / crate.folder),
@@ -169,7 +165,7 @@ def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) 
 
 
 def find_cargo() -> str | None:
-    """The first cargo, on PATH or Debian's, with a new enough rustc beside it."""
+    """The first cargo, on PATH or Debian's, that has a new enough rustc beside it."""
     for program in (shutil.which("cargo"), "/usr/bin/cargo"):
         if program and (found := _rustc_version(Path(program).with_name("rustc"))) and found >= OLDEST_RUSTC:
             return program
@@ -177,23 +173,15 @@ def find_cargo() -> str | None:
 
 
 def find_rustfmt() -> str | None:
-    """A rustfmt that starts: the one beside find_cargo()'s compiler, or on PATH."""
+    """A rustfmt that starts, beside find_cargo()'s compiler or on PATH."""
     program = find_cargo()
     for candidate in (Path(program).with_name("rustfmt") if program else None, shutil.which("rustfmt")):
-        if candidate and _starts([str(candidate), "--version"]):
+        # rustup creates stand-ins also for programs that are not installed; they fail.
+        if candidate and output_or_none([str(candidate), "--version"]):
             return str(candidate)
     return None
 
 
 def _rustc_version(compiler: Path) -> tuple[int, int] | None:
-    match = re.match(r"rustc (\d+)\.(\d+)", _starts([str(compiler), "--version"]) or "")
+    match = re.match(r"rustc (\d+)\.(\d+)", output_or_none([str(compiler), "--version"]) or "")
     return (int(match.group(1)), int(match.group(2))) if match else None
-
-
-def _starts(argv: list[str]) -> str | None:
-    """The output of a program. None if it is missing or fails: rustup creates stand-ins even for programs that are not installed."""
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tools import build
 from tools.errors import Failure, UsageError
+from tools.process import finished
 
 CMAKE = "cmake_minimum_required(VERSION 3.25)\nproject(trial NONE)\nadd_custom_target(one COMMAND ${CMAKE_COMMAND} -E echo built)\n"
 CMAKE += "file(APPEND ${CMAKE_BINARY_DIR}/../configured x)\n"
@@ -14,7 +14,7 @@ PRESETS = '{"version": 6, "configurePresets": [{"name": "image", "generator": "N
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small project in a path with a space; `configured` in its build directory counts how often CMake ran."""
+    """A small project in a path with a space. The file `configured` in its build directory counts how often CMake ran."""
     root = tmp_path / "a checkout"
     root.mkdir()
     (root / "CMakeLists.txt").write_text(CMAKE)
@@ -97,8 +97,6 @@ def test_a_checkout_without_a_soft_card_is_reported(checkout: Path, monkeypatch:
 
 
 def test_the_presets_that_the_launcher_uses_exist() -> None:
-    listing = subprocess.run(
-        ["cmake", "--list-presets"], cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
+    listing = finished(["cmake", "--list-presets"], cwd=Path(__file__).parent.parent)
     for preset in (*build.CROSS_PRESETS, *build.HOST_PRESETS):
         assert f'"{preset}"' in listing.stdout

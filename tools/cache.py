@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 """The cache of things that are made once per machine: the toolchain, QEMU, fetched sources.
 
-It is one directory (`$XDG_CACHE_HOME/neap` or `~/.cache/neap`). Each thing is an entry, named by a hash of its inputs. An entry is complete
-only if its marker file exists, which is written last. A maker that is killed leaves a directory without a marker; the next maker starts
-over, or resumes if it keeps partial steps. Each entry has a lock, so a second maker waits for the first and then finds the entry complete.
+The cache is one directory (`$XDG_CACHE_HOME/neap` or `~/.cache/neap`). Each thing is an entry, named by a hash of its inputs. An entry is
+complete only if its marker file exists, which is written last. A maker that is killed leaves a directory without a marker. The next maker
+starts over, or resumes if it keeps partial results. Each entry has a lock, so a second maker waits for the first and then finds the entry
+complete.
 
-Locks are flock on a file beside the entry. The kernel releases them when the holder ends, so no stale lock remains.
+A lock is flock on a file beside the entry. The kernel releases it when the holder ends, so no stale lock remains.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
@@ -18,9 +17,10 @@ import os
 import pwd
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from tools import progress
 from tools.errors import DiskFull, Failure
 
 MARKER = ".complete"
@@ -28,11 +28,11 @@ LOCK_POLL_SECONDS = 0.2
 
 
 def root() -> Path:
-    """The user's cache directory of Neap; made if missing."""
+    """The user's cache directory of Neap, which is made if it does not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     if not os.path.isabs(base):  # the XDG specification: a relative path MUST be ignored
         home = os.environ.get("HOME") or ""
-        # An empty HOME would be the root directory.
+        # A home directory from HOME must be an absolute path; an empty HOME would mean the root directory.
         base = str(Path(home if os.path.isabs(home) else pwd.getpwuid(os.getuid()).pw_dir) / ".cache")
     path = Path(base) / "neap"
     try:
@@ -43,24 +43,21 @@ def root() -> Path:
 
 
 @contextlib.contextmanager
-def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
-    """Holds an exclusive lock on `path` (made if missing). `on_wait` is called once if another process holds it.
-
-    Raises Failure after `timeout_seconds` (None: no limit).
-    """
+def lock(path: Path, *, work: str = "", timeout_seconds: float | None = None) -> Iterator[None]:
+    """Holds an exclusive lock on the file `path`, which is made if missing. If another process holds the lock, its `work` ("builds image")
+    is reported once. Raises Failure after `timeout_seconds` (None: no limit)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         start = time.monotonic()
-        waited = False
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not waited and on_wait:
-                    on_wait()
-                waited = True
+                if work:
+                    progress.say(f"neap: waiting for another neap that {work}")
+                work = ""
                 if timeout_seconds is not None and time.monotonic() - start > timeout_seconds:
                     raise Failure(f"another neap has held {path} for {timeout_seconds:.0f} s") from None
                 time.sleep(LOCK_POLL_SECONDS)
@@ -70,10 +67,8 @@ def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_secon
 
 
 def try_lock(path: Path) -> int | None:
-    """Takes the lock if it is free and returns its descriptor, which the caller MUST close. None if it is held.
-
-    A directory can be its own lock; a file is made if missing.
-    """
+    """Takes the lock if it is free and returns its descriptor, which the caller MUST close. Returns None if the lock is held. `path` may be
+    a directory; a file is made if missing."""
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, how | os.O_CLOEXEC, 0o644)
     try:
@@ -85,7 +80,7 @@ def try_lock(path: Path) -> int | None:
 
 
 class Entry:
-    """One thing in the cache: `kind/key`. Other processes see it complete or not at all."""
+    """One thing in the cache, `kind/key`. Other processes see it complete or not at all."""
 
     def __init__(self, kind: str, key: str):
         self.path = root() / kind / key
@@ -97,14 +92,11 @@ class Entry:
         return (self.path / MARKER).is_file()
 
     @contextlib.contextmanager
-    def making(self, *, keep_partial: bool = False, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
-        """Holds the entry's lock. Yields False if the entry is complete (another process made it meanwhile), True if the body has to make
-        it.
-
-        The body fills `self.path`; the marker is written after it returns. If the body raises, its files are removed, unless `keep_partial`
-        is set (for makers that resume).
-        """
-        with lock(self._lock_path, on_wait=on_wait):
+    def making(self, *, keep_partial: bool = False, work: str = "") -> Iterator[bool]:
+        """Holds the entry's lock. Yields True if the body has to make the entry, False if another process has completed it meanwhile. The
+        body fills `self.path`; the marker is written after the body's end. If the body raises, its files are removed, unless `keep_partial`
+        is set (for makers that resume)."""
+        with lock(self._lock_path, work=work):
             if self.ready:
                 yield False
                 return
@@ -121,7 +113,7 @@ class Entry:
                 raise
 
     def _mark(self) -> None:
-        """Writes the marker after all other files have reached the disk. A power cut must not leave a marker beside empty files."""
+        """Writes the marker after all other files have reached the disk, so that a power cut leaves no marker beside empty files."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             os.sync()
@@ -134,9 +126,13 @@ class Entry:
             os.close(descriptor)
 
 
+def complete(kind: str) -> list[Path]:
+    return [marker.parent for marker in (root() / kind).glob(f"*/{MARKER}")]
+
+
 @contextlib.contextmanager
 def disk_full_named(what: str) -> Iterator[None]:
-    """Turns the operating system's "no space left" into our own error."""
+    """Turns the operating system's "no space left" into DiskFull."""
     try:
         yield
     except OSError as error:
@@ -146,7 +142,7 @@ def disk_full_named(what: str) -> Iterator[None]:
 
 
 def require_space(path: Path, needed_bytes: int, what: str) -> None:
-    """Raises before anything is written if `path`'s file system has less than `needed_bytes` free."""
+    """Raises DiskFull if `path`'s file system has less than `needed_bytes` free, so that nothing is written in vain."""
     free_bytes = shutil.disk_usage(path).free
     if free_bytes < needed_bytes:
         raise DiskFull(
@@ -171,7 +167,7 @@ def remove(path: Path) -> None:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short name for the given inputs: 16 hexadecimal digits of SHA-256 over the parts with their lengths."""
+    """A short name for the given inputs, of 16 hexadecimal digits: SHA-256 over the parts with their lengths."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -48,24 +48,23 @@ with entry.making():
     entry = cache.Entry("kind", "key")
     assert (entry.path / "half").exists() and not entry.ready
     with entry.making() as mine:
-        assert mine
-        assert not (entry.path / "half").exists()
+        assert mine and not (entry.path / "half").exists()
 
 
-def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path) -> None:
+def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = cache.Entry("kind", "key")
     waiting = threading.Event()
     found: list[bool] = []
 
     def second() -> None:
-        with cache.Entry("kind", "key").making(on_wait=waiting.set) as mine:
+        with cache.Entry("kind", "key").making(work="makes it") as mine:
             found.append(mine)
 
+    monkeypatch.setattr(cache.progress, "say", lambda text: waiting.set() if text.endswith("that makes it") else None)
     thread = threading.Thread(target=second)
     with entry.making():
         thread.start()
-        assert waiting.wait(10)
-        assert not found
+        assert waiting.wait(10) and not found
     thread.join(10)
     assert found == [False]
 
@@ -87,8 +86,7 @@ def test_a_relative_cache_directory_is_ignored(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_an_empty_home_is_not_the_root_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    entry = pwd.struct_passwd(("me", "x", 1, 1, "", str(tmp_path), "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwuid", lambda _number: entry)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _number: pwd.struct_passwd(("me", "x", 1, 1, "", str(tmp_path), "/bin/sh")))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "")
     assert cache.root() == tmp_path / ".cache/neap"

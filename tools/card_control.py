@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Requests to the running soft card over its `--control` socket: counters, faults, its clock."""
-
-from __future__ import annotations
+"""Sends commands to the running soft card over its `--control` socket, for counters, faults and its clock."""
 
 import contextlib
 import json
@@ -14,7 +12,7 @@ CARD_ANSWER_SECONDS = 10.0
 
 
 class CardControl:
-    """A connection to the soft card's control socket: one line out, one JSON line back."""
+    """A connection to the soft card's control socket, which answers each line with one line of JSON."""
 
     def __init__(self, path: Path):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -23,7 +21,7 @@ class CardControl:
         self._stream = self._socket.makefile("rwb")
 
     def command(self, text: str):
-        """Raises Failure if the card answers with an error or not in time."""
+        """Sends a command and returns the decoded answer. Raises Failure if the answer is an error or does not come in time."""
         try:
             self._stream.write(text.encode() + b"\n")
             self._stream.flush()

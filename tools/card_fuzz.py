@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The soft card's fuzzers: built with coverage on stable Rust, run for a time, and their results.
+"""Builds the soft card's fuzzers with coverage on stable Rust, runs them for a time, and reads their results.
 
 They use libFuzzer (sim/soft82599/fuzz). Their corpus is kept in build/ from run to run. An input that causes a failure is kept in
 build/fuzz/NAME/ and named in the error.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
@@ -19,11 +17,11 @@ from tools.process import run_logged, tail
 CRATE = build.Crate("the soft card's fuzzers", build.SOFT_CARD_CRATE.source / "fuzz", "soft82599-fuzz")
 TARGET = "x86_64-unknown-linux-gnu"
 PLACE = build.BUILD / "fuzz"
-# An input takes milliseconds, but a busy machine may be much slower.
+# Time limit for an input, which usually takes milliseconds; a busy machine may be much slower.
 HANG_SECONDS = 60
 MEMORY_MB = 512
 INPUT_BYTES = 1024
-# Shares of the total time.
+# Each fuzzer's share of the total time.
 SHARES = {"card": 0.85, "guest_memory": 0.15}
 SOAK_OPERATIONS = 100_000_000
 
@@ -42,20 +40,19 @@ class Result:
 
 
 def build_fuzzers() -> Path:
-    """Compiles them; gives the folder of the programs."""
+    """Compiles the fuzzers. Returns the folder of the programs."""
     packages.require("card", "rust", "fuzz")
     build.cargo_run(CRATE, ["build", "--release", "--locked"], f"building {CRATE.title}", CRATE.folder)
     return build.BUILD / CRATE.folder / TARGET / "release"
 
 
 def run(seconds: float) -> list[Result]:
-    """Runs each for its share. Raises Failure if one finds something."""
+    """Runs each fuzzer for its share of the time. Raises Failure if a fuzzer finds an error."""
     programs = build_fuzzers()
     return [run_one(programs, name, max(1, int(seconds * share))) for name, share in SHARES.items()]
 
 
 def run_one(programs: Path, name: str, seconds: int) -> Result:
-    """One fuzzer for this many seconds, on one core."""
     place = PLACE / name
     corpus = place / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -84,7 +81,7 @@ def read_log(text: str) -> tuple[int, int]:
 
 
 def soak(minutes: float) -> int:
-    """Fuzzes for this time, then prints the number of operations and whether it is enough for a soak."""
+    """Fuzzes for this time. Then prints the number of operations, and whether that number is enough for a soak."""
     results = run(60 * minutes)
     for result in results:
         print(result)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The output of the soft card's fuzzers and of its benchmark is read correctly. Their behaviour is tested elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools import card_fuzz

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap clean`: removes everything that can be made again, except things in use."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from tools.errors import Failure
 
 
 def clean(with_cache: bool) -> int:
-    """Removes build/, and with `with_cache` the user's cache. If it is in use, raises Failure before anything there is removed."""
+    """Removes build/, and with `with_cache` the user's cache. If anything in them is in use, raises Failure and removes nothing."""
     places = [build.BUILD]
     if with_cache:
         places.append(cache.root())
@@ -31,7 +29,7 @@ def _hold_all_locks(place: Path) -> list[int]:
     held = []
     for path in sorted(place.rglob("*.lock")) if place.is_dir() else []:
         if "target" in path.parts or not path.is_file() or path.stat().st_size:
-            continue  # a lock of ours is an empty file; Cargo.lock and its like are not ours
+            continue  # our lock files are empty; files like Cargo.lock are no locks
         descriptor = cache.try_lock(path)
         if descriptor is None:
             raise Failure(f"{place} is in use by another neap", f"held: {path.name}; end that one first")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """The command line of `./neap`: its commands, and the format of errors."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import errno
+import importlib
+import inspect
 import io
 import os
 import re
@@ -50,7 +50,7 @@ commands:
 
 
 class Interrupted(BaseException):
-    """A signal asked us to end."""
+    """A signal requested the launcher's end."""
 
     def __init__(self, number: int):
         super().__init__(f"signal {number}")
@@ -58,7 +58,7 @@ class Interrupted(BaseException):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors in our one-line format."""
+    """argparse, with errors in the launcher's one-line format."""
 
     def error(self, message: str):
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
@@ -67,7 +67,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str]) -> int:
-    """Runs one command; gives the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -82,7 +81,7 @@ def main(argv: list[str]) -> int:
         print("\nneap: interrupted", file=sys.stderr)
         return 128 + interrupted.number
     except BrokenPipeError:
-        # The reader of our output has closed it. This keeps the interpreter from complaining at exit.
+        # The reader of our output has closed it. Without dup2 the interpreter would print an error when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except MemoryError:
@@ -107,7 +106,7 @@ def _from_the_system(error: OSError) -> Failure:
 
 
 def _interrupt(number, _frame):
-    # A second Ctrl-C during clean-up would leave things behind.
+    # A second Ctrl-C would end the clean-up too early.
     _ignore_signals()
     raise Interrupted(number)
 
@@ -119,7 +118,7 @@ def _ignore_signals() -> None:
 
 def _dispatch(argv: list[str]) -> int:
     if argv[:1] == ["load"]:
-        # Its options belong to the load generator; the launcher passes them on unread.
+        # The options of this command belong to the load generator; the launcher passes them on unread.
         from tools import load
 
         return load.load(argv[1:])
@@ -170,60 +169,59 @@ def _parser() -> Parser:
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
 
-    new = command("new", _new, "Make the folder of an application of your own, outside this checkout.", builds=False)
+    new = command("new", _call, "Make the folder of an application of your own, outside this checkout.", builds=False)
     new.add_argument("name", metavar="NAME")
-    new.add_argument("--dir", metavar="D", help="where the folder NAME goes (here)")
+    new.add_argument("--dir", dest="directory", metavar="D", help="where the folder NAME goes (here)")
 
-    vfio = command("vfio", _vfio, "Take a card from this Linux for `run --vfio`, give it back, or report its state.", builds=False)
+    vfio = command("vfio", _call, "Take a card from this Linux for `run --vfio`, give it back, or report its state.", builds=False)
     vfio.add_argument("action", choices=("bind", "unbind", "status"), metavar="bind|unbind|status")
-    vfio.add_argument("address", metavar="ADDRESS", help="PCI address, like 0000:03:00.0")
-    vfio.add_argument("--json", action="store_true", help="of status")
+    vfio.add_argument("word", metavar="ADDRESS", help="PCI address, like 0000:03:00.0")
+    vfio.add_argument("--json", dest="as_json", action="store_true", help="of status")
 
     build = command("build", _build, "Build boot images and the soft card.")
     build.add_argument("applications", nargs="*", metavar="APP|PATH")
     build.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
 
-    test = command("test", _test, "Run tests, by layer.")
-    test.add_argument("layers", nargs="*", metavar="LAYER|PATH")
+    test = command("test", _call, "Run tests, by layer.")
+    test.add_argument("names", nargs="*", metavar="LAYER|PATH")
 
-    soak = command("soak", _soak, "Run tests repeatedly; fuzzers get a share of the time.")
-    soak.add_argument("layers", nargs="*", metavar="LAYER")
+    soak = command("soak", _call, "Run tests repeatedly; fuzzers get a share of the time.")
+    soak.add_argument("names", nargs="*", metavar="LAYER")
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
 
-    ctl = command("ctl", _ctl, "Send lines to a machine's control server and print its answers.", builds=False)
+    ctl = command("ctl", _call, "Send lines to a machine's control server and print its answers.", builds=False)
     _add_target(ctl)
     ctl.add_argument("lines", nargs="+", metavar="LINE", help="one command, in quotes; 'help' lists them")
-    ctl.add_argument("--json", action="store_true")
+    ctl.add_argument("--json", dest="as_json", action="store_true")
 
-    top = command("top", _top, "A live view of a machine's cores. Each request wakes one of them, a small disturbance.", builds=False)
+    top = command("top", _call, "A live view of a machine's cores. Each request wakes one of them, a small disturbance.", builds=False)
     _add_target(top)
     top.add_argument("--once", action="store_true", help="one table, then end")
     top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")
-    top.add_argument("--json", action="store_true", help="a line of JSON each time")
+    top.add_argument("--json", dest="as_json", action="store_true", help="a line of JSON each time")
 
-    log = command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False)
-    _add_log_actions(log)
+    _add_log_actions(command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False))
 
     _add_boot_commands(command)
 
     bench = command(
         "bench",
-        _bench,
+        _call,
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander.",
     )
     bench.add_argument("name", metavar="NAME")
-    bench.add_argument("--json", action="store_true")
+    bench.add_argument("--json", dest="as_json", action="store_true")
 
-    doctor = command("doctor", _doctor, "Report what this machine has and what it lacks.", builds=False)
-    doctor.add_argument("--json", action="store_true")
+    doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
+    doctor.add_argument("--json", dest="as_json", action="store_true")
 
     chain = command("toolchain", _toolchain, "The cross compiler: build, export FILE, import FILE.")
     chain.add_argument("action", choices=("build", "export", "import"), metavar="build|export|import")
     chain.add_argument("file", nargs="?", metavar="FILE")
 
-    clean = command("clean", _clean, "Remove build/; with --cache also the toolchain, QEMU, sources and compiled objects.", builds=False)
-    clean.add_argument("--cache", action="store_true")
+    clean = command("clean", _call, "Remove build/; with --cache also the toolchain, QEMU, sources and compiled objects.", builds=False)
+    clean.add_argument("--cache", dest="with_cache", action="store_true")
     return parser
 
 
@@ -245,14 +243,14 @@ def _add_boot_commands(command) -> None:
     pxe.add_argument("--serve", metavar="INTERFACE", help="serve the tree on this network card until Ctrl-C")
     pxe.add_argument("--http", dest="http_port", type=int, default=80, metavar="PORT", help="the port of HTTP (80), 0 for none")
 
-    iso = command("iso", _iso, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
+    iso = command("iso", _call, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
     iso.add_argument("application", metavar="APP|PATH")
     iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
     iso.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
 
-    power = command("power", _power, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)
+    power = command("power", _call, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)
     power.add_argument("action", metavar="cycle|on|off|status")
-    power.add_argument("machine", metavar="MACHINE")
+    power.add_argument("name", metavar="MACHINE")
     power.add_argument("--machines", default="machines.toml", metavar="FILE", help="the file that describes it (machines.toml)")
 
 
@@ -292,10 +290,31 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
 
 
 # Modules are imported where they are used: `./neap --help` must not depend on their requirements.
+# The commands that are one call of a function. Its parameters have the names of the command's options.
+CALLS = {
+    "new": "new.new",
+    "vfio": "vfio.command",
+    "test": "testing.test",
+    "soak": "testing.soak",
+    "ctl": "ctl.ctl",
+    "top": "top.top",
+    "iso": "pxe.iso",
+    "power": "power_control.power",
+    "bench": "bench.bench",
+    "doctor": "doctor.doctor",
+    "clean": "cleaning.clean",
+}
+
+
+def _call(arguments) -> int:
+    module, _, name = CALLS[arguments.command].partition(".")
+    function = getattr(importlib.import_module(f"tools.{module}"), name)
+    parameters = inspect.signature(function).parameters
+    return function(**{option: value for option, value in vars(arguments).items() if option in parameters})
 
 
 def _options(kind, parsed, /, **others):
-    """An instance of the dataclass `kind`. Its fields have the names of command-line options, except `others`."""
+    """An instance of the dataclass `kind`, whose fields are command-line options of the same names, except the fields in `others`."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in others]
     return kind(**{name: getattr(parsed, name) for name in names}, **others)
 
@@ -321,18 +340,6 @@ def _offer(arguments):
     return None
 
 
-def _new(arguments) -> int:
-    from tools import new
-
-    return new.new(arguments.name, arguments.dir)
-
-
-def _vfio(arguments) -> int:
-    from tools import vfio
-
-    return vfio.command(arguments.action, arguments.address, arguments.json)
-
-
 def _build(arguments) -> int:
     from tools import build, outside, run
 
@@ -343,8 +350,7 @@ def _build(arguments) -> int:
     run.require_build_packages()
     preset = "image-debug" if arguments.debug else "image"
     if names or not folders:
-        targets = [f"{name}.elf" for name in names]
-        run.in_parallel([lambda: build.build(preset, targets), build.build_soft_card])
+        run.in_parallel([lambda: build.build(preset, [f"{name}.elf" for name in names]), build.build_soft_card])
     made = [build.image(name, preset) for name in names or ([] if folders else build.applications())]
     for folder in folders:
         with outside.built(folder, preset) as application:
@@ -352,37 +358,6 @@ def _build(arguments) -> int:
     for path in made:
         print(f"{path} {path.stat().st_size}")
     return 0
-
-
-def _test(arguments) -> int:
-    from tools import testing
-
-    return testing.test(arguments.layers)
-
-
-def _soak(arguments) -> int:
-    from tools import testing
-
-    return testing.soak(arguments.layers, arguments.minutes)
-
-
-def _ctl(arguments) -> int:
-    from tools import ctl
-
-    return ctl.ctl(arguments.target, arguments.lines, pid=arguments.pid, token_file=arguments.token_file, as_json=arguments.json)
-
-
-def _top(arguments) -> int:
-    from tools import top
-
-    return top.top(
-        arguments.target,
-        pid=arguments.pid,
-        token_file=arguments.token_file,
-        seconds=arguments.seconds,
-        once=arguments.once,
-        as_json=arguments.json,
-    )
 
 
 def _log(arguments) -> int:
@@ -396,24 +371,16 @@ def _log(arguments) -> int:
 
     if not 0 < arguments.limit <= 1e9:
         raise UsageError("--limit takes gigabytes, more than 0 and at most 10^9")
-    limit_bytes = int(arguments.limit * 1e9)
     token = control_client.read_token(arguments.token_file)
-    address = find_control(arguments.target, arguments.pid)
+    address, out = find_control(arguments.target, arguments.pid), Path(arguments.out)
+    common = {"token": token, "as_json": arguments.json, "limit_bytes": int(arguments.limit * 1e9)}
     if arguments.action == "fetch":
-        return fetch.fetch(address, Path(arguments.out), token=token, as_json=arguments.json, limit_bytes=limit_bytes)
-    return collect.collect(
-        address,
-        Path(arguments.out),
-        live=arguments.live,
-        token=token,
-        as_json=arguments.json,
-        patience_seconds=arguments.patience,
-        limit_bytes=limit_bytes,
-    )
+        return fetch.fetch(address, out, **common)
+    return collect.collect(address, out, live=arguments.live, patience_seconds=arguments.patience, **common)
 
 
 def _log_reading(arguments) -> int:
-    """Needs numpy and other packages. If this environment lacks them, the launcher restarts itself in one that has them."""
+    """Runs a command that needs numpy and other packages. If they are missing, the launcher restarts itself in an environment with them."""
     from tools import pythons
 
     if not pythons.has_log_packages():
@@ -427,30 +394,6 @@ def _pxe(arguments) -> int:
     from tools import pxe
 
     return pxe.pxe(_options(pxe.Options, arguments))
-
-
-def _iso(arguments) -> int:
-    from tools import pxe
-
-    return pxe.iso(arguments.application, arguments.out, arguments.dirty, arguments.words)
-
-
-def _power(arguments) -> int:
-    from tools import power_control
-
-    return power_control.power(arguments.action, arguments.machine, arguments.machines)
-
-
-def _bench(arguments) -> int:
-    from tools import bench
-
-    return bench.bench(arguments.name, arguments.json)
-
-
-def _doctor(arguments) -> int:
-    from tools import doctor
-
-    return doctor.doctor(arguments.json)
 
 
 def _toolchain(arguments) -> int:
@@ -468,9 +411,3 @@ def _toolchain(arguments) -> int:
         packages.require("exchange")
         (exchange.export_toolchain if arguments.action == "export" else exchange.import_toolchain)(arguments.file)
     return 0
-
-
-def _clean(arguments) -> int:
-    from tools import cleaning
-
-    return cleaning.clean(with_cache=arguments.cache)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The launcher as its users start it: an error is one line that explains it, and nothing is made."""
+"""Starts the launcher as its users do. A wrong command line gives one line that explains it, and no file is made."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import pytest
 
 from tools import cache
 from tools.conftest import REPOSITORY, neap
+from tools.process import finished
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,7 @@ from tools.conftest import REPOSITORY, neap
 )
 def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, words: list[str], expected: str) -> None:
     done = neap(*words, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     first, *hints = done.stderr.splitlines()
     assert first.startswith(f"neap: error: {expected}")
     assert len(hints) <= 1 and all(hint.startswith("neap: ") for hint in hints)
@@ -72,9 +72,9 @@ def test_help_names_every_command() -> None:
 
 
 def test_a_python_that_is_too_old_is_reported() -> None:
-    # The file must also be valid for an older Python: it checks the version before it imports anything else.
+    # The file must also be valid for an older Python, because it checks the version itself.
     program = (REPOSITORY / "neap").read_text().replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
-    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = finished([sys.executable, "-c", program])
     assert done.returncode == 1
     assert done.stderr.startswith("neap: error: Python 3.11 or newer is needed")
 
@@ -97,8 +97,8 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 )
 def test_an_error_of_the_system_is_no_traceback(error: str, expected: str) -> None:
     program = "import errno, sys; sys.path.insert(0, sys.argv[1]); from tools import cli, doctor\n"
-    program += f"def refuse(_): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
-    done = subprocess.run([sys.executable, "-c", program, str(REPOSITORY)], capture_output=True, text=True, timeout=60)
+    program += f"def refuse(as_json): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
+    done = finished([sys.executable, "-c", program, str(REPOSITORY)])
     assert (done.returncode, done.stderr) == (1, expected)
 
 
@@ -117,7 +117,7 @@ def test_doctor_on_an_empty_cache_says_what_will_come_and_makes_none_of_it(tmp_p
 
 
 def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> None:
-    # A checkout of its own, because this one's build directory is in use by this test.
+    # Uses another checkout, because the build directory of this checkout is in use.
     checkout = tmp_path / "check out"
     checkout.mkdir()
     (checkout / "neap").symlink_to(REPOSITORY / "neap")
@@ -129,8 +129,7 @@ def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> 
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def clean(*words: str) -> subprocess.CompletedProcess:
-        argv = [sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words]
-        return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return finished([sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words], env=environment)
 
     held = cache.try_lock(checkout / "build/image.lock")
     done = clean()

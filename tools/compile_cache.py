@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: BSL-1.0
-"""ccache in front of the compilers, with its store in the user's cache, so that no checkout compiles what another one has compiled.
+"""Runs the compilers through ccache, with its store in the user's cache, so that no checkout compiles a source that another checkout has
+compiled.
 
 ccache identifies a source by its content and the content of all included files. It replaces the checkout's own path by a relative one, so
 clones share entries. cmake/neap_options.cmake makes the compiler produce the same object in each clone (-ffile-prefix-map).
 CCACHE_DISABLE=1 switches ccache off. A user's own launchers or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have priority.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 from tools import cache
 
-SIZE_MAX = "2G"  # objects of about thirty full builds; the least recently used go first
+SIZE_MAX = "2G"  # objects of about thirty full builds; the least recently used objects are removed first
 
 
 def launchers() -> list[str]:
-    """CMake's arguments that put ccache in front of the compilers."""
+    """CMake's arguments for running the compilers through ccache."""
     languages = [name for name in ("C", "CXX") if f"CMAKE_{name}_COMPILER_LAUNCHER" not in os.environ]
     return [f"-DCMAKE_{name}_COMPILER_LAUNCHER=ccache" for name in languages]
 
@@ -29,7 +28,7 @@ def environment(checkout: Path) -> dict[str, str]:
         "CCACHE_MAXSIZE": SIZE_MAX,
         "CCACHE_BASEDIR": str(checkout),
         "CCACHE_NOHASHDIR": "1",
-        # By default, ccache ignores -ffile-prefix-map when it identifies an object. So the file that sets it is an extra input.
+        # By default, ccache ignores -ffile-prefix-map when it identifies an object. So the file that sets this option is an extra input.
         "CCACHE_EXTRAFILES": str(checkout / "cmake/neap_options.cmake"),
     }
     return {**own, **os.environ}

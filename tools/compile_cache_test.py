@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from tools import compile_cache
+from tools.process import finished
 
 OPTIONS = "cmake/neap_options.cmake"
 
 
 @pytest.fixture
 def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and an environment without settings of the user; gives the store."""
+    """An empty cache, and an environment without settings of the user. Returns ccache's store."""
     for name in compile_cache.environment(Path("/")):
         if name.startswith(("CCACHE_", "CMAKE_")):
             monkeypatch.delenv(name, raising=False)
@@ -19,7 +20,7 @@ def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
-    """Compiles a checkout's one source as the presets do. Gives the object and the number of objects from the store so far."""
+    """Compiles a checkout's one source as the presets do. Returns the object, and the number of objects that came from the store so far."""
     (checkout / "build/image").mkdir(parents=True, exist_ok=True)
     (checkout / "cmake").mkdir(exist_ok=True)
     (checkout / OPTIONS).write_text(options)
@@ -29,8 +30,7 @@ def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
     maps = [f"-ffile-prefix-map={old}=." for old in ("../..", checkout)]
     argv = ["ccache", "gcc", "-g", *maps, "-I", str(checkout), "-c", "-o", "main.o", str(checkout / "main.c")]
     subprocess.run(argv, cwd=checkout / "build/image", env=environment, check=True, timeout=60)
-    statistics = subprocess.run(["ccache", "--print-stats"], env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
-    counts = dict(line.split("\t") for line in statistics.splitlines())
+    counts = dict(line.split("\t") for line in finished(["ccache", "--print-stats"], env=environment, check=True).stdout.splitlines())
     return (checkout / "build/image/main.o").read_bytes(), int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
 
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Fixtures for the tests of the launcher: a QEMU, a guest of forty instructions, a cache of their own."""
-
-from __future__ import annotations
+"""Fixtures for the tests of the launcher, such as a QEMU, a guest of forty instructions, and an empty cache."""
 
 import os
 import subprocess
@@ -11,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import qemu
+from tools import build, cache, machine, machine_registry, qemu
 from tools.fake_mirror import FakeMirror
+from tools.process import finished
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEST_DATA = Path(__file__).with_name("testdata")
@@ -20,7 +19,7 @@ TEST_DATA = Path(__file__).with_name("testdata")
 
 @pytest.fixture(scope="session")
 def qemu_command() -> tuple[str, ...]:
-    """A real QEMU, found before a test moves the cache."""
+    """A real QEMU, which is looked up before a test moves the cache."""
     return qemu.command()
 
 
@@ -36,14 +35,14 @@ def guest_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache; gives its root."""
+    """An empty cache. Returns its root."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/neap"
 
 
 @pytest.fixture
 def python() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts a Python program, given as text, that can import tools; its output is text."""
+    """A function that starts a Python program, given as text, which can import tools. The program's output is text."""
     started: list[subprocess.Popen] = []
 
     def start(program: str, *arguments: str) -> subprocess.Popen:
@@ -61,8 +60,25 @@ def python() -> Iterator[Callable[..., subprocess.Popen]]:
 
 
 @pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, int]]:
+    """Hides this host's runs, and pretends others: gives a run's directory and the descriptor of its lock, as `Machine` holds it."""
+
+    def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> tuple[Path, int]:
+        directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"
+        directory.mkdir()
+        lock = cache.try_lock(directory / "lock")
+        assert lock is not None
+        machine_registry.describe(directory, machine_registry.Running(application, pid, ports, control_port))
+        return directory, lock
+
+    monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
+    monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
+    return pretend
+
+
+@pytest.fixture
 def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
-    """An empty Debian archive, and an empty cache for packages fetched from it."""
+    """An empty Debian archive, and an empty cache for packages that are fetched from it."""
     fake = FakeMirror(tmp_path / "mirror")
     yield fake
     fake.close()
@@ -70,14 +86,11 @@ def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
 
 def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:
     """Runs the launcher as its users do."""
-    argv = [sys.executable, str(directory / "neap"), *words]
-    return subprocess.run(
-        argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd="/"
-    )
+    return finished([sys.executable, str(directory / "neap"), *words], 120, env={**os.environ, **environment}, cwd="/")
 
 
 def alive(pid: int) -> bool:
-    """True if a process runs; a zombie does not."""
+    """True if a process runs. A zombie does not count as running."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -86,9 +99,8 @@ def alive(pid: int) -> bool:
 
 
 def on_small_disk(directory: Path, size: str, program: str) -> subprocess.CompletedProcess:
-    """Runs a Python program with a file system of `size` mounted on `directory`, in a mount namespace that ends with it."""
+    """Runs a Python program with a file system of `size` mounted on `directory`. The mount ends with the program."""
     namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     script = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3"'
     argv = [*namespaces, "sh", "-c", script, "sh", str(directory), sys.executable, program]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)}
-    return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return finished(argv, 120, env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)})

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A client of a machine's control server: one line out, one line back (docs/control.md).
+"""A client of a machine's control server, which answers each line with one line (docs/control.md).
 
-Each wait has a time-out, and so has a whole answer. So a peer that sends single bytes slowly cannot block the client. The length of an
+Each wait has a time-out, and so has a whole answer, so that a peer that sends single bytes slowly cannot block the client. The length of an
 answer line is limited, and errors never contain the token.
 """
-
-from __future__ import annotations
 
 import contextlib
 import re
@@ -22,7 +20,7 @@ ANSWER_BYTES_MAX = 1 << 20
 LINE_BYTES_MAX = 4096
 TOKEN_BYTES_MAX = 1024
 RECEIVE_BYTES = 1 << 18
-# Time limit of a read: the limit for a silence, plus the time for its bytes at this rate.
+# The time limit of a read is the limit for a silence, plus the time that its bytes need at this rate.
 SLOWEST_BYTES_PER_SECOND = 16_384
 
 
@@ -34,8 +32,8 @@ class Refused(Failure):
     """The machine answered with an error."""
 
 
-class Control:
-    """One connection. A context manager. Raises Lost if there is none, Refused if the token is wrong."""
+class Control(contextlib.AbstractContextManager):
+    """One connection, as a context manager. Raises Lost if connecting fails, and Refused if the token is wrong."""
 
     def __init__(self, host: str, port: int, token: str | None = None, answer_seconds: float = ANSWER_SECONDS):
         self.name = f"{host}:{port}"
@@ -58,9 +56,6 @@ class Control:
                 self.close()
                 raise
 
-    def __enter__(self) -> Control:
-        return self
-
     def __exit__(self, *_exception) -> None:
         self.close()
 
@@ -77,7 +72,6 @@ class Control:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
 
     def ask(self, line: str) -> str:
-        """Sends one line and gives the answer line."""
         self.send(line)
         return self.read_line()
 
@@ -93,10 +87,8 @@ class Control:
         return line
 
     def read(self, count: int, seconds: float) -> bytes:
-        """Exactly `count` bytes, or fewer if the connection ends.
-
-        Raises Lost after `seconds` without data, or if the whole read is slower than SLOWEST_BYTES_PER_SECOND.
-        """
+        """Reads exactly `count` bytes, or fewer if the connection ends. Raises Lost after `seconds` without data, or if the whole read is
+        slower than SLOWEST_BYTES_PER_SECOND."""
         deadline = time.monotonic() + seconds + count / SLOWEST_BYTES_PER_SECOND
         while len(self._buffer) < count and self._receive(seconds, deadline):
             pass
@@ -121,7 +113,7 @@ class Control:
 
 
 def read_token(path: str | None) -> str | None:
-    """The token in a file: its first line. Raises Failure."""
+    """The token, which is the first line of a file. Raises Failure."""
     if path is None:
         return None
     try:
@@ -135,7 +127,7 @@ def read_token(path: str | None) -> str | None:
 
 
 def text_of(answer: str) -> str | None:
-    """The lines in an answer's last field `text=` (docs/control.md, dmesg); None if it has none."""
+    """The lines in an answer's last field `text=` (docs/control.md, dmesg); None if the answer has no such field."""
     _, found, text = answer.partition("; text=")
     if not answer.startswith("ok ") or not found:
         return None
@@ -150,7 +142,7 @@ def text_of(answer: str) -> str | None:
 
 
 def next_piece(fields: dict[str, str]) -> int | None:
-    """The position at which the answer's text continues; None if the text is complete. Raises Refused if it is not a number."""
+    """The position at which the answer's text continues; None if the text is complete. Raises Refused if the position is not a number."""
     if "next" not in fields or fields["next"] in (fields.get("end"), fields.get("first")):
         return None
     try:
@@ -161,5 +153,4 @@ def next_piece(fields: dict[str, str]) -> int | None:
 
 def fields_of(answer: str) -> dict[str, str]:
     """'ok a=1; b=2' -> {"a": "1", "b": "2"}. Parts without '=' are left out."""
-    text = answer.removeprefix("ok").strip()
-    return dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)
+    return dict(part.strip().split("=", 1) for part in answer.removeprefix("ok").strip().split(";") if "=" in part)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers in order, one per line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 
@@ -14,14 +12,14 @@ from tools.machine_registry import find_control
 # Commands whose answer is binary.
 NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
 
-# Commands whose answer is several lines, sent as one.
+# Commands whose answer line contains several lines of text.
 TEXTS = ("dmesg", "last_panic")
-# The boot log is 64 KiB, an answer 8 KiB; the log may grow meanwhile.
+# Largest number of answers for one text. The boot log is 64 KiB and an answer 8 KiB, but the log may grow meanwhile.
 PIECES_MAX = 64
 
 
 def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str | None, as_json: bool) -> int:
-    """Status 1 if any answer is an error. The lines after it are sent nevertheless."""
+    """Sends the lines and prints the answers. Returns 1 if any answer is an error; later lines are sent nevertheless."""
     for line in lines:
         check_line(line)
     host, port = find_control(target, pid)
@@ -43,7 +41,7 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
 
 
 def show_text(connection: control_client.Control, line: str, answer: str) -> bool:
-    """Prints the text in an answer's last field as separate lines, and asks for the rest of the text. False if the answer has no text."""
+    """Prints the text in an answer's last field as separate lines, and asks for the rest of it. Returns False if the answer has no text."""
     name = line.split(",")[0].strip().lower()
     if name not in TEXTS or control_client.text_of(answer) is None:
         return False

@@ -1,54 +1,42 @@
 # SPDX-License-Identifier: BSL-1.0
 """`ctl`, `top`, and the search for the machine that the user means."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tools import build, cache, control_client, ctl, machine, machine_registry, run, top
+from tools import control_client, ctl, machine, machine_registry, run, top
 from tools.errors import Failure, UsageError
 from tools.log.fake_machine import FakeMachine
-from tools.machine_registry import Running
+
+Runs = Callable[[int, int | None], tuple[Path, int]]
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Hides all runs except ours."""
-    monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
-    monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
-    return tmp_path
+def memcached(runs: Callable[..., tuple[Path, int]]) -> Runs:
+    """Pretends that memcached runs as a process, with a control port or without."""
+    return lambda pid, control_port: runs("memcached", pid, {11211: 2000 + pid, 5002: control_port or 0}, control_port)
 
 
-class Run:
-    """A run's directory, held as `Machine` holds it."""
-
-    def __init__(self, base: Path, name: str, application: str, pid: int, control_port: int | None):
-        self.directory = base / f"{machine.RUN_PREFIX}{name}"
-        self.directory.mkdir()
-        self.lock = cache.try_lock(self.directory / "lock")
-        machine_registry.describe(self.directory, Running(application, pid, {11211: 2000 + pid, 5002: control_port or 0}, control_port))
-
-
-def test_a_running_application_is_found_by_its_name(runs: Path) -> None:
-    Run(runs, "a", "memcached", 7, 5002)
+def test_a_running_application_is_found_by_its_name(memcached: Runs) -> None:
+    memcached(7, 5002)
     assert machine_registry.find_control("memcached") == ("127.0.0.1", 5002)
-    assert machine_registry.machines(runs, machine.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
+    assert machine_registry.machines(machine.run_base(), machine.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
 
 
-def test_without_a_run_there_is_one_error_with_a_hint(runs: Path) -> None:
+def test_without_a_run_there_is_one_error_with_a_hint(memcached: Runs) -> None:
     with pytest.raises(Failure, match="no memcached runs on this host") as caught:
         machine_registry.find_control("memcached")
     assert caught.value.hint == "./neap run memcached starts one"
 
 
-def test_several_runs_of_a_name_are_listed_and_pid_chooses(runs: Path) -> None:
-    Run(runs, "a", "memcached", 7, 5002)
-    Run(runs, "b", "memcached", 8, 40000)
+def test_several_runs_of_a_name_are_listed_and_pid_chooses(memcached: Runs) -> None:
+    memcached(7, 5002)
+    memcached(8, 40000)
     with pytest.raises(Failure, match="memcached runs 2 times on this host") as caught:
         machine_registry.find_control("memcached")
     assert caught.value.details == [f"--pid {pid}: memcached, control on 127.0.0.1:{port}" for pid, port in ((7, 5002), (8, 40000))]
@@ -57,16 +45,14 @@ def test_several_runs_of_a_name_are_listed_and_pid_chooses(runs: Path) -> None:
         machine_registry.find_control("memcached", 9)
 
 
-def test_a_run_that_was_killed_or_is_starting_is_not_listed(runs: Path) -> None:
-    dead = Run(runs, "a", "memcached", 7, 5002)
-    os.close(dead.lock)
-    starting = Run(runs, "b", "memcached", 8, 5002)
-    (starting.directory / machine_registry.DESCRIPTION).write_text("{")
-    assert machine_registry.machines(runs, machine.RUN_PREFIX) == []
+def test_a_run_that_was_killed_or_is_starting_is_not_listed(memcached: Runs) -> None:
+    os.close(memcached(7, 5002)[1])
+    (memcached(8, 5002)[0] / machine_registry.DESCRIPTION).write_text("{")
+    assert machine_registry.machines(machine.run_base(), machine.RUN_PREFIX) == []
 
 
-def test_a_run_without_control_says_so(runs: Path) -> None:
-    Run(runs, "a", "memcached", 7, None)
+def test_a_run_without_control_says_so(memcached: Runs) -> None:
+    memcached(7, None)
     with pytest.raises(Failure, match="was started without control"):
         machine_registry.find_control("memcached")
 
@@ -93,9 +79,7 @@ def test_an_invalid_address_is_refused(text: str) -> None:
 
 def test_the_control_port_is_forwarded_to_itself_or_a_free_one() -> None:
     assert run.control_port("hello", []) is None
-    assert run.control_port("memcached", []) == 5002
-    assert run.control_port("memcached", ["memory=1G", "control=6000"]) == 6000
-    assert run.control_port("memcached", ["control=off"]) is None
+    assert [run.control_port("memcached", words) for words in ([], ["memory=1G", "control=6000"], ["control=off"])] == [5002, 6000, None]
     port = machine.free_port()
     assert run.control_forward(port, [(11211, 11211)]) == [(port, port)]
     ((host, guest),) = run.control_forward(port, [(port, 11211)])
@@ -125,24 +109,20 @@ def test_text_in_one_answer_line_is_printed_as_separate_lines(capsys) -> None:
     pieces = [r"ok first=7; next=30; end=61; text=neap: hello\x3b \\n is no line\n\xc3end\n", r"ok first=30; next=61; end=61; text=last\n"]
     panic = r"ok boot=2; text=panic on core 0: x\n"
     with FakeMachine([], answers={"dmesg": lambda: pieces[min(len(fake.requests) - 1, 1)], "last_panic": lambda: panic}) as fake:
-        assert ask(fake, "dmesg,7") == 0
-        assert capsys.readouterr().out == "neap: hello; \\n is no line\n\u00c3end\nlast\n"
+        assert (ask(fake, "dmesg,7"), capsys.readouterr().out) == (0, "neap: hello; \\n is no line\n\u00c3end\nlast\n")
         assert fake.requests == ["dmesg,7", "dmesg,30"]
-        assert ask(fake, "last_panic") == 0
-        assert capsys.readouterr().out == "panic on core 0: x\n"
+        assert (ask(fake, "last_panic"), capsys.readouterr().out) == (0, "panic on core 0: x\n")
         assert ask(fake, "last_panic", as_json=True) == 0
         assert json.loads(capsys.readouterr().out)[0]["answer"] == panic
     with FakeMachine([], answers={"dmesg": lambda: "error: no such thing"}) as fake:
-        assert ask(fake, "dmesg") == 1
-        assert capsys.readouterr().out == "error: no such thing\n"
+        assert (ask(fake, "dmesg"), capsys.readouterr().out) == (1, "error: no such thing\n")
 
 
 def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) -> None:
     (tmp_path / "token").write_text("s3cret\nsecond line\n")
     (tmp_path / "wrong").write_text("oth3r\n")
     with FakeMachine([], answers=ANSWERS, token="s3cret") as fake:
-        assert ask(fake, "status") == 1
-        assert ask(fake, "status", token_file=str(tmp_path / "token")) == 0
+        assert (ask(fake, "status"), ask(fake, "status", token_file=str(tmp_path / "token"))) == (1, 0)
         with pytest.raises(control_client.Refused) as caught:
             ask(fake, "status", token_file=str(tmp_path / "wrong"))
         assert ask(fake, "token,s3cret", "status", as_json=True) == 0
@@ -169,7 +149,7 @@ def test_a_port_without_a_server_or_that_closes_is_one_error() -> None:
 
 
 class Counting:
-    """Answers `cores`: per second of the machine's clock, 500 interrupts and half of the time asleep."""
+    """Answers `cores` with 500 interrupts per second of the machine's clock, and half of the time asleep."""
 
     def __init__(self) -> None:
         self.second = 0
@@ -209,7 +189,7 @@ def test_a_counter_that_the_machine_does_not_give_is_not_zero() -> None:
 
 
 def test_a_core_without_any_change_is_not_reported_as_awake() -> None:
-    """A sleep is counted at its end, so a sleep in progress is in no counter."""
+    """A sleep is counted at its end, so no counter includes a sleep in progress."""
     still = "ok 0 interrupts=5 records=5 sleeps=7 asleep_ns=100 now_ns={}"
     before, now = (top.parse(still.format(moment), "a")[0] for moment in (1000, 2000))
     assert top.rates(before, now)["asleep_share"] is None

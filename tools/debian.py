@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Debian packages of the machine's own suite, unpacked into a folder of the caller.
+"""Unpacks Debian packages of the machine's own suite into a folder.
 
 Tests and benchmarks use third-party programs (Linux, ethtool, memcached, libmemcached's tools) without installing them. So apt downloads
-packages without root rights and checks them against its own lists. They are unpacked, never configured. The versions are those of the
+packages without root rights and checks them against the machine's lists. They are unpacked, never configured. The versions come from the
 machine's lists, so a test is repeatable.
 """
-
-from __future__ import annotations
 
 import functools
 import os
@@ -42,8 +40,7 @@ def _apt(argv: list[str]) -> str:
 
 def resolve(names: list[str]) -> list[Package]:
     """The packages that `apt-get download` would fetch for `names` now. Needs no network."""
-    output = _apt(["apt-get", "download", "--print-uris", *names])
-    lines = [shlex.split(line) for line in output.splitlines() if line.startswith("'")]
+    lines = [shlex.split(line) for line in _apt(["apt-get", "download", "--print-uris", *names]).splitlines() if line.startswith("'")]
     found = [Package(file_name=fields[1], digest=fields[3]) for fields in lines if len(fields) >= 4]
     if len(found) != len(names):
         raise Failure(f"apt names {len(found)} files for {len(names)} packages", _UPDATE_HINT)
@@ -51,7 +48,7 @@ def resolve(names: list[str]) -> list[Package]:
 
 
 def dependency(name: str, pattern: str) -> str:
-    """The first direct dependency of `name` whose name matches `pattern` from its start (a metapackage's real package)."""
+    """The first direct dependency of `name` whose name matches `pattern` from its start, for example a metapackage's real package."""
     for line in _apt(["apt-cache", "depends", "--no-recommends", "--no-suggests", name]).splitlines():
         match = re.fullmatch(r"\s*\|?(?:Pre)?Depends:\s+(\S+)", line)
         if match and re.match(pattern, match[1]):
@@ -60,8 +57,7 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """`names` and every library package that they need, sorted. If a dependency has alternatives, all of them that are named like libraries
-    are taken."""
+    """`names` and every library package that they need, sorted. Includes all alternatives of a dependency that are named like libraries."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:
@@ -76,16 +72,16 @@ def with_libraries(names: list[str]) -> list[str]:
 
 
 def digest_of(packages: list[Package]) -> str:
-    """A short name for exactly these packages, for a cache key."""
+    """A cache key for exactly these packages."""
     return cache.digest(*(f"{package.file_name} {package.digest}" for package in packages))
 
 
 def unpack(names: list[str], target: Path) -> None:
-    """Downloads `names` and unpacks them into `target`, which is made. `packages` and a log are left beside it for the caller to remove."""
+    """Downloads `names`, and unpacks them into the new folder `target`. The caller removes `packages` and a log, which stay beside it."""
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)
-    # Started by root, apt downloads as a user of its own. That user cannot write into a private folder, and apt prints a long warning.
+    # If root starts apt, it downloads as a user of its own. That user cannot write into a private folder, and apt prints a long warning.
     option = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     run_logged(["apt-get", *option, "-q", "download", *names], log, "downloading packages", cwd=archives, timeout_seconds=DOWNLOAD_SECONDS)
     for archive in sorted(archives.glob("*.deb")):
@@ -95,7 +91,7 @@ def unpack(names: list[str], target: Path) -> None:
 
 @functools.cache
 def unpacked(*names: str) -> Path:
-    """The root of a tree with `names` and their libraries, in the cache. It is made if it does not exist."""
+    """The root of a tree in the cache with `names` and their libraries. The tree is made if it does not exist."""
     everything = with_libraries(list(names))
     entry = cache.Entry("packages", digest_of(resolve(everything)))
     with entry.making() as needed:

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap doctor`: reports the tools that this machine has and those that it lacks. Changes nothing."""
-
-from __future__ import annotations
+"""`./neap doctor`: reports the tools that this machine has and the tools that it lacks. Changes nothing."""
 
 import dataclasses
 import json
@@ -27,7 +25,7 @@ class Finding:
 
 
 def doctor(as_json: bool) -> int:
-    """Prints the findings. Status 1 if something is missing that the launcher cannot get by itself."""
+    """Prints the findings. Returns 1 if the launcher cannot itself get something that is missing."""
     findings = [_guarded(check) for check in CHECKS]
     if as_json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
@@ -72,8 +70,7 @@ def _packages(name: str, *groups: str) -> Callable[[], Finding]:
         lacking = packages.missing(list(groups))
         if not lacking:
             return Finding(name, "ok", "all there")
-        state = "later" if os.geteuid() == 0 else "missing"
-        return Finding(name, state, f"apt-get install --no-install-recommends {' '.join(lacking)}")
+        return Finding(name, "later" if os.geteuid() == 0 else "missing", f"apt-get install --no-install-recommends {' '.join(lacking)}")
 
     check.__name__ = name
     return check
@@ -111,8 +108,7 @@ def _boot_programs() -> Finding:
 
 
 def _sources() -> Finding:
-    pinned = sources.pins(sources.PINS)
-    return Finding("sources", "ok", ", ".join(f"{pin.name} {pin.version}" for pin in pinned.values()))
+    return Finding("sources", "ok", ", ".join(f"{pin.name} {pin.version}" for pin in sources.pins(sources.PINS).values()))
 
 
 def _rust() -> Finding:
@@ -133,6 +129,7 @@ def _checkout() -> Finding:
     return Finding("checkout", "ok" if writable else "missing", f"{build.REPOSITORY}{'' if writable else ' cannot be written to'}")
 
 
+TEST_GROUPS = "host-tests python-tests tools-tests model-tests sim-tests browser-tests system-tests gdb style rustfmt".split()
 CHECKS: list[Callable[[], Finding]] = [
     _system,
     _mirror,
@@ -141,19 +138,7 @@ CHECKS: list[Callable[[], Finding]] = [
     _rust,
     _packages("packages to build", "build", "card"),
     _packages("packages for the toolchain", "toolchain"),
-    _packages(
-        "packages for tests",
-        "host-tests",
-        "python-tests",
-        "tools-tests",
-        "model-tests",
-        "sim-tests",
-        "browser-tests",
-        "system-tests",
-        "gdb",
-        "style",
-        "rustfmt",
-    ),
+    _packages("packages for tests", *TEST_GROUPS),
     _toolchain,
     _compiled_objects,
     _qemu,

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Errors that a user can act upon.
 
-Each problem with the machine, the network or the command line ends as one `Failure`. It has one line that explains it and, if known, one
-line with a remedy. A traceback means a mistake of our own.
+Each problem with the machine, the network or the command line ends as one `Failure`. A `Failure` has one line that explains the problem
+and, if known, one line with a remedy. A traceback means an error in the launcher.
 """
-
-from __future__ import annotations
 
 from tools.foreign import shown
 
@@ -15,10 +13,8 @@ EXIT_USAGE = 2
 
 
 class Failure(Exception):
-    """A problem outside the launcher. `message` is one line; `hint` is a remedy; `details` are lines shown before it.
-
-    All three may quote a peer. Terminal control characters are escaped here, so no caller has to do it.
-    """
+    """A problem outside the launcher. `message` is one line; `hint` is a remedy; `details` are lines that are shown before `message`. The
+    three texts may quote a peer. Terminal control characters are escaped here, so no caller has to escape them."""
 
     exit_status = EXIT_FAILURE
 
@@ -32,7 +28,6 @@ class Failure(Exception):
         return self.message if self.hint is None else f"{self.message} ({self.hint})"
 
     def report(self) -> str:
-        """The text for standard error."""
         lines = [f"    {line}" for line in self.details]
         lines.append(f"neap: error: {self.message}")
         if self.hint:
@@ -47,4 +42,4 @@ class UsageError(Failure):
 
 
 class DiskFull(Failure):
-    """No space left, found before or while something was written."""
+    """No space is left on a disk, according to a check before writing or an error while writing."""

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """Exports the toolchain to a file and imports it on another machine: `./neap toolchain export FILE` and `import FILE`.
 
-The file is a tar archive under zstd. Its first member states the recipe that the toolchain was built from, and the SHA-256 of every file.
-So an import can refuse an archive of another checkout or a damaged one before anything becomes visible in the cache.
+The file is a tar archive under zstd. Its first member states the recipe from which the toolchain was built, and the SHA-256 of every file.
+So an import can refuse a damaged archive, or one of another recipe, before anything becomes visible in the cache.
 
-An archive may be hostile. So nothing is written through a link that comes from the archive, and at most UNPACKED_BYTES_MAX are written.
+An archive may be hostile. So no file is written through a link that comes from the archive, and at most UNPACKED_BYTES_MAX are written.
 """
-
-from __future__ import annotations
 
 import hashlib
 import io
@@ -28,12 +26,12 @@ MANIFEST = "neap-toolchain.json"
 LEVEL = "-10"
 MANIFEST_BYTES_MAX = 16_000_000
 NEEDED_BYTES = 400_000_000
-# No toolchain is ten times as large as NEEDED_BYTES.
+# More than the files of any toolchain.
 UNPACKED_BYTES_MAX = 10 * NEEDED_BYTES
 
 
 def export_toolchain(file_name: str) -> None:
-    """Writes this checkout's toolchain to a file. The toolchain MUST have been built. An older file of that name is replaced at the end."""
+    """Writes this checkout's toolchain, which MUST have been built, to a file. An older file is replaced when the new file is complete."""
     place = toolchain.entry()
     if not place.ready:
         raise Failure("there is no toolchain to export yet", "./neap toolchain build makes it")
@@ -43,7 +41,6 @@ def export_toolchain(file_name: str) -> None:
         with progress.step(f"writing {target.name}"), cache.disk_full_named(f"writing {target}"):
             with open(partial, "wb") as out:
                 zstd = subprocess.Popen(["zstd", "-q", LEVEL, "-T0", "-c"], stdin=subprocess.PIPE, stdout=out)
-                assert zstd.stdin
                 try:
                     with tarfile.open(fileobj=zstd.stdin, mode="w|", format=tarfile.PAX_FORMAT) as archive:
                         _write(archive, place.path)
@@ -66,7 +63,7 @@ def export_toolchain(file_name: str) -> None:
 
 
 def import_toolchain(file_name: str) -> None:
-    """Imports a toolchain from a file into the cache. Raises Failure, and changes nothing, if it is of another recipe or damaged."""
+    """Imports a toolchain from a file into the cache. If the file is damaged or of another recipe, raises Failure and changes nothing."""
     source = Path(file_name)
     if not source.is_file():
         raise Failure(f"there is no file {source}")
@@ -76,7 +73,7 @@ def import_toolchain(file_name: str) -> None:
         progress.say("neap: this checkout's toolchain is in the cache already")
         return
     cache.require_space(cache.root(), NEEDED_BYTES, "the toolchain")
-    with place.making(on_wait=lambda: progress.say("neap: waiting for another neap that builds the toolchain")) as mine:
+    with place.making(work="builds the toolchain") as mine:
         if mine:
             with progress.step(f"reading {source.name}"):
                 _read(source, recipe.key(), place.path)
@@ -95,8 +92,7 @@ def _write(archive: tarfile.TarFile, prefix: Path) -> None:
     digests = {str(path.relative_to(prefix)): cache.file_sha256(path) for path in paths if not path.is_symlink()}
     links = {str(path.relative_to(prefix)): os.readlink(path) for path in paths if path.is_symlink()}
     empty = [str(path.relative_to(prefix)) for path in sorted(prefix.rglob("*")) if path.is_dir() and not any(path.iterdir())]
-    content = {"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links, "empty": empty}
-    manifest = json.dumps(content).encode()
+    manifest = json.dumps({"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links, "empty": empty}).encode()
     head = tarfile.TarInfo(MANIFEST)
     head.size = len(manifest)
     archive.addfile(head, io.BytesIO(manifest))
@@ -116,7 +112,6 @@ def _write(archive: tarfile.TarFile, prefix: Path) -> None:
 def _read(source: Path, key: str, prefix: Path) -> None:
     """Unpacks below `prefix` and checks each file against the manifest."""
     zstd = subprocess.Popen(["zstd", "-q", "-d", "-c", str(source)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert zstd.stdout
     broken = Failure(f"{source} is not a whole toolchain export", "nothing was changed; export or copy it again")
     try:
         with tarfile.open(fileobj=zstd.stdout, mode="r|") as archive:
@@ -135,11 +130,10 @@ def _read(source: Path, key: str, prefix: Path) -> None:
                     raise broken
                 _take(archive, member, files, links, prefix, broken)
             for name in manifest["empty"]:
-                path = _inside(name, prefix, broken)
-                _make_folder(path, prefix, broken)
+                _make_folder(_inside(name, prefix, broken), prefix, broken)
         if files or links:
             raise broken
-        # Read to the end, so that zstd checks its checksum over the whole file.
+        # The rest of the file is read, so that zstd checks the whole file's checksum.
         while zstd.stdout.read(1 << 20):
             pass
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, OverflowError, NotADirectoryError):
@@ -160,7 +154,7 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: 
 
 
 def _inside(name: str, prefix: Path, broken: Failure) -> Path:
-    """The path of a name below `prefix`. A name that leads elsewhere is refused."""
+    """The path of a name below `prefix`. Raises `broken` for a name that leads elsewhere."""
     if not isinstance(name, str) or posixpath.isabs(name) or ".." in name.split("/"):
         raise broken
     return prefix / name
@@ -174,7 +168,7 @@ def _make_folder(path: Path, prefix: Path, broken: Failure) -> None:
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
-    """One member. It must be in the manifest, once, and below `prefix`. The target of a link must be below it too."""
+    """Unpacks one member. It must be in the manifest, occur once, and be below `prefix`, and so must the target of a link."""
     name = member.name.removeprefix("prefix/")
     path = _inside(name, prefix, broken)
     _make_folder(path.parent, prefix, broken)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A small Debian archive in a directory, signed with its own key. Tests of the private apt read it over `file:` URIs."""
-
-from __future__ import annotations
+"""A small Debian archive in a directory, signed with its own key. Tests of the private apt read this archive over `file:` URIs."""
 
 import os
 import shutil
@@ -15,7 +13,7 @@ CONTROL = "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: t
 
 
 class FakeMirror:
-    """Holds binary and source packages; `publish()` writes and signs the indexes anew."""
+    """Holds binary and source packages. Each change is published: the indexes are written and signed anew."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -34,7 +32,7 @@ class FakeMirror:
         return Archive(self.system_root, self.keyring)
 
     def new_key(self, name: str) -> Path:
-        """Makes a key, which signs from now on, and gives its keyring."""
+        """Makes a key, which signs from now on. Returns its keyring."""
         self.signer = f"{name}@example.org"
         self._gpg("--quick-gen-key", "--passphrase", "", self.signer, "ed25519", "sign", "never")
         keyring = self.directory / f"{name}-debian.gpg"
@@ -42,7 +40,7 @@ class FakeMirror:
         return keyring
 
     def add_package(self, name: str, version: str, files: dict[str, str | Path]) -> Path:
-        """Makes a binary package that holds `files` (text, or a file to copy); gives the .deb."""
+        """Makes a binary package of `files` (text, or files to copy). Returns the .deb."""
         tree = self.directory / "tree"
         cache.remove(tree)
         (tree / "DEBIAN").mkdir(parents=True)
@@ -58,10 +56,11 @@ class FakeMirror:
         stanza = CONTROL.format(name=name, version=version)
         stanza += f"Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {cache.file_sha256(deb)}\n"
         self._stanzas.append(("binary", stanza))
+        self.publish()
         return deb
 
     def add_source(self, name: str, version: str, files: list[Path]) -> None:
-        """Adds a source package made of `files`; its .dsc is made here."""
+        """Adds a source package of `files`, and makes its .dsc."""
         for path in files:
             shutil.copy(path, self.pool / path.name)
         rows = "".join(f" {cache.file_sha256(path)} {path.stat().st_size} {path.name}\n" for path in files)
@@ -69,10 +68,12 @@ class FakeMirror:
         dsc.write_text(f"Format: 3.0 (quilt)\nSource: {name}\nVersion: {version}\nChecksums-Sha256:\n{rows}")
         rows += f" {cache.file_sha256(dsc)} {dsc.stat().st_size} {dsc.name}\n"
         self._stanzas.append(("source", f"Package: {name}\nBinary: {name}\nVersion: {version}\nDirectory: pool\nChecksums-Sha256:\n{rows}"))
+        self.publish()
 
     def forget(self, name: str) -> None:
         """Removes a version from the indexes, as a point release does."""
         self._stanzas = [(kind, text) for kind, text in self._stanzas if not text.startswith(f"Package: {name}\n")]
+        self.publish()
 
     def publish(self) -> None:
         for suite in (SUITE, BACKPORTS):

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""QEMU's arguments for the start of a machine: firmware, discs, a network with a boot server.
+"""QEMU's arguments for a machine that starts from firmware, discs or a boot server.
 
-QEMU's `-kernel` skips all steps that a real machine takes before it starts its first image. These arguments add them: SeaBIOS or OVMF, a
-CD, a disk, and a second network card. That card's firmware asks for a boot file, like a rack machine's on-board card.
+QEMU's `-kernel` skips all steps that a real machine takes before it starts its first image. These arguments add SeaBIOS or OVMF, a CD, a
+disk, and a second network card. The second card's firmware asks for a boot file, like a rack machine's on-board card.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import shutil
@@ -16,7 +14,7 @@ from tools.errors import Failure
 
 BIOS = "bios"
 UEFI = "uefi"
-# A QEMU card that SeaBIOS (by its own iPXE) and OVMF can boot from, and that Neap has no driver for.
+# A QEMU card from which SeaBIOS (by the card's iPXE) and OVMF can boot, and for which Neap has no driver.
 BOOT_CARD = "virtio-net-pci"
 
 
@@ -25,10 +23,10 @@ class Start:
     """The boot medium of a machine.
 
     firmware: BIOS (SeaBIOS) or UEFI (OVMF, fetched into the cache on first use).
-    disk, cdrom: images to start from; a disk is never written to.
+    disk, cdrom: images to start from. The disk's image is never changed.
     tftp: a directory that QEMU's own network serves; its DHCP names `bootfile`.
-    boot_card: that network has its own card, which the firmware boots from; otherwise it is the 82599's network.
-    boot_mac: that card's address. boot_netdev: words for QEMU's -netdev in place of a network with `tftp` ("tap,ifname=x,…").
+    boot_card: the network with `tftp` has a card of its own, from which the firmware boots; otherwise it is the 82599's network.
+    boot_mac: the boot card's address. boot_netdev: words for QEMU's -netdev ("tap,ifname=x,…"), which replace the network with `tftp`.
     """
 
     firmware: str = BIOS
@@ -41,7 +39,7 @@ class Start:
     boot_netdev: str | None = None
 
     def server_words(self) -> str:
-        """The options that make a user network serve boot files. Empty if the network is another one, or if there are no boot files."""
+        """Options that make the 82599's user network serve boot files. Empty if there are none, or the boot card's network serves them."""
         return self._served() if self.tftp and not self.boot_card else ""
 
     def qemu_arguments(self, directory: Path) -> list[str]:
@@ -60,7 +58,7 @@ class Start:
             argv += ["-device", "ide-cd,drive=cd,bootindex=2"]
         if self.boot_card:
             mac = f",mac={self.boot_mac}" if self.boot_mac else ""
-            # OVMF has its own PXE, so QEMU's iPXE is disabled for it; SeaBIOS has none.
+            # OVMF has its own PXE, so QEMU's iPXE is disabled for OVMF. SeaBIOS has no PXE.
             rom = ",romfile=" if self.firmware == UEFI else ""
             argv += ["-netdev", self.boot_netdev or f"user,id=boot,restrict=on{self._served()}"]
             argv += ["-device", f"{BOOT_CARD},netdev=boot,bootindex=3{mac}{rom}"]

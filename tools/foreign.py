@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Text and numbers from a peer or a file: read with limits, and printed without effect on the terminal.
+"""Reads text and numbers from a peer or a file with limits, and prints them without effect on the terminal.
 
-Another program, which may be hostile, writes logs, machines' answers and BMCs' answers. So every reader uses the functions here for JSON,
+Logs, machines' answers and BMCs' answers come from other programs, which may be hostile. So every reader uses the functions here for JSON,
 numbers and files, and every message of the launcher passes through `shown`.
 """
 
@@ -20,10 +20,8 @@ _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 
 def shown(text: object, maximum: int = TEXT_CHARACTERS_MAX) -> str:
-    """One line for a terminal: control characters as escapes, and at most about `maximum` characters.
-
-    Characters count as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too.
-    """
+    """`text` as one line for a terminal, with escapes for control characters, and with at most about `maximum` characters. Characters count
+    as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too."""
     plain = str(text)
     cut = plain[:maximum]
     if not cut.isprintable():
@@ -54,7 +52,7 @@ def _constant(text: str) -> float:
 
 
 def parse_json(data: bytes | str) -> object:
-    """JSON in UTF-8 whose numbers are finite and have at most 20 digits. Raises ValueError, which names the error."""
+    """Parses JSON in UTF-8 whose numbers are finite and have at most 20 digits. Raises ValueError with a text that names the error."""
     try:
         text = data.decode() if isinstance(data, bytes) else data
         return json.loads(text, parse_int=_number, parse_float=_fraction, parse_constant=_constant)
@@ -83,7 +81,7 @@ def is_word(value: object, maximum: int) -> bool:
 
 def read_bounded(path: Path, maximum: int) -> bytes:
     """A file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
-    # In pieces: one read would allocate `maximum` bytes for a file of any size.
+    # The file is read in pieces, because one read would allocate `maximum` bytes for a file of any size.
     pieces, length = [], 0
     with open(path, "rb") as data:
         while piece := data.read(PIECE_BYTES):

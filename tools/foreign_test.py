@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Foreign text is limited in size, and printed without effect on the terminal."""
-
-from __future__ import annotations
+"""Text of other programs is limited in size, and printed without effect on the terminal."""
 
 import io
 import socket
@@ -135,8 +133,8 @@ def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
 
 
 def test_an_import_writes_through_no_link_of_its_archive(tmp_path: Path) -> None:
-    """By its name, each link points to a place below the prefix. Together they lead out of it: `a/b/c` is a link itself, so `a/b/c/out` is
-    not where its name suggests."""
+    """By its name alone, each link points to a place below the prefix. Together the links lead out of the prefix, because `a/b/c` is a
+    link, so `a/b/c/out` is not where its name suggests."""
     prefix = tmp_path / "x/y/prefix"
     prefix.mkdir(parents=True)
     links = {"a/b/c": "../..", "a/b/c/out": "../../../victim"}

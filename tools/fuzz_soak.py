@@ -2,11 +2,9 @@
 """`./neap soak fuzz`: all fuzzers of the host side by side, each for the requested time.
 
 A fuzzer is found by its name: an executable `fuzz_NAME` of the host preset, or a Python program `tools/**/fuzz_NAME.py`. Its arguments are
-SECONDS and SEED. It prints each thousandth case (`NAME: from ... of seed ...`), and at its end the number of cases (`NAME: ... in N s`).
-Any status except 0 is a finding. `./neap soak card` runs the soft card's fuzzers.
+SECONDS and SEED. A fuzzer prints each thousandth case (`NAME: from ... of seed ...`), and at its end the number of cases (`NAME: ... in N
+s`). Any exit status except 0 is a finding. `./neap soak card` runs the soft card's fuzzers.
 """
-
-from __future__ import annotations
 
 import collections
 import dataclasses
@@ -20,14 +18,14 @@ from tools.errors import EXIT_FAILURE, Failure
 from tools.process import output_of, run_logged
 
 PRESET = "host"
-# For the case in progress, and for freeing the memory of a sanitizer.
+# Additional time for the case in progress, and for freeing the memory of a sanitizer.
 SPARE_SECONDS = 180
 SHOWN_LINES = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Fuzzer:
-    """A program, and its arguments before SECONDS and SEED."""
+    """The command line of a fuzzer, before SECONDS and SEED."""
 
     name: str
     argv: tuple[str, ...]
@@ -39,7 +37,6 @@ def programs(targets: str) -> list[str]:
 
 
 def find() -> list[Fuzzer]:
-    """Builds and lists all fuzzers."""
     packages.require("host-tests", "sources", "python-tests")
     with build.building(PRESET) as directory:
         build.configure_locked(PRESET)
@@ -55,12 +52,11 @@ def find() -> list[Fuzzer]:
 
 
 def soak(minutes: float) -> int:
-    """Runs all fuzzers, as many at a time as there are cores. Continues after a finding; the status is then 1."""
+    """Runs all fuzzers, as many at a time as there are cores. Continues after a finding, and then returns 1."""
     return play(find(), minutes, int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little")))
 
 
 def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
-    """Like soak(), with these fuzzers and this seed."""
     if not fuzzers:
         raise Failure("there are no fuzzers")
     lanes = min(os.cpu_count() or 1, len(fuzzers))
@@ -73,7 +69,7 @@ def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
 
 
 def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
-    """One fuzzer for this many seconds. Prints its result in a line; for a finding, also how to repeat it. True without a finding."""
+    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. True if there was no finding."""
     log = build.log_path(f"soak-{fuzzer.name}")
     log.unlink(missing_ok=True)
     start = time.monotonic()
@@ -96,6 +92,5 @@ def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
 
 
 def last_line(log: Path, pattern: str) -> str | None:
-    """The last line of a log that matches the pattern."""
     with open(log, errors="replace") as lines:
         return next(iter(collections.deque((line.rstrip("\n") for line in lines if re.fullmatch(pattern, line.rstrip("\n"))), 1)), None)

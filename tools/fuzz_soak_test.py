@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak fuzz` finds fuzzers by their names, gives each its time, and prints seed and case of a finding."""
-
-from __future__ import annotations
+"""`./neap soak fuzz` finds fuzzers by their names, runs each for the requested time, and prints seed and case of a finding."""
 
 import os
 from pathlib import Path
@@ -82,5 +80,4 @@ def test_the_collectors_fuzzer_is_among_them(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(build, "configure_locked", lambda _preset: None)
     monkeypatch.setattr(build, "build_locked", lambda _preset, targets: None)
     monkeypatch.setattr(fuzz_soak, "output_of", lambda _argv: TARGETS)
-    names = [fuzzer.name for fuzzer in fuzz_soak.find()]
-    assert names == ["fuzz_memcached", "fuzz_new", "fuzz_control", "fuzz_collector"]
+    assert [fuzzer.name for fuzzer in fuzz_soak.find()] == ["fuzz_memcached", "fuzz_new", "fuzz_control", "fuzz_collector"]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak kernel`: the kernel's stress images for minutes each, on 1, 2, 4 and 16 cores. An image that loses or leaks anything fails.
+"""`./neap soak kernel`: runs each of the kernel's stress images for minutes, on 1, 2, 4 and 16 cores. An image that loses or leaks anything
+fails.
 
-As many machines run side by side as the host has cores. So the host preempts each machine now and then, which exposes races.
+As many machines run at the same time as the host has cores. So the host preempts each machine now and then, which exposes races.
 """
-
-from __future__ import annotations
 
 import os
 import time
@@ -14,7 +13,7 @@ from tools.errors import EXIT_FAILURE, Failure
 from tools.machine import SUCCESS, Machine
 
 CORES = (1, 2, 4, 16)
-# Each accepts the word seconds=N and ends with SUCCESS (tests/target).
+# Images of tests/target. Each accepts the word seconds=N and ends with SUCCESS.
 IMAGES = ("spawns_all_arrive", "memory_keeps_its_patterns", "timers_by_the_million", "table_holds_under_writers", "no_wakeup_is_lost")
 # Time to boot, and to check the totals afterwards.
 SPARE_SECONDS = 900
@@ -22,7 +21,7 @@ LANES_MAX = 8
 
 
 def soak(minutes: float) -> int:
-    """Divides about this many minutes among all images on all numbers of cores. Goes on after a failure; the status is then 1."""
+    """Divides about this many minutes among all images on all numbers of cores. Continues after a failure, and then returns 1."""
     run.require_build_packages()
     qemu.command()
     build.build("image-debug", [f"{name}.elf" for name in IMAGES])
@@ -40,7 +39,7 @@ def soak(minutes: float) -> int:
 
 
 def stress(name: str, cores: int, seconds: int) -> bool:
-    """One image on this many cores. Prints the result in one line, and for a failure the end of the console."""
+    """Runs one image on this many cores. Prints the result in one line, and for a failure the end of the console."""
     image = build.BUILD / "image-debug/tests/target" / f"{name}.elf"
     start = time.monotonic()
     machine = Machine(image, cores=cores, memory="1G", card=False, arguments=[f"seconds={seconds}"])

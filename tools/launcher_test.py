@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Failures while a fresh clone is built: a full disk, a port in use, a kill. tests/system runs the built images."""
-
-from __future__ import annotations
+"""Failures while a fresh clone is built, such as a full disk, a port in use, or a kill. tests/system runs the built images."""
 
 import contextlib
 import os
@@ -13,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tools import machine
-from tools.conftest import REPOSITORY
-from tools.process import wait_until
+from tools.conftest import REPOSITORY, neap
+from tools.process import finished, wait_until
 
 BUILD_SECONDS = 900
 # Builds hello with a small file system mounted over the clone's build directory.
 ON_SMALL_BUILD = 'mount -t tmpfs -o size="$1" tmpfs "$2/build" && exec "$3" "$2/neap" build hello'
-# Only the image, not the soft card.
+# Builds only the image, not the soft card.
 BUILD_HELLO = "import sys; sys.path.insert(0, sys.argv[1]); from tools import build; build.build('image', ['hello.elf'])"
 
 
@@ -34,8 +32,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_disk_that_fills_up_during_the_build_is_one_line(clone: Path) -> None:
     (clone / "build").mkdir()
     namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    argv = [*namespaces, "sh", "-c", ON_SMALL_BUILD, "sh", "2m", str(clone), sys.executable]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    done = finished([*namespaces, "sh", "-c", ON_SMALL_BUILD, "sh", "2m", str(clone), sys.executable], BUILD_SECONDS)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("neap: error:")]
     assert len(errors) == 1 and "left on the disk" in errors[0], done.stderr
@@ -45,11 +42,9 @@ def test_a_disk_that_fills_up_during_the_build_is_one_line(clone: Path) -> None:
 def test_a_port_in_use_is_found_before_anything_is_built(clone: Path) -> None:
     with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
         port = server.getsockname()[1]
-        argv = [sys.executable, str(clone / "neap"), "run", "memcached", "--forward", f"{port}:11211"]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+        done = neap("run", "memcached", "--forward", f"{port}:11211", directory=clone)
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[0] == f"neap: error: port {port} on 127.0.0.1 is in use or not allowed"
-    assert done.stdout == ""
     assert not (clone / "build/image").exists()
 
 

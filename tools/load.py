@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap load`: builds the load generator (bench/load) and runs it against the target that the user names.
 
-The program does the work and parses its options. The launcher builds it. If the target is an application that `./neap run` runs on this
-host, the launcher takes its address from that run's description. By default, the machine's log is then also started before the measured
-window and stopped after it. Finally the program replaces this process (exec), so Ctrl-C and the exit status are the program's. With
-`./neap run APP --load`, the program is a child of the launcher instead.
+The load generator parses its own options. The launcher builds it. If the target is an application that `./neap run` runs on this host, the
+launcher takes the address from that run's description. By default, the machine's log is then also started before the measured window and
+stopped after it. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the exit status. With `./neap run APP
+--load`, the load generator is a child of the launcher instead.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -20,39 +18,46 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import build, control_client, machine, machine_registry, packages, progress
+from tools.cli import Parser
 from tools.control_client import fields_of
 from tools.errors import Failure, UsageError
 from tools.log import collect
 from tools.process import spawn
 
-# The port of memcached.
+# The port of memcached in the guest.
 GUEST_PORT = 11211
 PRESETS = ("etc", "usr", "fixed")
-# After Ctrl-C it waits for requests in flight and prints the results so far.
+# After Ctrl-C the load generator waits for requests in flight and prints the results so far. It is killed after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
-# An emulated machine is slow, and its network loses segments. These are retransmitted after one second, then after three more.
+# An emulated machine is slow, and its network loses segments. A lost segment is sent again after one second, and then after three more.
 TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 
+_OURS = Parser(add_help=False, allow_abbrev=False)
+_OURS.add_argument("--pid", type=int)
+_OURS.add_argument("--no-control", action="store_true")
+# The load generator's own options that matter here.
+_THEIRS = Parser(add_help=False, allow_abbrev=False)
+_THEIRS.add_argument("--control")
+_THEIRS.add_argument("--control-token-file")
+_THEIRS.add_argument("-h", "--help", "-V", "--version", dest="help", action="store_true")
+
 
 def load(words: Sequence[str]) -> int:
-    """Replaces this process by the load generator. `words`: its arguments, and two of ours: --pid N, --no-control. Raises Failure if it
-    cannot start."""
-    words = list(words)
-    pid = _take_pid(words)
-    with_control = "--no-control" not in words
-    words = [word for word in words if word != "--no-control"]
+    """Replaces this process by the load generator. `words`: the load generator's arguments, and the launcher's --pid N and --no-control.
+    Raises Failure if the load generator cannot start."""
+    ours, words = _OURS.parse_known_args(words)
+    theirs, _ = _THEIRS.parse_known_args(words)
     place = _place_of_target(words)
-    target = words[place] if place is not None else None
-    if pid is not None and target is None:
+    if ours.pid is not None and place is None:
         raise UsageError("--pid chooses among applications that run here", "./neap load APP --pid N")
     if place is not None:
-        run = machine_registry.find(words[place], pid)
+        run = machine_registry.find(words[place], ours.pid)
         assert run is not None
         words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
-        if with_control and run.control_port is not None and not _has_option(words, "--control") and not _asks_for_help(words):
-            words += control_words(run.control_port, _value_of(words, "--control-token-file"))
+        if not ours.no_control and run.control_port is not None and theirs.control is None and not theirs.help:
+            words += control_words(run.control_port, theirs.control_token_file)
     packages.require("card", "rust")
     program = build.build_load()
     sys.stdout.flush()
@@ -60,43 +65,11 @@ def load(words: Sequence[str]) -> int:
     os.execv(program, [str(program), *words])
 
 
-def _take_pid(words: list[str]) -> int | None:
-    """Removes our --pid N from the words."""
-    for place, word in enumerate(words):
-        name, has_value, value = word.partition("=")
-        if name != "--pid":
-            continue
-        if not has_value:
-            value = words[place + 1] if place + 1 < len(words) else ""
-        if not value.isdecimal():
-            raise UsageError("--pid takes the number of a process", "./neap load APP --pid N")
-        del words[place : place + (1 if has_value else 2)]
-        return int(value)
-    return None
-
-
 def _place_of_target(words: Sequence[str]) -> int | None:
-    """The position of an application's name, first or last. None if the target is an address (or a command of the program itself)."""
+    """The position of the target if it is an application's name, which is the first or the last word. Otherwise None."""
     names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)
-
-
-def _has_option(words: Sequence[str], name: str) -> bool:
-    return any(word == name or word.startswith(f"{name}=") for word in words)
-
-
-def _value_of(words: Sequence[str], name: str) -> str | None:
-    for place, word in enumerate(words):
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-        if word == name and place + 1 < len(words):
-            return words[place + 1]
-    return None
-
-
-def _asks_for_help(words: Sequence[str]) -> bool:
-    return any(word in ("-h", "--help", "-V", "--version") for word in words)
 
 
 def service_port(run: machine_registry.Running) -> int:
@@ -111,7 +84,7 @@ def service_port(run: machine_registry.Running) -> int:
 
 
 def control_words(port: int, token_file: str | None) -> list[str]:
-    """`--control` for a machine on this host, unless its log is already running. A running log must not be stopped by the load."""
+    """`--control` for a machine on this host, unless its log is already running, because the load must not stop such a log."""
     with control_client.Control(machine.LOOPBACK, port, control_client.read_token(token_file)) as connection:
         answer = connection.ask("status")
     if not answer.startswith("ok"):
@@ -135,7 +108,7 @@ class Offer:
     out: Path | None = None
 
     def check(self) -> None:
-        """Raises UsageError."""
+        """Raises UsageError for a wrong setting."""
         if self.preset not in PRESETS:
             raise UsageError(f"--load takes {', '.join(PRESETS)}, not '{self.preset}'")
         for name, value in (("--rate", self.rate), ("--load-seconds", self.seconds)):
@@ -146,10 +119,8 @@ class Offer:
 
 
 def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: int | None) -> int:
-    """Waits until a machine of ours listens, and loads it; gives the load generator's status. `served_control`: a port of the guest.
-
-    If a folder is given, the log is written there too. If interrupted, the program prints its results so far before the launcher ends.
-    """
+    """Waits until the application listens, and loads it. Returns the load generator's status. `served_control`: the guest's control port.
+    If `wanted` names a folder, the log is written to it, too. If interrupted, the load generator still prints its results so far."""
     line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
     listening = re.search(r":(\d+)", line.partition("listening on")[2])
     guest_port = int(listening[1]) if listening else GUEST_PORT
@@ -174,7 +145,7 @@ def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: 
 
 
 def _run_to_its_end(argv: Sequence[str]) -> int:
-    """The program as a child of ours. Only this process gets an interrupt, and forwards it to the child."""
+    """Runs the load generator as a child. Only this process gets an interrupt, and forwards it to the child."""
     child = spawn(argv)
     try:
         return child.wait()

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap load` builds the load generator's words, and `./neap run --load` refuses invalid ones."""
-
-from __future__ import annotations
+"""`./neap load` makes the load generator's arguments, and `./neap run --load` refuses invalid arguments."""
 
 import os
 from collections.abc import Callable
@@ -9,43 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from tools import build, cache, load, machine, machine_registry, run
+from tools import build, load, run
 from tools.cli import main
 from tools.errors import Failure, UsageError
 from tools.log.fake_machine import FakeMachine
-from tools.machine_registry import Running
 
 PROGRAM = Path("/there/neap-load")
 
 
 class Became(Exception):
-    """Raised where exec would replace this process by the program with these arguments."""
+    """Raised in place of exec, with the arguments of the program that would replace this process."""
 
 
 @pytest.fixture(autouse=True)
-def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def replaced(runs: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     def become(program: Path, words: list[str]) -> None:
         assert str(program) == words[0] == str(PROGRAM)
         raise Became(*words[1:])
 
-    monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
-    monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
     monkeypatch.setattr(build, "build_load", lambda: PROGRAM)
     monkeypatch.setattr(load.packages, "require", lambda *_groups: None)
     monkeypatch.setattr(os, "execv", become)
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Callable[..., None]:
-    """Pretends that an application runs, for the duration of the test: the test holds its lock."""
-
-    def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> None:
-        directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"
-        directory.mkdir()
-        assert cache.try_lock(directory / "lock") is not None
-        machine_registry.describe(directory, Running(application, pid, ports, control_port))
-
-    return pretend
 
 
 def becomes(*words: str) -> list[str]:

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A machine to boot an image on: QEMU with the software 82599, for `./neap run` and for tests.
+"""A machine that boots an image: QEMU with the soft card, for `./neap run` and for tests.
 
     with Machine(Path("build/image/hello.elf"), cores=2) as machine:
         machine.wait_for_line(r"neap: hello .* on 2 cores", timeout=10)
         assert machine.wait_exit(timeout=10) == SUCCESS
 
-Both processes end with the `with` block, or when this process is killed. All their files (sockets, serial log, QEMU's messages) are in a
-private directory of the run. If it cannot be removed, the next run removes it. Two machines never share a name or a port.
+QEMU and the soft card end with the `with` block, or when this process is killed. All their files (sockets, serial log, QEMU's messages) are
+in a private directory of the run. If the directory cannot be removed, the next run removes it. Two machines never share a name or a port.
 
-The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. It does not reach
-other hosts unless `outside=True`.
+The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. The guest does not
+reach other hosts unless `outside=True`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -39,7 +40,7 @@ SUCCESS = 16
 FAILURE = 17
 PANIC = 18
 BAD_COMMAND_LINE = 19
-# Ends without such a write.
+# Values of wait_exit() for ends without such a write.
 POWER_OFF = 0
 RESET = -1
 
@@ -51,84 +52,65 @@ QEMU_START_SECONDS = 30.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
-# A UNIX socket's path has 108 bytes; our names add up to 40 to the base directory.
+# A UNIX socket's path may have 108 bytes; our names add up to 40 bytes to the base directory.
 RUN_BASE_BYTES_MAX = 64
 
 
 class MachineError(Failure):
-    """The machine did not do what the caller waited for. `details` hold the last lines of its console, of QEMU and of the card."""
+    """The event for which the caller waited did not occur. `details` hold the last lines of the console, of QEMU and of the card."""
 
 
 class AcceleratorError(MachineError):
     """KVM cannot run the guest: the host's own virtualisation is incomplete."""
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Machine:
-    """One run of one image. Not started before `start()` or `with`.
+    """One run of one image, which begins with `start()` or `with`.
 
     image: the ELF file (or a Linux kernel, with `initrd`) for -kernel; None if `start_from` names the boot medium.
-    cores: virtual CPUs, each a thread of QEMU's. memory: as QEMU writes it, "512M".
-    forward: (host port, guest port) pairs on 127.0.0.1; host port 0 takes a free one, see `port()`.
+    cores: virtual CPUs, each a thread of QEMU. memory: in QEMU's form, like "512M".
+    forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
-    card: with the soft 82599. net: "user" (see above), "none" (link down), or a value of the soft card's --net.
+    card: the machine has the soft card. net: "user" (see above), "none" (link down), or a value of the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
-    cpu, machine_type: as QEMU's -cpu and -machine take them. nodes: NUMA nodes, memory and cores shared out evenly.
+    cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
-    outside: the user network reaches other hosts. qemu_options: more words for QEMU, ahead of the card's, because an IOMMU must precede it.
+    outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's, because an IOMMU must precede it.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
-    accelerator: "tcg" emulates the CPU; "kvm" uses the host's, and the guest can then execute MWAIT.
+    accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
     on_line: called with each line of the console as it arrives, from a thread of this class.
     """
 
-    def __init__(
-        self,
-        image: Path | None,
-        *,
-        cores: int = 1,
-        memory: str = "512M",
-        forward: Iterable[tuple[int, int]] = (),
-        arguments: Sequence[str] = (),
-        card: bool = True,
-        net: str = "user",
-        mac: str | None = None,
-        card_options: Sequence[str] = (),
-        cpu: str = "max",
-        machine_type: str = "q35",
-        nodes: int = 1,
-        restarts: bool = False,
-        outside: bool = False,
-        accelerator: str = "tcg",
-        initrd: Path | None = None,
-        start_from: Start | None = None,
-        qemu_options: Sequence[str] = (),
-        debugger: bool = False,
-        on_line: Callable[[str], None] | None = None,
-        qemu_command: Sequence[str] | None = None,
-        soft_card: Path | None = None,
-    ):
-        self.image = Path(image) if image else None
-        self._start_from = start_from or Start()
-        self.cores = cores
-        self.memory = memory
-        self.arguments = list(arguments)
-        self.net = net if card else "none"
-        self.card = card
-        self.mac = mac
-        self.card_options = list(card_options)
-        self.cpu = cpu
-        self.machine_type = machine_type
-        self.nodes = nodes
-        self.restarts = restarts
-        self.outside = outside
-        self.accelerator = accelerator
-        self.initrd = initrd
-        self.qemu_options = list(qemu_options)
-        self.debugger = debugger
-        self._on_line = on_line
-        self._qemu_command = list(qemu_command) if qemu_command else None
-        self._soft_card = Path(soft_card) if soft_card else SOFT_CARD
-        self._forward = list(forward)
+    image: Path | None = dataclasses.field(kw_only=False)
+    cores: int = 1
+    memory: str = "512M"
+    forward: Iterable[tuple[int, int]] = ()
+    arguments: Sequence[str] = ()
+    card: bool = True
+    net: str = "user"
+    mac: str | None = None
+    card_options: Iterable[str] = ()
+    cpu: str = "max"
+    machine_type: str = "q35"
+    nodes: int = 1
+    restarts: bool = False
+    outside: bool = False
+    accelerator: str = "tcg"
+    initrd: Path | None = None
+    start_from: Start = dataclasses.field(default_factory=Start)
+    qemu_options: Sequence[str] = ()
+    debugger: bool = False
+    on_line: Callable[[str], None] | None = None
+    qemu_command: Sequence[str] | None = None
+    soft_card: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.net = self.net if self.card else "none"
+        self.card_options = list(self.card_options)
+        self.forward = list(self.forward)
+        self.directory: Path | None = None
         self._lines: list[str] = []
         self._lines_dropped = 0
         self._changed = threading.Condition()
@@ -139,7 +121,6 @@ class Machine:
         self._qmp: Qmp | None = None
         self._control: CardControl | None = None
         self._run_lock: int | None = None
-        self.directory: Path | None = None
 
     # ---- life ----
 
@@ -182,14 +163,14 @@ class Machine:
             self._run_lock = None
 
     def describe(self, application: str, control_port: int | None) -> None:
-        """Lets `./neap ctl` and similar commands find this run by name. `control_port`: the guest's control port; None if there is none."""
+        """Lets `./neap ctl` and similar commands find this run by its name. `control_port`: the guest's control port, if any."""
         assert self.directory
-        ports = {guest: host for host, guest in self._forward}
+        ports = {guest: host for host, guest in self.forward}
         machine_registry.describe(self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
 
     @property
     def debugger_socket(self) -> Path:
-        """The path of QEMU's socket for gdb, once started."""
+        """The path of QEMU's socket for gdb, after the start."""
         assert self.directory
         return self.directory / "gdb"
 
@@ -201,22 +182,19 @@ class Machine:
 
     @property
     def lines(self) -> list[str]:
-        """The console's lines so far, without line ends. Beyond KEPT_LINES_MAX, the oldest are dropped."""
+        """The last KEPT_LINES_MAX lines of the console, without line ends."""
         with self._changed:
             return list(self._lines)
 
     def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
-        """The first console line from number `start` on that matches `pattern` (a regular expression). It may have arrived already.
-
-        Raises MachineError after `timeout` seconds, or if the machine ends without such a line.
-        """
+        """The first console line from number `start` on that matches the regular expression `pattern`. The line may have arrived already.
+        Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
         expression = re.compile(pattern)
         deadline = time.monotonic() + timeout
         looked_at = start
         with self._changed:
             while True:
-                first = max(0, looked_at - self._lines_dropped)
-                for line in self._lines[first:]:
+                for line in self._lines[max(0, looked_at - self._lines_dropped) :]:
                     if expression.search(line):
                         return line
                 looked_at = self._lines_dropped + len(self._lines)
@@ -228,10 +206,8 @@ class Machine:
                 self._changed.wait(left)
 
     def wait_exit(self, timeout: float | None) -> int:
-        """Waits for the image's end and gives its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, or POWER_OFF or RESET.
-
-        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed.
-        """
+        """Waits for the image's end and returns its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, POWER_OFF or RESET. RESET is a reboot
+        or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed."""
         assert self._qemu and self._qmp, "the machine was not started"
         if not (self._wait_with_kvm(timeout) if self.accelerator == "kvm" else wait_unreaped(self._qemu, timeout)):
             raise self._error(f"the machine did not end within {timeout:g} s")
@@ -263,13 +239,13 @@ class Machine:
 
     def port(self, guest_port: int) -> int:
         """The port on 127.0.0.1 that reaches `guest_port`."""
-        for host_port, forwarded in self._forward:
+        for host_port, forwarded in self.forward:
             if forwarded == guest_port:
                 return host_port
         raise KeyError(f"guest port {guest_port} is not forwarded")
 
     def card_command(self, text: str):
-        """Sends one command to the card's control socket. Gives the decoded JSON answer; for `state`, the text."""
+        """Sends one command to the card's control socket. Returns the decoded JSON answer, or for `state` the text."""
         if self._control is None:
             assert self.card and self.directory, "no card is running"
             self._control = CardControl(self.directory / "control")
@@ -285,19 +261,20 @@ class Machine:
         kill_group(self._card_process)
 
     def qmp(self, command: str, **arguments):
-        """One command to QEMU's monitor (QMP), for instance `qmp("inject-nmi")`; gives its return value."""
+        """Sends one command to QEMU's monitor (QMP), for instance `qmp("inject-nmi")`. Returns the command's return value."""
         assert self._qmp
         return self._qmp.command(command, **arguments)
 
     # ---- inside ----
 
     def start_card(self) -> None:
-        """Starts the card; after kill_card() again, over the files of the killed one."""
+        """Starts the card. After kill_card() it starts a new card, which replaces the files of the killed card."""
         assert self.directory
-        if not self._soft_card.is_file():
-            raise Failure(f"there is no soft card at {self._soft_card}", "./neap build makes it")
+        program = self.soft_card or SOFT_CARD
+        if not program.is_file():
+            raise Failure(f"there is no soft card at {program}", "./neap build makes it")
         net = f"listen:{self.directory / 'net'}" if self.net == "user" else self.net
-        argv = [str(self._soft_card), "--once", "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
+        argv = [str(program), "--once", "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
         argv += ["--net", net, *(["--mac", self.mac] if self.mac else []), *self.card_options]
         with open(self.directory / "card.log", "wb") as log:
             card = spawn(argv, stdout=subprocess.PIPE, stderr=log)
@@ -306,7 +283,6 @@ class Machine:
         finished = threading.Event()
 
         def read() -> None:
-            assert card.stdout
             for line in card.stdout:
                 if line.strip() == b"soft82599: ready":
                     ready.set()
@@ -320,10 +296,9 @@ class Machine:
 
     def _start_qemu(self) -> None:
         assert self.directory
-        argv = self._qemu_command or list(qemu.command())
         monitor = self.directory / "qmp"
-        self._forward = [(host or free_port(), guest) for host, guest in self._forward]
-        argv = [*argv, *self._qemu_arguments(monitor)]
+        self.forward = [(host or free_port(), guest) for host, guest in self.forward]
+        argv = [*(self.qemu_command or qemu.command()), *self._qemu_arguments(monitor)]
         with open(self.directory / "qemu.log", "wb") as log:
             self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._reader = threading.Thread(target=self._read_console, daemon=True)
@@ -331,7 +306,7 @@ class Machine:
         self._qmp = Qmp.connect(monitor, self._qemu, QEMU_START_SECONDS)
         if self._qmp is None:
             raise self._error("QEMU did not start")
-        # QEMU waited for this (-S), so that even the shortest run cannot end before we are connected to its monitor.
+        # QEMU waited for `cont` (-S), so that even the shortest run cannot end before we are connected to its monitor.
         if not self.debugger:
             self._qmp.command("cont")
 
@@ -348,9 +323,9 @@ class Machine:
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
         if self.debugger:
             argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
-        argv += self._start_from.qemu_arguments(self.directory)
+        argv += self.start_from.qemu_arguments(self.directory)
         if self.image:
-            # A name without spaces, because QEMU puts it in front of a multiboot image's command line.
+            # The name must have no spaces, because QEMU puts it in front of a multiboot image's command line.
             kernel = self.directory / self.image.name.replace(" ", "-")
             kernel.symlink_to(self.image.absolute())
             argv += ["-kernel", str(kernel)]
@@ -363,15 +338,15 @@ class Machine:
             device = {"driver": "vfio-user-pci", "socket": {"path": str(self.directory / "card"), "type": "unix"}, "id": "nic"}
             argv += ["-device", json.dumps(device)]
         if self.net == "user":
-            forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self._forward)
+            forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self.forward)
             restrict = "off" if self.outside else "on"
-            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self._start_from.server_words()}"]
+            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self.start_from.server_words()}"]
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return argv
 
     def _memory_arguments(self) -> list[str]:
-        """RAM that the soft card can map, in the requested number of NUMA nodes."""
+        """QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""
         if self.nodes == 1:
             return ["-machine", f"{self.machine_type},memory-backend=ram", *self._backend("ram", self.memory)]
         size = re.fullmatch(r"(\d+)([MG])", self.memory)
@@ -389,7 +364,7 @@ class Machine:
 
     def _read_console(self) -> None:
         assert self._qemu and self._qemu.stdout and self.directory
-        # Unbuffered, because other processes read the log meanwhile.
+        # The file is unbuffered, because other processes read the log meanwhile.
         with open(self.directory / "console.log", "wb", buffering=0) as log:
             for raw in self._qemu.stdout:
                 log.write(raw)
@@ -401,8 +376,8 @@ class Machine:
                         del self._lines[:half]
                         self._lines_dropped += half
                     self._changed.notify_all()
-                if self._on_line:
-                    self._on_line(line)
+                if self.on_line:
+                    self.on_line(line)
         with self._changed:
             self._console_ended = True
             self._changed.notify_all()
@@ -421,14 +396,14 @@ class Machine:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free at this moment."""
+    """A TCP port of 127.0.0.1 that is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
 
 
 def port_is_free(port: int) -> bool:
-    """True if QEMU could listen there now. Binds as QEMU will (SO_REUSEADDR: a port in TIME_WAIT counts as free)."""
+    """True if QEMU could listen on the port now. Binds as QEMU will; with SO_REUSEADDR a port in TIME_WAIT counts as free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -440,7 +415,8 @@ def port_is_free(port: int) -> bool:
 
 
 def run_base() -> Path:
-    """The parent of runs' directories: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
+    """The parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
+    sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:
             continue
@@ -450,7 +426,7 @@ def run_base() -> Path:
 
 
 def _new_run_directory() -> tuple[Path, int]:
-    """A private directory, and the lock that shows that this process lives. Removes directories whose owners have ended."""
+    """Makes a private directory with a lock, which shows that this process lives. Removes directories whose owners have ended."""
     base = run_base()
     for old in base.glob(f"{RUN_PREFIX}*"):
         with contextlib.suppress(OSError):  # another neap may be removing it as well
@@ -459,7 +435,7 @@ def _new_run_directory() -> tuple[Path, int]:
             if (held := cache.try_lock(old / "lock")) is not None:
                 shutil.rmtree(old, ignore_errors=True)
                 os.close(held)
-    # A directory without a lock file would look abandoned, so it is locked under another name first.
+    # A directory without a locked file would look abandoned, so the directory is locked before it gets its name.
     making = Path(tempfile.mkdtemp(prefix="neap-new-", dir=base))
     lock = cache.try_lock(making / "lock")
     assert lock is not None

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The machines that `./neap run` runs on this host, and their addresses. `./neap ctl memcached` finds its target here.
+"""The machines that `./neap run` runs on this host, and their addresses. For example, `./neap ctl memcached` finds its target here.
 
 Each run describes itself in machine.json in its private directory. The run's process holds that directory's lock until it ends
 (machine.py). So a run that was killed is not listed.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -27,7 +25,7 @@ PID_MAX = (1 << 31) - 1
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """One run: the launcher's process, and its forwards, guest port -> port of 127.0.0.1."""
+    """One run: the launcher's process, and the forwarded ports, guest port -> port of 127.0.0.1."""
 
     application: str
     pid: int
@@ -41,26 +39,20 @@ class Running:
 
 def describe(directory: Path, running: Running) -> None:
     """Writes machine.json atomically."""
-    fields = {
-        "application": running.application,
-        "pid": running.pid,
-        "ports": {str(guest): host for guest, host in running.ports.items()},
-        "control_port": running.control_port,
-    }
     making = directory / f"{DESCRIPTION}.new"
-    making.write_text(json.dumps(fields, indent=2) + "\n")
+    making.write_text(json.dumps(dataclasses.asdict(running), indent=2) + "\n")
     making.rename(directory / DESCRIPTION)
 
 
 def machines(base: Path, prefix: str) -> list[Running]:
-    """This user's live runs, by process number."""
+    """This user's live runs, sorted by process number."""
     found = []
     for directory in base.glob(f"{prefix}*"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # invalid descriptions are skipped
             if directory.is_symlink() or directory.stat().st_uid != os.getuid():
                 continue
             if (held := cache.try_lock(directory / "lock")) is not None:
-                os.close(held)  # its owner has ended
+                os.close(held)  # the run has ended
                 continue
             found.append(_parse(read_bounded(directory / DESCRIPTION, DESCRIPTION_BYTES_MAX)))
     return sorted(found, key=lambda running: running.pid)
@@ -80,10 +72,8 @@ def _parse(data: bytes) -> Running:
 
 
 def find(target: str, pid: int | None = None) -> Running | None:
-    """The run of an application that the user names; None if `target` names no application.
-
-    Raises Failure if no such application runs, or if several do and `pid` does not select one.
-    """
+    """The run of the application `target`; None if `target` is no application's name. Raises Failure if no such application runs, or if
+    several do and `pid` does not select one."""
     from tools import machine
 
     here = machines(machine.run_base(), machine.RUN_PREFIX)
@@ -105,10 +95,8 @@ def find(target: str, pid: int | None = None) -> Running | None:
 
 
 def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
-    """Host and port of the control server of an application that runs here, or of HOST[:PORT].
-
-    Raises Failure like find(), and if the run serves no control.
-    """
+    """Host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT]. Raises Failure like
+    find(), and if the run serves no control."""
     from tools import machine
 
     running = find(target, pid)

@@ -3,8 +3,9 @@ import contextlib
 import os
 import socket
 import sys
-import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from tools.errors import Failure
 from tools.machine import Machine, MachineError
 from tools.process import wait_until
 
-# A stand-in for QEMU that never ends and implements only the necessary part of the monitor's protocol. It allows tests of the machine
-# without a card.
+# A stand-in for QEMU, for tests without a guest. It never ends, and implements only the necessary part of the monitor's protocol.
 FAKE_QEMU = """\
 import json, socket, sys
 path = next(word for word in sys.argv if word.startswith("unix:")).removeprefix("unix:").split(",")[0]
@@ -62,30 +62,35 @@ def fakes(tmp_path: Path) -> dict:
     return {"image": image, "qemu_command": [sys.executable, str(tmp_path / "qemu.py")], "soft_card": card}
 
 
+@pytest.fixture
+def guest(guest_image: Path, qemu_command) -> Callable[..., Machine]:
+    """A machine without a card, for the image of testdata/guest.S with these words."""
+    return lambda *words, **options: Machine(guest_image, arguments=words, card=False, qemu_command=qemu_command, **options)
+
+
 @pytest.mark.parametrize(
     ("word", "code"),
     [("s", machine.SUCCESS), ("f", machine.FAILURE), ("p", machine.PANIC), ("b", machine.BAD_COMMAND_LINE), ("r", machine.RESET)],
 )
-def test_the_guests_exit_code_is_given(guest_image: Path, qemu_command, word: str, code: int) -> None:
-    with Machine(guest_image, arguments=["key=value", word], card=False, qemu_command=qemu_command) as vm:
+def test_the_guests_exit_code_is_given(guest, word: str, code: int) -> None:
+    with guest("key=value", word) as vm:
         assert vm.wait_exit(20) == code
 
 
-def test_the_command_line_arrives_though_the_images_path_has_spaces(guest_image: Path, qemu_command) -> None:
-    with Machine(guest_image, arguments=["a=1", "b=2", "s"], card=False, qemu_command=qemu_command) as vm:
-        line = vm.wait_for_line(" s$", 20)
-        assert line.split()[1:] == ["a=1", "b=2", "s"]
+def test_the_command_line_arrives_though_the_images_path_has_spaces(guest) -> None:
+    with guest("a=1", "b=2", "s") as vm:
+        assert vm.wait_for_line(" s$", 20).split()[1:] == ["a=1", "b=2", "s"]
 
 
-def test_a_power_off_is_no_reset(guest_image: Path, qemu_command) -> None:
-    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
+def test_a_power_off_is_no_reset(guest) -> None:
+    with guest("halt") as vm:
         vm.wait_for_line("halt", 20)
         vm.qmp("quit")
         assert vm.wait_exit(20) == machine.POWER_OFF
 
 
-def test_a_missing_line_is_an_error_with_the_console(guest_image: Path, qemu_command) -> None:
-    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
+def test_a_missing_line_is_an_error_with_the_console(guest) -> None:
+    with guest("halt") as vm:
         vm.wait_for_line("halt", 20)
         with pytest.raises(MachineError, match="no line like /never/ within 0.2 s") as caught:
             vm.wait_for_line("never", 0.2)
@@ -94,19 +99,16 @@ def test_a_missing_line_is_an_error_with_the_console(guest_image: Path, qemu_com
             vm.wait_exit(0.2)
 
 
-def test_a_machine_that_ends_early_is_not_waited_for(guest_image: Path, qemu_command) -> None:
-    with Machine(guest_image, arguments=["p"], card=False, qemu_command=qemu_command) as vm:
+def test_a_machine_that_ends_early_is_not_waited_for(guest) -> None:
+    with guest("p") as vm:
         start = time.monotonic()
         with pytest.raises(MachineError, match="ended before it printed /never/"):
             vm.wait_for_line("never", 60)
         assert time.monotonic() - start < 30
 
 
-def test_an_error_of_qemu_is_shown(guest_image: Path, qemu_command) -> None:
-    with (
-        pytest.raises(MachineError, match="QEMU did not start") as caught,
-        Machine(guest_image, card=False, qemu_command=qemu_command, qemu_options=["-no-such-option"]),
-    ):
+def test_an_error_of_qemu_is_shown(guest) -> None:
+    with pytest.raises(MachineError, match="QEMU did not start") as caught, guest(qemu_options=["-no-such-option"]):
         pass
     assert any("no-such-option" in line for line in caught.value.details)
 
@@ -116,27 +118,20 @@ def test_a_missing_image_is_named(tmp_path: Path, qemu_command) -> None:
         Machine(tmp_path / "none.elf", card=False, qemu_command=qemu_command).start()
 
 
-def test_many_machines_at_once_do_not_disturb_each_other(guest_image: Path, qemu_command) -> None:
-    results: list[tuple[int, str]] = []
+def test_many_machines_at_once_do_not_disturb_each_other(guest) -> None:
+    def run(number: int) -> tuple[int, str]:
+        with guest(f"number={number}", "s", forward=[(0, 80)]) as vm:
+            return vm.wait_exit(60), vm.wait_for_line("number", 1).split()[1]
 
-    def run(number: int) -> None:
-        with Machine(guest_image, arguments=[f"number={number}", "s"], card=False, qemu_command=qemu_command, forward=[(0, 80)]) as vm:
-            results.append((vm.wait_exit(60), vm.wait_for_line("number", 1).split()[1]))
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [(machine.SUCCESS, f"number={number}") for number in range(4)]
+    with ThreadPoolExecutor(4) as together:
+        assert list(together.map(run, range(4))) == [(machine.SUCCESS, f"number={number}") for number in range(4)]
 
 
-def test_the_run_directory_is_removed_with_the_run(guest_image: Path, qemu_command) -> None:
-    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
+def test_the_run_directory_is_removed_with_the_run(guest) -> None:
+    with guest("halt") as vm:
         directory = vm.directory
         assert directory.is_dir() and directory.stat().st_mode & 0o077 == 0
-    assert not directory.exists()
-    assert not vm.running
+    assert not directory.exists() and not vm.running
 
 
 def test_a_killed_launcher_takes_qemu_and_card_along_and_the_next_run_cleans_up(fakes: dict, python) -> None:
@@ -159,8 +154,7 @@ time.sleep(300)
     assert wait_until(lambda: not alive(int(qemu_pid)) and not alive(int(card_pid)), 5)
     assert Path(directory).is_dir()
     with Machine(**fakes) as vm:
-        assert vm.running
-        assert not Path(directory).exists()
+        assert vm.running and not Path(directory).exists()
 
 
 def test_a_described_run_is_found_while_it_lives(fakes: dict) -> None:
@@ -184,9 +178,7 @@ def test_the_run_directory_of_a_living_run_is_left_alone(fakes: dict) -> None:
 def test_commands_reach_the_card_through_its_control_socket(fakes: dict) -> None:
     with Machine(**fakes, mac="02:00:00:00:00:01") as vm:
         answer = vm.card_command("counters")
-        assert answer["echo"] == "counters"
-        assert answer["net"] == f"listen:{vm.directory / 'net'}"
-        assert answer["mac"] == "02:00:00:00:00:01"
+        assert (answer["echo"], answer["net"], answer["mac"]) == ("counters", f"listen:{vm.directory / 'net'}", "02:00:00:00:00:01")
         assert vm.card_command("state") == "one\ntwo"
         with pytest.raises(Failure, match="the soft card refused 'bad': unknown"):
             vm.card_command("bad")
@@ -216,8 +208,8 @@ def test_a_port_in_use_is_detected() -> None:
     assert machine.port_is_free(machine.free_port())
 
 
-def test_port_gives_the_host_port_of_a_guest_port(guest_image: Path, qemu_command) -> None:
-    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command, forward=[(0, 80)]) as vm:
+def test_port_gives_the_host_port_of_a_guest_port(guest) -> None:
+    with guest("halt", forward=[(0, 80)]) as vm:
         assert vm.port(80) > 0
         with pytest.raises(KeyError):
             vm.port(81)

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 """The Debian mirror that this machine uses.
 
-Neap names no mirror. It uses the one of the machine's own apt and requests other suites from it. apt's configuration has two formats (one
-line per entry; deb822 paragraphs) and may list sources that are not Debian. An entry counts as Debian if it offers the component `main` of
-one of Debian's suites, and no foreign keyring signs it. Everything that the mirror serves is checked by signature. So a wrong guess ends in
-an error, not in wrong software.
+Neap names no mirror itself. It uses the mirror of the machine's apt, and requests other suites from it. apt's configuration has two formats
+(one line per entry; deb822 paragraphs) and may list sources that are not Debian. An entry counts as Debian if it offers the component
+`main` of one of Debian's suites, and no foreign keyring signs it. Signatures are checked for everything from the mirror. So a wrong guess
+ends in an error, not in wrong software.
 """
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from tools.errors import Failure
@@ -18,23 +15,12 @@ from tools.errors import Failure
 DEBIAN_SUITES = {"bookworm", "trixie", "forky", "duke", "oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"}
 
 
-@dataclass(frozen=True)
-class Source:
-    """One line or paragraph of apt's sources: each URI offers each suite."""
-
-    uris: tuple[str, ...]
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str = ""
-
-    def is_debian(self) -> bool:
-        if "main" not in self.components or not DEBIAN_SUITES & set(self.suites):
-            return False
-        return not self.signed_by or "debian" in Path(self.signed_by.split()[0]).name
+# One line or paragraph of apt's sources: its URIs, suites and components, and the keyring that signs them ("": any).
+Source = tuple[list[str], list[str], list[str], str]
 
 
 def parse_one_line(text: str) -> list[Source]:
-    """The entries of a `.list` file. Unreadable entries are left out, because apt itself reports them."""
+    """The entries of a `.list` file. Invalid entries are left out, because apt itself reports them."""
     sources = []
     for line in text.splitlines():
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+[^\s#]+)*)", line)
@@ -42,7 +28,7 @@ def parse_one_line(text: str) -> list[Source]:
             continue
         options, uri, suite, components = match.groups()
         signed_by = re.search(r"signed-by=(\S+)", options or "", re.IGNORECASE)
-        sources.append(Source((uri,), (suite,), tuple(components.split()), signed_by.group(1) if signed_by else ""))
+        sources.append(([uri], [suite], components.split(), signed_by.group(1) if signed_by else ""))
     return sources
 
 
@@ -62,14 +48,9 @@ def parse_deb822(text: str) -> list[Source]:
                 fields[name] = value.strip()
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false", "0"):
             continue
-        sources.append(
-            Source(
-                tuple(fields.get("uris", "").split()),
-                tuple(fields.get("suites", "").split()),
-                tuple(fields.get("components", "").split()),
-                "" if "BEGIN PGP" in fields.get("signed-by", "") else fields.get("signed-by", ""),
-            )
-        )
+        signed_by = fields.get("signed-by", "")
+        lists = (fields.get(name, "").split() for name in ("uris", "suites", "components"))
+        sources.append((*lists, "" if "BEGIN PGP" in signed_by else signed_by))
     return sources
 
 
@@ -94,9 +75,10 @@ def read_sources(system_root: Path) -> list[Source]:
 def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
     """The machine's Debian mirrors, the best guess first. Raises Failure if there is none."""
     mirrors = []
-    for source in read_sources(system_root):
-        if source.is_debian():
-            mirrors += [uri.rstrip("/") for uri in source.uris if not uri.startswith("cdrom:")]
+    for uris, suites, components, signed_by in read_sources(system_root):
+        of_debian = not signed_by or "debian" in Path(signed_by.split()[0]).name
+        if of_debian and "main" in components and DEBIAN_SUITES & set(suites):
+            mirrors += [uri.rstrip("/") for uri in uris if not uri.startswith("cdrom:")]
     if not mirrors:
         raise Failure(
             "this machine's apt knows no Debian mirror, and Neap gets QEMU and sources as Debian packages",

@@ -13,23 +13,10 @@ def write(root: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def test_one_line_format(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "sources.list",
-        "# deb http://no.example/debian bookworm main\n deb  http://a.example/debian/  bookworm  main contrib # x\n",
-    )
-    assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian"]
-
-
-def test_one_line_format_with_options(tmp_path: Path) -> None:
-    line = "deb [ arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg ] http://a.example/debian stable main\n"
-    write(tmp_path, "sources.list.d/a.list", line)
-    assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian"]
-
-
-def test_deb822_format(tmp_path: Path) -> None:
-    text = """\
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+LINE = "# deb http://no.example/debian bookworm main\n deb  http://a.example/debian/  bookworm  main contrib # x\n"
+LINE_WITH_OPTIONS = f"deb [ arch=amd64 signed-by={KEYRING} ] http://a.example/debian stable main\n"
+PARAGRAPHS = f"""\
 Types: deb deb-src
 # a comment in between
 URIs: http://a.example/debian
@@ -37,7 +24,7 @@ URIs: http://a.example/debian
 Suites: trixie
  trixie-updates
 Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+Signed-By: {KEYRING}
 
 Enabled: no
 Types: deb
@@ -45,14 +32,37 @@ URIs: http://c.example/debian
 Suites: trixie
 Components: main
 """
-    write(tmp_path, "sources.list.d/debian.sources", text)
-    assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian", "http://b.example/debian"]
+# The key is written into the entry, so it is no file name.
+PARAGRAPH_WITH_KEY = """\
+Types: deb
+URIs: http://a.example/debian
+Suites: sid
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ x
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mirrors"),
+    [
+        pytest.param("sources.list", LINE, "a", id="one line"),
+        pytest.param("sources.list.d/a.list", LINE_WITH_OPTIONS, "a", id="one line with options"),
+        pytest.param("sources.list.d/debian.sources", PARAGRAPHS, "ab", id="deb822"),
+        pytest.param("sources.list.d/debian.sources", PARAGRAPH_WITH_KEY, "a", id="deb822 with a key"),
+    ],
+)
+def test_the_mirrors_of_both_formats_are_found(tmp_path: Path, name: str, text: str, mirrors: str) -> None:
+    write(tmp_path, name, text)
+    assert mirror.debian_mirrors(tmp_path) == [f"http://{letter}.example/debian" for letter in mirrors]
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "deb http://a.example/debian-security bookworm-security main",  # another archive: it has no trixie
+        "deb http://a.example/debian-security bookworm-security main",  # another archive, which has no trixie
         "deb http://a.example/tool bookworm stable",
         "deb http://a.example/tool tool-bookworm main",
         "deb [signed-by=/usr/share/keyrings/vendor.gpg] http://a.example bookworm main",
@@ -65,13 +75,6 @@ def test_other_archives_are_not_taken_for_a_debian_mirror(tmp_path: Path, line: 
     write(tmp_path, "sources.list", line + "\n")
     with pytest.raises(Failure, match="knows no Debian mirror"):
         mirror.debian_mirrors(tmp_path)
-
-
-def test_a_key_written_into_the_entry_is_no_file_name(tmp_path: Path) -> None:
-    text = "Types: deb\nURIs: http://a.example/debian\nSuites: sid\nComponents: main\n"
-    key = "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n x\n"
-    write(tmp_path, "sources.list.d/debian.sources", text + key)
-    assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian"]
 
 
 def test_a_machine_without_apt_is_an_error(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap new NAME`: makes a folder with a new application, from tools/template/."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile
@@ -12,16 +10,15 @@ from tools import build
 from tools.errors import Failure, UsageError
 
 TEMPLATE = Path(__file__).with_name("template")
-# Valid as a CMake target, as a file name, and as a word on the console.
+# Names that are valid as a CMake target, as a file name, and as a word on the console.
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 # Names that CMake or the toolchain use for their own targets.
 RESERVED = ("all", "clean", "help", "install", "package", "test", "neap")
-# Maps file names in the template to those in the new folder. A `.gitignore` in the template would hide files from git here.
+# Maps file names in the template to names in the new folder. A `.gitignore` in the template would hide the template's files from git.
 RENAMED = {"gitignore": ".gitignore"}
 
 
 def new(name: str, directory: str | None) -> int:
-    """Makes the folder and prints the next steps."""
     folder = make(name, directory)
     print(f"{folder}: main.cpp, CMakeLists.txt, CMakePresets.json, a test")
     print(f"neap: ./neap run '{folder}' boots it, ./neap test '{folder}' tests it")
@@ -29,7 +26,7 @@ def new(name: str, directory: str | None) -> int:
 
 
 def make(name: str, directory: str | None) -> Path:
-    """The new folder DIRECTORY/NAME, made atomically. Raises UsageError for an invalid name, or if the folder exists."""
+    """Makes the folder DIRECTORY/NAME atomically and returns it. Raises UsageError for an invalid name, or if the folder exists."""
     if not NAME.fullmatch(name):
         raise UsageError(f"an application's name is a small letter, then up to 31 of a-z 0-9 _ -, not '{name}'")
     if name in RESERVED or name in build.applications():
@@ -57,7 +54,7 @@ def make(name: str, directory: str | None) -> Path:
 
 
 def _default_parent() -> Path:
-    """The current directory; inside the checkout, the checkout's parent."""
+    """The current directory, or for a directory inside the checkout the checkout's parent."""
     here = Path.cwd()
     return build.REPOSITORY.parent if here == build.REPOSITORY or build.REPOSITORY in here.parents else here
 

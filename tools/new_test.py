@@ -19,17 +19,21 @@ def test_a_new_folder_is_whole_and_names_its_application(tmp_path: Path) -> None
     assert outside.folder(str(folder)) == folder
 
 
-@pytest.mark.parametrize("name", ["", "Echo", "1echo", "an echo", "../echo", "e" * 33, "écho", "echo\n", "-e"])
-def test_an_invalid_name_is_refused_and_nothing_is_made(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="an application's name is a small letter"):
+INVALID = ["", "Echo", "1echo", "an echo", "../echo", "e" * 33, "écho", "echo\n", "-e"]
+TAKEN = ["memcached", "test", "neap"]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        *((name, "an application's name is a small letter") for name in INVALID),
+        *((name, "is taken") for name in ("memcached", "test", "neap")),
+    ],
+)
+def test_an_invalid_or_taken_name_is_refused_and_nothing_is_made(name: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=complaint):
         new.make(name, str(tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["memcached", "test", "neap"])
-def test_a_name_that_is_taken_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"'{name}' is taken"):
-        new.make(name, str(tmp_path))
 
 
 def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
@@ -40,15 +44,13 @@ def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["echo", "mine"]
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no folder .*/nowhere"):
-        new.make("echo", str(tmp_path / "nowhere"))
-
-
-def test_the_checkout_is_no_place_for_it() -> None:
-    for place in (REPOSITORY, REPOSITORY / "apps"):
-        with pytest.raises(UsageError, match="inside Neap's checkout"):
-            new.make("echo", str(place))
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [("/nowhere", "there is no folder /nowhere"), (REPOSITORY, "inside Neap's checkout"), (REPOSITORY / "apps", "inside Neap's checkout")],
+)
+def test_a_missing_folder_and_the_checkout_are_no_places_for_it(place: object, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        new.make("echo", str(place))
 
 
 def test_a_failure_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +79,7 @@ def test_a_path_without_an_application_is_one_line(word: str, complaint: str, tm
 
 
 def test_a_plain_word_is_a_name_first() -> None:
-    assert outside.folder("memcached") is None
-    assert outside.folder("no-such-thing") is None
+    assert outside.folder("memcached") is outside.folder("no-such-thing") is None
 
 
 def test_a_folder_makes_one_application(tmp_path: Path) -> None:

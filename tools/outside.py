@@ -2,11 +2,9 @@
 """Applications in their own folders, outside this checkout: finds the folder that a word names, and builds its image.
 
 Such a folder has a CMakeLists.txt with `find_package(Neap)` (`./neap new` makes one). It is built into its own `build/<preset>/`, against
-this checkout or against the Neap that the environment's NEAP_PREFIX names. CMake chooses the image's name, and the build lists it there in
-neap-applications.txt (cmake/neap_image.cmake).
+this checkout or against the Neap that the environment's NEAP_PREFIX names. CMake chooses the image's name, and the build writes it to
+neap-applications.txt in the build directory (cmake/neap_image.cmake).
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -18,7 +16,7 @@ from tools import build, cache, progress
 from tools.errors import Failure, UsageError
 from tools.process import run_logged
 
-# The environment variable that names an installed Neap to build against; without it, this checkout.
+# The environment variable that names an installed Neap to build against. Without it the build uses this checkout.
 PREFIX_VARIABLE = "NEAP_PREFIX"
 LIST = "neap-applications.txt"
 CONFIG = "lib/cmake/Neap/NeapConfig.cmake"
@@ -27,7 +25,7 @@ BUILD_TYPES = {"image": "Release", "image-debug": "Debug"}
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """The image of a folder. `ports`: those that the launcher forwards."""
+    """The image of a folder. `ports`: the ports that the launcher forwards."""
 
     name: str
     image: Path
@@ -35,10 +33,8 @@ class Application:
 
 
 def folder(word: str) -> Path | None:
-    """The folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown.
-
-    Raises UsageError if the word can only be a folder, and the folder holds no application.
-    """
+    """The folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown. Raises
+    UsageError if the word can only be a folder, and the folder holds no application."""
     if word in build.applications():
         return None
     path = Path(word).expanduser()
@@ -61,7 +57,7 @@ def _wants_neap(lists: Path) -> bool:
 
 @contextlib.contextmanager
 def built(path: Path, preset: str) -> Iterator[Application]:
-    """Builds the application in a folder. Within the `with`, no other neap builds over it or over its libraries."""
+    """Builds the application in a folder. Within the `with`, no other neap builds the application or its libraries."""
     with contextlib.ExitStack() as locks:
         if PREFIX_VARIABLE not in os.environ:
             locks.enter_context(build.building(preset))
@@ -79,12 +75,11 @@ def built_locked(path: Path, preset: str) -> Iterator[Application]:
         prefix = Path(given).absolute()
         if not (prefix / CONFIG).is_file():
             raise Failure(f"no Neap is installed at {PREFIX_VARIABLE}={given}", "unset it to build against this checkout")
-    waiting = lambda: progress.say(f"neap: waiting for another neap that builds {path}")  # noqa: E731
     try:
         (path / "build").mkdir(exist_ok=True)
     except OSError as error:
         raise Failure(f"cannot build in {path}: {error.strerror}", "an application is built in its own folder, in build/") from None
-    with cache.lock(path / "build" / f"{preset}.lock", on_wait=waiting):
+    with cache.lock(path / "build" / f"{preset}.lock", work=f"builds {path}"):
         yield _build(path, preset, prefix)
 
 
@@ -110,7 +105,7 @@ def _build(path: Path, preset: str, prefix: Path) -> Application:
 
 
 def only_application(directory: Path, path: Path) -> Application:
-    """The one application that a build directory lists. Raises Failure if there is none, or more than one."""
+    """The only application that a build directory lists. Raises Failure if there is none, or more than one."""
     try:
         rows = [line.split("\t") for line in (directory / LIST).read_text().splitlines()]
     except FileNotFoundError:
@@ -125,7 +120,7 @@ def only_application(directory: Path, path: Path) -> Application:
 
 
 def test(path: Path) -> int:
-    """Builds the application in a folder and runs its own tests (ctest). Gives the number that passed. Raises Failure if one fails."""
+    """Builds the application in a folder and runs its tests (ctest). Returns the number of passed tests. Raises Failure if one fails."""
     with built(path, "image") as application:
         image = application.image
     directory = path / "build/image"

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The Debian packages that Neap needs on the host, grouped by use.
 
-Each need is checked as a program on PATH or as a package's files, so tools from other sources count too. As root, missing packages are
-installed; otherwise the user gets the command to run. Nothing is ever removed to make room.
+Each need is checked as a program on PATH or as an installed package, so programs from other sources count too. As root, the launcher
+installs missing packages; otherwise it tells the user the command. It never lets apt remove a package.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
@@ -17,14 +15,14 @@ from pathlib import Path
 
 from tools import build, cache, progress
 from tools.errors import Failure
-from tools.process import command_failure
+from tools.process import command_failure, finished, output_or_none
 
 INSTALL_TIMEOUT_SECONDS = 1800
 
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """One Debian package. It is met if `program` is on PATH or, without `program`, if dpkg lists the package as installed."""
+    """A need for one Debian package. It is met if `program` is on PATH, or without `program` if dpkg lists the package as installed."""
 
     package: str
     program: str = ""
@@ -58,16 +56,16 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "exchange": (Need("zstd", "zstd"),),
     "build": (*CMAKE, XZ, PATCH),
     "card": (Need("gcc", "gcc"), Need("libc6-dev")),
-    # libFuzzer is C++.
+    # libFuzzer is written in C++.
     "fuzz": (COMPILER,),
-    # Reads the captures of the soft card.
+    # tcpdump reads the captures of the soft card.
     "sim-tests": (Need("tcpdump", "tcpdump"),),
     "host-tests": (COMPILER, Need("libgtest-dev"), *CMAKE, XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
-    # Tries every interleaving of a model's steps.
+    # Spin tries every interleaving of a model's steps.
     "model-tests": (Need("spin", "spin"), Need("gcc", "gcc"), Need("libc6-dev")),
-    # Renders pages, so that tests can look at the result.
+    # Chromium renders pages for tests.
     "browser-tests": (Need("chromium", "chromium"), Need("fonts-dejavu-core")),
     "system-tests": (
         Need("netcat-openbsd", "nc"),
@@ -89,14 +87,14 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 def installed(package: str) -> bool:
     argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        done = finished(argv, 30)
     except FileNotFoundError:
         raise Failure("this machine has no dpkg", "Neap runs on Debian 12 or newer") from None
     return done.returncode == 0 and done.stdout.strip() == "installed"
 
 
 def missing(groups: list[str]) -> list[str]:
-    """The packages that these groups of needs lack. "rust" and "rustfmt" are groups of their own."""
+    """The packages that are missing for these groups of needs. The groups "rust" and "rustfmt" are not in NEEDS."""
     lacking: list[str] = []
     for group in groups:
         if group == "rust":
@@ -105,7 +103,7 @@ def missing(groups: list[str]) -> list[str]:
         elif group == "rustfmt":
             if build.find_rustfmt() is None:
                 lacking += rust_packages(["rustfmt"])
-        elif group == "python-tests" and _can_make_venv():
+        elif group == "python-tests" and output_or_none([sys.executable, "-c", "import ensurepip, venv"]) is not None:
             continue
         else:
             lacking += [need.package for need in NEEDS[group] if not need.met()]
@@ -113,15 +111,14 @@ def missing(groups: list[str]) -> list[str]:
 
 
 def rust_packages(names: list[str]) -> list[str]:
-    """Debian 12's own Rust is too old. Its `-web` packages, made for building browsers, are current."""
-    done = subprocess.run(["apt-cache", "policy", "rustc"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    match = re.search(r"Candidate: (\d+)\.(\d+)", done.stdout)
+    """The names of packages with a new enough Rust. Debian 12's Rust is too old, but its `-web` packages (for browsers) are current."""
+    match = re.search(r"Candidate: (\d+)\.(\d+)", finished(["apt-cache", "policy", "rustc"]).stdout)
     new_enough = match and (int(match.group(1)), int(match.group(2))) >= build.OLDEST_RUSTC
     return names if new_enough else [f"{name}-web" for name in names]
 
 
 def require(*groups: str) -> None:
-    """Makes sure that these groups of needs are met. Installs as root, else raises Failure with the command to run."""
+    """Makes sure that these groups of needs are met. As root it installs packages, otherwise it raises Failure with the command to run."""
     lacking = missing(list(groups))
     if not lacking:
         return
@@ -134,7 +131,7 @@ def require(*groups: str) -> None:
 
 
 def install(names: list[str]) -> None:
-    """apt-get install, as root. Raises Failure with apt's last lines on error."""
+    """Runs apt-get install as root. An error raises Failure with apt's last lines."""
     log = cache.root() / "apt-install.log"
     log.unlink(missing_ok=True)
     with progress.step(f"installing {' '.join(names)}"), cache.lock(cache.root() / "apt-install.lock"):
@@ -143,13 +140,13 @@ def install(names: list[str]) -> None:
         try:
             _apt_get(["install", "-y", "--no-install-recommends", "--no-remove", *names], log)
         except Failure:
-            # Outdated lists name files that the mirror no longer has.
+            # The lists may be outdated and name files that the mirror no longer has.
             _apt_get(["update"], log)
             _apt_get(["install", "-y", "--no-install-recommends", "--no-remove", *names], log)
 
 
 def _apt_get(arguments: list[str], log: Path) -> None:
-    """Is not killed when this process ends, because a dpkg killed midway leaves a system that the user has to repair."""
+    """Runs apt-get. It is not killed when this process ends, because a user has to repair a system in which dpkg was killed."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     argv = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
     with open(log, "ab") as out:
@@ -165,8 +162,3 @@ def _apt_get(arguments: list[str], log: Path) -> None:
             raise Failure(f"apt-get {arguments[0]} took too long", f"full log: {log}") from None
     if done.returncode != 0:
         raise command_failure(f"apt-get {arguments[0]}", log, done.returncode)
-
-
-def _can_make_venv() -> bool:
-    done = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    return done.returncode == 0

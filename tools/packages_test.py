@@ -10,7 +10,7 @@ from tools.errors import Failure
 
 @pytest.fixture
 def poor_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with an empty PATH; gives the only directory on it."""
+    """A machine with one empty directory on PATH. Returns that directory."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(packages, "installed", lambda package: False)
     return tmp_path

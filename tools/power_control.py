@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap power`: switches a rack machine by its management processor (BMC), with the usual tools ipmitool and curl.
 
-The machines' file names each machine's BMC (tools/boot_machines.py). Its password comes from a file or from the environment. ipmitool gets
-it in its environment and curl on its standard input, so it appears in no list of processes and in no output.
+The machines' file names each machine's BMC (tools/boot_machines.py). The BMC's password comes from a file or from the environment. ipmitool
+gets the password in its environment and curl on its standard input, so it appears in no list of processes and in no output.
 
-A BMC is a computer that may be hostile. So its answers are limited in size, and only valid paths go into a URL.
+A BMC may be hostile. So its answers are limited in size, and only valid paths of its answers are used in a URL.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -26,7 +24,7 @@ from tools.foreign import parse_json
 
 ACTIONS = ("cycle", "on", "off", "status")
 TOOL_SECONDS = 60
-# The kernel limits the size of a tool's output to this, because the output goes to files.
+# Largest size of a tool's output. The output goes to a file, so that the kernel can enforce this limit.
 OUTPUT_BYTES = 1 << 20
 PASSWORD_BYTES = 1024
 SYSTEM_PATH = re.compile(r"/redfish/[A-Za-z0-9_./~-]{1,200}")
@@ -34,7 +32,7 @@ ON, OFF = "on", "off"
 
 
 def power(action: str, name: str, machines: str) -> int:
-    """Switches the machine and prints a line. `machines`: the file."""
+    """Switches the machine and prints a line. `machines`: the path of the machines' file."""
     if action not in ACTIONS:
         raise UsageError(f"power: there is no '{action}'", f"choose from {', '.join(ACTIONS)}")
     if not Path(machines).exists():
@@ -50,7 +48,7 @@ def power(action: str, name: str, machines: str) -> int:
         if action == "status":
             print(f"{machine.name} is {state}")
             return 0
-        # A machine that is off cannot be cycled; some BMCs then leave it off.
+        # A machine that is off is switched on instead of cycled, because some BMCs would leave it off.
         wanted = ON if action == "cycle" and state == OFF else action
         if wanted == state:
             print(f"{machine.name} is {state} already")
@@ -85,8 +83,8 @@ class _Ipmi:
     """ipmitool, over the network (IPMI 2.0, RMCP+)."""
 
     def __init__(self, bmc: Bmc, secret: str):
-        # -E: the password is in the environment. ipmitool uses IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c). Older
-        # versions know only the second. So both are set, and the user's environment has no effect.
+        # With -E the password is in the environment. ipmitool uses IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c). Older
+        # versions know only IPMI_PASSWORD. So both are set, and the user's environment has no effect.
         self._argv = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-U", bmc.user, "-E", "chassis", "power"]
         self._environment = {**os.environ, "IPMITOOL_PASSWORD": secret, "IPMI_PASSWORD": secret}
 
@@ -105,7 +103,7 @@ class _Ipmi:
 
 
 class _Redfish:
-    """curl (DMTF DSP0266: the systems' collection, then ComputerSystem.Reset)."""
+    """curl for Redfish (DMTF DSP0266): reads the collection of systems, then sends ComputerSystem.Reset."""
 
     RESETS = {"cycle": "ForceRestart", "on": "On", "off": "ForceOff"}
 
@@ -133,20 +131,9 @@ class _Redfish:
         self._ask(f"{self._system}/Actions/ComputerSystem.Reset", ["--header", "Content-Type: application/json", "--data", body])
 
     def _ask(self, path: str, options: list[str] | None = None) -> dict:
-        # Without --globoff, a path with [1-1000000] would be a million requests.
-        argv = [
-            "curl",
-            "--globoff",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--max-time",
-            str(TOOL_SECONDS - 10),
-            *self._options,
-            "--config",
-            "-",
-        ]
-        output = _output([*argv, *(options or []), self._base + path], self._configuration, None)
+        # Without --globoff, a path with [1-1000000] would cause a million requests.
+        argv = ["curl", "--globoff", "--silent", "--show-error", "--fail", "--max-time", str(TOOL_SECONDS - 10), *self._options]
+        output = _output([*argv, "--config", "-", *(options or []), self._base + path], self._configuration, None)
         try:
             answer = parse_json(output) if output.strip() else {}
         except ValueError:
@@ -157,8 +144,6 @@ class _Redfish:
 
 
 def _output(argv: list[str], given: str, environment: dict[str, str] | None) -> str:
-    """Runs a tool and gives its standard output. The output goes to a file, so that the kernel limits its size."""
-
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
 

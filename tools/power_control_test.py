@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`neap power`, with a fake ipmitool and a fake curl on PATH that record their arguments."""
-
-from __future__ import annotations
+"""Tests of `neap power` with a fake ipmitool and a fake curl on PATH, which record their arguments."""
 
 import json
 import os
@@ -84,8 +82,7 @@ def test_a_machine_that_is_off_is_switched_on_in_place_of_a_cycle(place: Path) -
 def test_a_state_that_already_holds_is_not_requested(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _power(place, "on", "a") == 0
     assert len(_asked(place)) == 1 and "on already" in capsys.readouterr().out
-    assert _power(place, "status", "a") == 0
-    assert capsys.readouterr().out == "a is on\n"
+    assert (_power(place, "status", "a"), capsys.readouterr().out) == (0, "a is on\n")
 
 
 def test_redfish_resets_the_one_system(place: Path) -> None:
@@ -134,7 +131,7 @@ def test_a_missing_part_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_ipmitool_gets_the_machines_password_despite_the_environment(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # ipmitool takes the first of these that is set (ipmi_main.c, option -E). Older versions know only the second.
+    # ipmitool takes IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c, option -E). Older versions know only IPMI_PASSWORD.
     real = IPMITOOL.replace('"$IPMI_PASSWORD" =', '"${IPMITOOL_PASSWORD-$IPMI_PASSWORD}" =')
     for text in (real, IPMITOOL):
         (place / "ipmitool").write_text(text)

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: BSL-1.0
 """Children that end when this process ends.
 
-A launcher that is killed with SIGKILL cannot clean up, so the kernel has to. Every child asks for a signal at its parent's death (prctl
+A launcher that is killed with SIGKILL cannot clean up, so the kernel has to. Every child requests a signal at its parent's death (prctl
 PR_SET_PDEATHSIG). There are two difficulties:
 
   - The "parent" is the thread that forked, not the process. So one thread, which lives as long as the process, forks all children.
-  - Only direct children get the signal. A build tool has children of its own. So it runs under a small shell, which gets SIGTERM
-    at our death and then kills its whole process group.
+  - Only direct children get the signal, but a build tool has children of its own. So it runs under a small shell, which gets SIGTERM
+    at the launcher's death and then kills its whole process group.
 
-Every child is a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order.
+Every child has a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order.
 """
-
-from __future__ import annotations
 
 import concurrent.futures
 import contextlib
@@ -33,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 SHOWN_LOG_LINES = 15
 FULL_BYTES = 32_000_000
 
-# The shell must wait in the background, because a trap runs at once only during `wait`.
+# The command runs in the background, because a shell runs a trap at once only during `wait`.
 GROUP_KEEPER = 'trap "kill -KILL 0" TERM; "$@" & wait $!'
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +41,7 @@ _groups_guard = threading.Lock()
 
 
 def _tie_to_parent(parent: int, death_signal: int):
-    """Returns a function to call between fork and exec: it asks for the signal, then checks that the parent is still alive."""
+    """Returns a function to call between fork and exec. It requests the signal, and then checks that the parent is still alive."""
 
     def tie() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
@@ -54,10 +52,8 @@ def _tie_to_parent(parent: int, death_signal: int):
 
 
 def spawn(argv: Sequence[str], *, death_signal: int = signal.SIGKILL, **popen) -> subprocess.Popen:
-    """Starts a program without children of its own. It gets `death_signal` when this process ends. Arguments as for Popen.
-
-    Raises Failure if the program is missing.
-    """
+    """Starts a program that has no children. It gets `death_signal` when this process ends. The other arguments are those of Popen. Raises
+    Failure if the program is missing."""
     popen.setdefault("stdin", subprocess.DEVNULL)
     tie = _tie_to_parent(os.getpid(), death_signal)
     try:
@@ -72,7 +68,7 @@ def spawn_group(argv: Sequence[str], **popen) -> subprocess.Popen:
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
-    """Runs an interactive program in our terminal and waits for its end. It ends when this process ends."""
+    """Runs an interactive program in our terminal and waits for its end. The program is killed when this process ends."""
     tie = _tie_to_parent(os.getpid(), signal.SIGKILL)
 
     def prepare() -> None:
@@ -87,7 +83,7 @@ def run_in_terminal(argv: Sequence[str]) -> int:
 
 
 def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> bool:
-    """Waits until a child has ended, but leaves it a zombie, so that its process group's number cannot be reused yet."""
+    """Waits until a child has ended. The child stays a zombie, so that its process group's number cannot be reused yet."""
     if child.returncode is not None:
         return True
     descriptor = os.pidfd_open(child.pid)
@@ -126,7 +122,7 @@ def kill_running_groups() -> None:
 
 
 def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) -> list[str]:
-    """The last lines of a log, empty if there is none."""
+    """The last lines of a log; empty if there is no log."""
     try:
         with open(path, "rb") as log:
             log.seek(0, os.SEEK_END)
@@ -137,11 +133,8 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
 
 
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
-    """The error for a command that ended with `status`: a full disk is named as the cause, any other error shows the log's end.
-
-    An almost full disk is named too, because the log on it may lack the error message. A linker that writes through mapped memory is killed
-    by a bus error, without a message.
-    """
+    """The error for a command that ended with `status`. It names a full disk as the cause; any other error shows the log's end. An almost
+    full disk is named too, because the log may lack the error message: a bus error kills a linker that writes to mapped memory."""
     last = tail(log)
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = f"make room and start again; full log: {log}"
@@ -162,10 +155,8 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Runs a build command and appends all its output to `log`. On error, raises Failure (or DiskFull) with the log's end.
-
-    The command line comes first in the log, so that it can be repeated by hand.
-    """
+    """Runs a build command and appends all its output to `log`. On error, raises Failure (or DiskFull) with the log's end. The command line
+    comes first in the log, so that it can be repeated by hand."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "ab") as out:
@@ -181,8 +172,7 @@ def run_logged(
     try:
         in_time = wait_unreaped(child, timeout_seconds)
     finally:
-        # The group is killed also after success, because a background process that a tool left running would keep the build directory in
-        # use.
+        # The group is killed also after success, because a background process of a tool would keep the build directory in use.
         kill_group(child)
         with _groups_guard:
             _groups.discard(child.pid)
@@ -192,14 +182,17 @@ def run_logged(
         raise command_failure(what, log, child.returncode, cwd)
 
 
+def finished(argv: Sequence[str | Path], timeout_seconds: float = 60, **options) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end, without input, and keeps its output as text. Options as for subprocess.run."""
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace", **options}
+    return subprocess.run(list(argv), timeout=timeout_seconds, **options)
+
+
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
-    """The output of a short command. On error, raises Failure with the last line of its error output. `name`: if argv[0] is not the
-    program's name."""
+    """Returns the output of a short command named `name` (default: argv[0]). On error, raises Failure with its error output's last line."""
     name = name or Path(argv[0]).name
     try:
-        done = subprocess.run(
-            list(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_seconds, env=env
-        )
+        done = finished(argv, timeout_seconds, env=env)
     except FileNotFoundError:
         raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
     except subprocess.TimeoutExpired:
@@ -210,8 +203,16 @@ def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[
     return done.stdout
 
 
+def output_or_none(argv: Sequence[str], timeout_seconds: float = 60) -> str | None:
+    """The output of a program that may not exist; None if it is missing, fails or does not end."""
+    try:
+        return output_of(argv, timeout_seconds=timeout_seconds)
+    except (Failure, OSError):
+        return None
+
+
 def wait_until(condition, timeout_seconds: float, interval_seconds: float = 0.01):
-    """Calls `condition` until it returns a true value, and returns that; None after the time-out."""
+    """Calls `condition` until it returns a true value, and returns that value; None after the time-out."""
     deadline = time.monotonic() + timeout_seconds
     while not (result := condition()):
         if time.monotonic() >= deadline:

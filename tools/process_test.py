@@ -13,7 +13,7 @@ from tools.errors import DiskFull, Failure
 
 
 def test_grandchildren_of_a_build_end_when_the_launcher_is_killed(python, tmp_path: Path) -> None:
-    # make's compilers get no signal when the launcher ends. If they kept running, they would write into the next start's build.
+    # Children of make get no signal when the launcher ends. Compilers that kept running would write into the next build.
     program = """
 import sys
 from pathlib import Path

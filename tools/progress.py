@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Progress reports for long steps.
 
-Every long step prints a line when it starts and one when it is done, so that a log file is easy to read. On a terminal, the last line shows
-the share done and an estimate of the time left. In a pipe, the estimate is printed once a minute instead.
+Every long step prints a line at its start and a line at its end, so that a log file is easy to read. On a terminal, the last line shows the
+finished share and an estimate of the time left. In a pipe, the estimate is printed once a minute instead.
 """
-
-from __future__ import annotations
 
 import contextlib
 import sys
@@ -38,7 +36,7 @@ def on_terminal() -> bool:
 
 
 def show_status(text: str) -> None:
-    """On a terminal: replaces the status line ("" removes it). Otherwise prints a line."""
+    """On a terminal, replaces the status line ("" removes it). Otherwise prints a line."""
     global _status
     text = shown(text)
     with _guard:
@@ -52,7 +50,7 @@ def show_status(text: str) -> None:
 
 @contextlib.contextmanager
 def step(text: str) -> Iterator[None]:
-    """Prints `text` and, if it took more than a second, the duration."""
+    """Prints `text`, and at the end of the `with` the duration if it was more than a second."""
     start = time.monotonic()
     say(f"neap: {text}")
     yield
@@ -62,17 +60,15 @@ def step(text: str) -> Iterator[None]:
 
 
 def duration(seconds: float) -> str:
-    """'48 s', '3 min 05 s'."""
+    """A duration as text, like '48 s' or '3 min 05 s'."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
 class Plan:
-    """A sequence of steps with known weights, and an estimate from the pace of the finished steps.
-
-    Weights are the seconds of each step on the machine where it was measured. Only their proportions matter.
-    """
+    """A sequence of steps with known weights, and an estimate from the pace of the finished steps. Weights are the seconds of each step on
+    the machine where it was measured. Only their proportions matter."""
 
     def __init__(self, title: str, weights: Sequence[tuple[str, float]]):
         self.title = title
@@ -81,12 +77,12 @@ class Plan:
         self._done_seconds = 0.0
 
     def skip(self, name: str) -> None:
-        """Removes a step that an earlier run has done, so that it does not count."""
+        """Removes a step that an earlier run has finished, so that the estimate does not include it."""
         self._weights.pop(name, None)
 
     @contextlib.contextmanager
     def run(self, name: str) -> Iterator[None]:
-        """Surrounds one step, and keeps the status line up to date while it runs."""
+        """Surrounds one step, and updates the status line while the step runs."""
         start = time.monotonic()
         stopped = threading.Event()
         say(f"neap: {self.title}: {name} ({self._line(name, 0.0)})")
@@ -97,28 +93,22 @@ class Plan:
         finally:
             stopped.set()
             watcher.join()
-            if on_terminal():
-                show_status("")
+            show_status("")
         seconds = time.monotonic() - start
         self._done_weight += self._weights[name]
         self._done_seconds += seconds
 
     def estimate(self, name: str, elapsed_seconds: float) -> tuple[int, float]:
-        """(percent done, seconds left) while `name` has been running for `elapsed_seconds`.
-
-        The pace is the duration of the finished steps relative to their weights. Until steps of 2 % of the weight are finished, weights
-        count as seconds.
-        """
+        """(percent done, seconds left) while `name` has been running for `elapsed_seconds`. The pace is the duration of the finished steps
+        divided by their weights. Until the finished steps have 2 % of all weights, the pace is 1."""
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that runs longer than expected shows that the pace was too optimistic, also for the remaining steps. It counts as almost
-        # done.
+        # A step that runs longer than expected counts as almost done. It shows that the pace was too optimistic, also for later steps.
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:
             pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)
-        in_step = min(elapsed_seconds / pace, nearly)
-        done = self._done_weight + in_step
+        done = self._done_weight + min(elapsed_seconds / pace, nearly)
         return int(100 * done / total), (total - done) * pace
 
     def _line(self, name: str, elapsed_seconds: float) -> str:

@@ -21,16 +21,12 @@ def test_a_machine_twice_as_slow_takes_twice_the_rest(clock: list[float]) -> Non
     plan = progress.Plan("trial", [("a", 10), ("b", 90)])
     with plan.run("a"):
         clock[0] += 20
-    percent, left = plan.estimate("b", 90)
-    assert percent == 55
-    assert left == pytest.approx(90)
+    assert plan.estimate("b", 90) == (55, pytest.approx(90))
 
 
 def test_a_step_that_runs_over_is_never_done_and_slows_the_estimate() -> None:
-    plan = progress.Plan("trial", [("a", 10), ("b", 90)])
-    percent, left = plan.estimate("a", 1000)
-    assert percent == 9
-    assert left > 9000
+    percent, left = progress.Plan("trial", [("a", 10), ("b", 90)]).estimate("a", 1000)
+    assert percent == 9 and left > 9000
 
 
 def test_steps_of_an_earlier_run_do_not_count(clock: list[float]) -> None:

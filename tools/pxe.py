@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap pxe` and `./neap iso`: applications as a tree that machines boot from, or as one disc image.
+"""`./neap pxe` and `./neap iso`: put applications into a tree from which machines boot, or into one disc image.
 
 A measurement is worthless if the measured program is not known. So images must be up to date and built from a commit. `--dirty` allows
-others, and the tree then says so.
+other images, and the tree's README then says so.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -20,6 +18,7 @@ from pathlib import Path
 from tools import boot_loaders, boot_machines, boot_menu, boot_programs, boot_serve, boot_tree, build, cache, outside, packages, progress
 from tools.boot_machines import Machines
 from tools.errors import Failure, UsageError
+from tools.process import finished
 
 PRESET = "image"
 GIT_SECONDS = 60
@@ -27,8 +26,6 @@ GIT_SECONDS = 60
 
 @dataclasses.dataclass
 class Options:
-    """The settings of the command line of `pxe`."""
-
     applications: Sequence[str] = ()
     out: str = ""
     machines: str | None = None
@@ -42,7 +39,7 @@ class Options:
 
 
 def pxe(options: Options) -> int:
-    """Makes a tree, sets a machine's next boot, serves the tree: each if requested."""
+    """Makes a tree, sets a machine's next boot, and serves the tree, each only if requested."""
     out = Path(options.out)
     if not options.applications and options.next is None and options.serve is None:
         raise UsageError("pxe: name the applications that the tree is to boot", f"applications: {', '.join(build.applications())}")
@@ -64,7 +61,7 @@ def pxe(options: Options) -> int:
 
 
 def iso(application: str, out: str | None, dirty: bool, words: Sequence[str]) -> int:
-    """Writes one disc image of an application: for CD and disk, BIOS and UEFI."""
+    """Writes one disc image of an application, for CD and disk, BIOS and UEFI."""
     ((name, folder),) = _folders([application]).items()
     line = boot_machines.check_words(" ".join(words), "the command line")
     target = Path(out or f"{folder.name if folder else name}.iso").absolute()
@@ -80,7 +77,7 @@ def iso(application: str, out: str | None, dirty: bool, words: Sequence[str]) ->
 
 
 def write_disc(target: Path, application: str, image: Path, words: str, source: str) -> None:
-    """The disc image of one application, written atomically."""
+    """Writes the disc image of one application atomically."""
     programs = boot_programs.require()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
         tree = Path(name) / "tree"
@@ -98,7 +95,7 @@ def write_disc(target: Path, application: str, image: Path, words: str, source: 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """Images by application, and a line about their source."""
+    """The path of each application's image, and a line about the images' source."""
 
     images: dict[str, Path]
     source: str
@@ -106,16 +103,14 @@ class Built:
 
 @contextlib.contextmanager
 def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
-    """Applications, by name or folder, brought up to date. Within the `with`, no other neap builds over them.
-
-    Raises Failure if one is unknown or was never built. Without `dirty`, also if its sources differ from their commit.
-    """
+    """Brings the images of applications, given by name or folder, up to date. Within the `with`, no other neap builds them. Raises Failure
+    if an application was never built and, without `dirty`, if its sources differ from their commit."""
     folders = _folders(applications)
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))
         source = _source(folders, dirty)
         packages.require("build")
-        # An image that exists is brought up to date, as `./neap run` does it. An image older than its sources would match no commit.
+        # An existing image is brought up to date, as `./neap run` does. An image older than its sources would match no commit.
         if own := [word for word, folder in folders.items() if not folder]:
             build.build_locked(PRESET, [f"{name}.elf" for name in own])
         images: dict[str, Path] = {}
@@ -131,7 +126,7 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
 
 
 def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
-    """Those applications that are in a folder of their own. Raises UsageError for an unknown one."""
+    """The folder of each application that has a folder of its own, otherwise None. Raises UsageError for an unknown application."""
     found = {word: outside.folder(word) for word in applications}
     for word, folder in found.items():
         if not folder:
@@ -149,14 +144,12 @@ def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
     prefix = os.environ.get(outside.PREFIX_VARIABLE)
     if own or prefix is None:
         parts.append(f"{', '.join(own) or 'Neap'} of {_commit_of(build.REPOSITORY, 'this checkout', dirty)}")
-    for folder in folders.values():
-        if folder:
-            parts.append(f"{folder.name} of {_commit_of(folder, str(folder), dirty)}")
+    parts += [f"{folder.name} of {_commit_of(folder, str(folder), dirty)}" for folder in folders.values() if folder]
     return "; ".join(parts)
 
 
 def _commit_of(place: Path, what: str, dirty: bool) -> str:
-    """'commit ...'. Raises Failure if files differ from it, unless `dirty`."""
+    """The text 'commit ...' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
     commit, changed = checkout_state(place)
     if changed and not dirty:
         first = f"{changed[0]}{f' and {len(changed) - 1} more' if len(changed) > 1 else ''}"
@@ -165,13 +158,11 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
-    """The commit ("" outside git) and the files of a folder that differ from it, untracked ones included.
-
-    The top of this checkout holds no sources: untracked files there (machines.toml, logs, discs) are in no image.
-    """
+    """The commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
+    checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored."""
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
-    # No error message if there is no commit yet.
+    # With --quiet, git prints no error message if there is no commit yet.
     commit = _git(place, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     changed = _git(place, "status", "--porcelain", "--", ".").splitlines()
     if place == build.REPOSITORY:
@@ -182,7 +173,7 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
 def _git(place: Path, *words: str) -> str:
     """The output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
     try:
-        done = subprocess.run(["git", "-C", str(place), *words], capture_output=True, text=True, errors="replace", timeout=GIT_SECONDS)
+        done = finished(["git", "-C", str(place), *words], GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:
         raise Failure(f"git does not say what {place} is: {error}") from None
     if done.returncode != 0 and done.stderr:
@@ -193,7 +184,7 @@ def _git(place: Path, *words: str) -> str:
 def _make(out: Path, options: Options) -> None:
     if len(set(options.applications)) != len(options.applications):
         raise UsageError("pxe: an application is named twice")
-    # Everything that can be refused is refused before anything is built, fetched or written.
+    # All checks come before anything is built, fetched or written.
     _folders(options.applications)
     boot_tree.require_place(out.absolute())
     machines = boot_machines.read(Path(options.machines)) if options.machines else Machines()

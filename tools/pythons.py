@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Pythons with packages: virtual environments in the cache, made on first use from requirements files. pip checks their hashes.
+"""Virtual environments with Python packages, in the cache. They are made on first use from requirements files, whose hashes pip checks.
 
 The launcher itself needs only the standard library. The log's decoder and plots run in an environment of their own
-(tools/log/requirements.txt). Tests run in one that also has their packages (tools/requirements.txt).
+(tools/log/requirements.txt). Tests run in an environment that also has their packages (tools/requirements.txt).
 """
-
-from __future__ import annotations
 
 import os
 import sys
@@ -21,17 +19,17 @@ LOG = Path(__file__).with_name("log") / "requirements.txt"
 
 
 def environment() -> Path:
-    """The `bin` directory of the environment for tests; it is made if it does not exist."""
+    """The `bin` directory of the environment for tests, which is made if it does not exist."""
     return _environment([LOG, TESTS], "fetching the Python packages that tests need")
 
 
 def log_environment() -> Path:
-    """The `bin` directory of the environment for decoding logs; it is made if it does not exist."""
+    """The `bin` directory of the environment for decoding logs, which is made if it does not exist."""
     return _environment([LOG], "fetching the Python packages that ./neap log needs (once)")
 
 
 def has_log_packages() -> bool:
-    """True if this Python runs in an environment with the log's packages: the log's own, or that of the tests."""
+    """True if this Python runs in an environment that has the log's packages, which are the log's and the tests' environments."""
     return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
 
 
@@ -52,7 +50,7 @@ def _environment(requirements: Sequence[Path], what: str) -> Path:
     if entry.ready and not (entry.path / "bin/python").exists():
         cache.remove(entry.path)
     if not entry.ready:
-        with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that sets Python up")) as mine:
+        with entry.making(work="sets Python up") as mine:
             if mine:
                 log = cache.root() / "python.log"
                 log.unlink(missing_ok=True)

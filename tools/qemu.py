@@ -2,22 +2,20 @@
 """The QEMU that runs machines.
 
 The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. A system QEMU with this device is used. Otherwise the newest
-signed one of Debian's backports is unpacked into the cache, with the libraries that it was linked with. It starts through its own dynamic
+signed QEMU of Debian's backports is unpacked into the cache, with the libraries with which it was linked. It starts through its own dynamic
 linker. So neither root nor a container is needed, and the system is not changed.
 """
-
-from __future__ import annotations
 
 import functools
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from tools import cache, progress
-from tools.archive import BACKPORTS, Archive, unpack
+from tools.archive import BACKPORTS, Archive, private_command
 from tools.errors import Failure
+from tools.process import output_or_none
 
 OLDEST = (10, 1)
 TESTED = "11.1.3"
@@ -25,15 +23,13 @@ PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
-# Among the dependencies of QEMU's packages: those with files that QEMU opens. The others only configure a system.
+# Dependencies of QEMU's packages that have files which QEMU opens. The other dependencies only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
-
-MULTIARCH = "x86_64-linux-gnu"
 
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """The start of QEMU's command line. Order: $NEAP_QEMU, the system's own, the cache; otherwise it is fetched."""
+    """The start of QEMU's command line. QEMU is $NEAP_QEMU, the system's, or one from the cache, in this order; otherwise it is fetched."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:
@@ -47,32 +43,17 @@ def find() -> tuple[str, ...] | None:
     system = shutil.which(PROGRAM)
     if system and suitable((system,)):
         return (system,)
-    kept = cache.root() / "qemu"
-    entries = [cache.Entry("qemu", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
-    ready = [entry.path for entry in entries if entry.ready]
-    for path in sorted(ready, key=lambda path: _version_key(path.name), reverse=True):
-        return private_command(path)
-    return None
+    ready = cache.complete("qemu")
+    return private_qemu(max(ready, key=lambda path: _numbers(path.name.split("-")[0]))) if ready else None
 
 
-def private_command(root: Path) -> tuple[str, ...]:
-    """Starts the QEMU unpacked at `root` with its own C library, because the system's may be older."""
-    return (
-        f"{root}/usr/lib64/ld-linux-x86-64.so.2",
-        "--library-path",
-        f"{root}/usr/lib/{MULTIARCH}",
-        "--argv0",
-        PROGRAM,
-        f"{root}/usr/bin/{PROGRAM}",
-        "-L",
-        f"{root}/usr/share/qemu",
-        "-L",
-        f"{root}/usr/share/seabios",
-    )
+def private_qemu(root: Path) -> tuple[str, ...]:
+    """The start of the command line of the QEMU unpacked at `root`."""
+    return (*private_command(root, PROGRAM), "-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios")
 
 
 def fetch(archive: Archive | None = None) -> tuple[str, ...]:
-    """Unpacks the newest signed QEMU of backports into the cache. Raises Failure if it is too old or does not start."""
+    """Unpacks the newest signed QEMU of backports into the cache. Raises Failure if that QEMU is too old or does not start."""
     archive = archive or Archive()
     candidate = archive.candidate(PACKAGE, BACKPORTS)
     version = _upstream(candidate or "")
@@ -82,29 +63,22 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
             f"install a newer QEMU yourself and set NEAP_QEMU (tested: {TESTED})",
         )
     entry = cache.Entry("qemu", f"{version}-{cache.digest(candidate)}")
-    with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that fetches QEMU")) as mine:
+    with entry.making(work="fetches QEMU") as mine:
         if mine:
             cache.require_space(cache.root(), NEEDED_BYTES, "QEMU")
             packages = [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]
             tested = "the version tested with" if version == TESTED else f"tested with {TESTED}"
             with progress.step(f"fetching QEMU {version} ({len(packages)} packages of Debian's {BACKPORTS}; {tested})"):
-                files = archive.download(packages, entry.path / "packages")
-                for file in files:
-                    unpack(file, entry.path)
-                cache.remove(entry.path / "packages")
-            if not suitable(private_command(entry.path)):
+                archive.unpack(packages, entry.path)
+            if not suitable(private_qemu(entry.path)):
                 raise Failure(f"QEMU {version} from {BACKPORTS} does not start here or lacks {NEEDED_DEVICE}")
-    return private_command(entry.path)
+    return private_qemu(entry.path)
 
 
 def version_of(argv: tuple[str, ...]) -> str | None:
-    """'11.1.3' for a QEMU that starts, None for one that does not."""
-    try:
-        done = subprocess.run([*argv, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r"version (\d+(?:\.\d+)+)", done.stdout)
-    return match.group(1) if done.returncode == 0 and match else None
+    """The version of a QEMU, like '11.1.3'; None if it does not start."""
+    match = re.search(r"version (\d+(?:\.\d+)+)", output_or_none([*argv, "--version"]) or "")
+    return match.group(1) if match else None
 
 
 def suitable(argv: tuple[str, ...]) -> bool:
@@ -112,22 +86,14 @@ def suitable(argv: tuple[str, ...]) -> bool:
     version = version_of(argv)
     if version is None or _numbers(version) < OLDEST:
         return False
-    try:
-        done = subprocess.run([*argv, "-device", "help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return f'"{NEEDED_DEVICE}"' in done.stdout
+    return f'"{NEEDED_DEVICE}"' in (output_or_none([*argv, "-device", "help"]) or "")
 
 
 def _upstream(version: str) -> str:
-    """'11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
+    """The upstream version, like '11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
-
-
-def _version_key(entry_name: str) -> tuple[int, ...]:
-    return _numbers(entry_name.split("-")[0])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Our plugins for QEMU's emulated CPU, compiled once for the QEMU that runs machines."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from tools import build, cache, packages, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
-# Versions of the plugin interface: the first QEMU version that has each.
+# Pairs of a QEMU version and the version of the plugin interface that QEMU has from then on, newest first.
 PLUGIN_API = (((11, 1), 7), ((0,), 5))
 
 

@@ -9,17 +9,17 @@ import queue
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 from tools.errors import Failure
+from tools.process import wait_until
 
 ANSWER_SECONDS = 30.0
 CONNECT_POLL_SECONDS = 0.02
 
 
 class Qmp:
-    """A connection to the monitor. A thread reads it, passes answers to the caller and handles events as they arrive."""
+    """A connection to the monitor. A thread reads from it, passes answers to the caller and handles events as they arrive."""
 
     def __init__(self, connection: socket.socket):
         self._socket = connection
@@ -28,30 +28,31 @@ class Qmp:
         self._guard = threading.Lock()
         self._reason: str | None = None
         self._ended = threading.Event()
-        self.stopped = threading.Event()  # QEMU stopped the guest, once
+        self.stopped = threading.Event()  # set when QEMU has stopped the guest at least once
         threading.Thread(target=self._read, daemon=True).start()
 
     @classmethod
     def connect(cls, path: Path, process: subprocess.Popen, timeout_seconds: float) -> Qmp | None:
-        """Connects as soon as QEMU listens, and negotiates. None if QEMU ends first or takes too long."""
-        deadline = time.monotonic() + timeout_seconds
-        while time.monotonic() < deadline:
+        """Connects as soon as QEMU listens, and negotiates. Returns None if QEMU ends first or takes too long."""
+
+        def connected() -> socket.socket | bool:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 connection.connect(str(path))
             except OSError:
                 connection.close()
-                if process.poll() is not None:
-                    return None
-                time.sleep(CONNECT_POLL_SECONDS)
-                continue
-            monitor = cls(connection)
-            monitor.command("qmp_capabilities")
-            return monitor
-        return None
+                return process.poll() is not None
+            return connection
+
+        connection = wait_until(connected, timeout_seconds, CONNECT_POLL_SECONDS)
+        if not isinstance(connection, socket.socket):
+            return None
+        monitor = cls(connection)
+        monitor.command("qmp_capabilities")
+        return monitor
 
     def command(self, command: str, **arguments):
-        """Runs one command and gives its return value. Raises Failure if QEMU refuses or has ended."""
+        """Runs one command and returns its return value. Raises Failure if QEMU refuses or has ended."""
         request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         with self._guard:
             try:
@@ -67,7 +68,7 @@ class Qmp:
         return answer["return"]
 
     def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
-        """QEMU's reason for its shutdown ('guest-shutdown', 'guest-reset', 'host-signal' …), once it has ended; None if it gave none."""
+        """Waits for QEMU's end. Returns QEMU's reason for it ('guest-shutdown', 'guest-reset', 'host-signal' …); None if it gave none."""
         self._ended.wait(timeout_seconds)
         return self._reason
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap run APP`: builds an application of this checkout or of a folder of its own, and runs it so that it answers on 127.0.0.1.
+"""`./neap run APP`: builds an application of this checkout or of another folder, and runs it so that it answers on 127.0.0.1.
 
-All errors in the command line are reported before anything is built. Then two lanes run side by side. One builds the image, with the
-compiler and sources that it needs. The other prepares the machine (QEMU, the soft card). The console is shown as it arrives.
+All errors in the command line are reported before anything is built. Then two threads run in parallel. One thread builds the image, with
+the compiler and sources that the image needs. The other thread prepares the machine (QEMU, the soft card). The console is shown as it
+arrives.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
 from tools.machine_registry import CONTROL_PORT
 
-# host port -> guest port, unless the user names another host port for that guest port.
+# Pairs of host port and guest port, unless the user names another host port for that guest port.
 DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),), "counters": ((7008, 7008),)}
-# Applications without a network, so without a control server.
+# Applications that have no network and therefore no control server.
 WITHOUT_CONTROL = ("hello",)
-# Applications that the load generator has a protocol for.
+# Applications whose protocol the load generator has.
 LOADABLE = ("memcached",)
 CORES_MAX = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
@@ -34,8 +35,6 @@ MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
 @dataclasses.dataclass
 class Options:
-    """The settings of the command line of `run`."""
-
     application: str
     cores: int = 1
     memory: str = "512M"
@@ -50,7 +49,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Runs an application until it ends, its load ends, or the user interrupts it. Gives the launcher's exit status."""
+    """Runs an application until it ends, its load ends, or the user interrupts it. Returns the launcher's exit status."""
     folder = outside.folder(options.application)
     if folder is None:
         build.require_application(options.application)
@@ -90,11 +89,11 @@ def run(options: Options) -> int:
 
 
 def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]) -> int:
-    """One machine, from the build of its image to its end."""
+    """Runs one machine, from the build of its image to the machine's end."""
     forwards = list(forwards)
     preset = "image-debug" if options.debug else "image"
     with contextlib.ExitStack() as running:
-        # The lock is held until QEMU has read the image. Then another neap may build over it.
+        # The lock is held until QEMU has read the image. After that, another neap may replace the image.
         with _built(options.application, folder, preset, card is None, options.load is not None) as application:
             served = control_port(application.name, options.arguments)
             named = [guest for _, guest in forwards]
@@ -134,10 +133,12 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
 
 @contextlib.contextmanager
 def _built(name: str, folder: Path | None, preset: str, soft_card: bool, loaded: bool) -> Iterator[outside.Application]:
-    """The built image, and the prepared machine and load generator. Within the `with`, no other neap builds over the image."""
+    """Builds the image, and prepares the machine and the load generator. Within the `with`, no other neap replaces the image."""
 
     def prepare() -> None:
-        (prepare_machine if soft_card else prepare_qemu)()
+        progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
+        if soft_card:
+            build.build_soft_card()
         if loaded:
             build.build_load()
 
@@ -170,25 +171,15 @@ def choose_accelerator(wanted: str) -> str:
 
 
 def require_build_packages() -> None:
-    """The host packages for images and the machine; those for the toolchain only if it must be built."""
+    """Makes sure that the host packages for images, for the machine, and (if it must be built) for the toolchain are installed."""
     groups = ["build", "card", "rust"]
     if toolchain.find() is None:
         groups.append("toolchain")
     packages.require(*groups)
 
 
-def prepare_qemu() -> None:
-    progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
-
-
-def prepare_machine() -> None:
-    """QEMU and the soft card."""
-    prepare_qemu()
-    build.build_soft_card()
-
-
 def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
-    """Raises UsageError unless Neap's core `core` is the emulated CPU of the same number, because a trace watches an emulated CPU."""
+    """Raises UsageError unless Neap's core `core` is the emulated CPU of the same number, because a trace records an emulated CPU."""
     for word in arguments:
         name, _, value = word.partition("=")
         if name != "cores":
@@ -201,7 +192,7 @@ def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
 
 
 def choose_forwards(application: str, words: Sequence[str]) -> list[tuple[int, int]]:
-    """The ports to forward: the application's own, unless the user forwards that guest port elsewhere, and the user's."""
+    """The ports to forward: the user's, and the application's defaults for guest ports that the user does not forward."""
     named = [parse_forward(word) for word in words]
     guests = [guest for _, guest in named]
     forwards = [pair for pair in DEFAULT_FORWARDS.get(application, ()) if pair[1] not in guests] + named
@@ -221,7 +212,7 @@ def parse_forward(word: str) -> tuple[int, int]:
 
 
 def control_port(application: str, words: Sequence[str]) -> int | None:
-    """The guest's control port, by the last `control=` among the image's words. None if control is off."""
+    """The guest's control port, from the last `control=` among the image's words; None if control is off."""
     if application in WITHOUT_CONTROL:
         return None
     values = [word.removeprefix("control=") for word in words if word.startswith("control=")]
@@ -232,7 +223,7 @@ def control_port(application: str, words: Sequence[str]) -> int | None:
 
 
 def control_forward(guest: int | None, forwards: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The forward of the control port, unless the user has one: the same port here if it is free, else another free one."""
+    """The forward of the control port, unless the user forwards it. The host port has the same number if that is free, else another."""
     if guest is None or guest in [named for _, named in forwards]:
         return []
     taken = [host for host, _ in forwards]
@@ -248,7 +239,7 @@ def require_free_ports(forwards: Sequence[tuple[int, int]]) -> None:
 
 
 def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
-    """Runs callables side by side. The first error stops the commands of the others, and is raised."""
+    """Runs callables in parallel. The first error stops the commands of the other callables, and is raised."""
     failures: list[BaseException] = []
 
     def run_lane(lane: Callable[[], object]) -> None:
@@ -262,7 +253,7 @@ def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
         thread.start()
     for thread in threads:
         while thread.is_alive():
-            thread.join(0.2)  # short waits, to notice interrupts and a lane's next command
+            thread.join(0.2)  # short waits, so that interrupts are noticed and commands that begin after a failure are killed
             if failures:
                 process.kill_running_groups()
     if failures:
@@ -270,7 +261,7 @@ def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
 
 
 def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) -> list[bool]:
-    """Calls `function` for each item, `lanes` calls at a time. Gives the results in the order in which the calls end."""
+    """Calls `function` for each item, `lanes` calls at a time. Returns the results in the order in which the calls end."""
     waiting = collections.deque(items)
     results: list[bool] = []
 
@@ -279,7 +270,7 @@ def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) 
             try:
                 item = waiting.popleft()
             except IndexError:
-                return  # another lane was quicker
+                return  # another thread has taken the last item
             results.append(function(item))
 
     in_parallel([lane] * lanes)
@@ -287,10 +278,8 @@ def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) 
 
 
 class Console:
-    """Shows the machine's console on standard output, and prints the application's address once it listens.
-
-    A line may quote data from the network, so it is escaped.
-    """
+    """Shows the machine's console on standard output, escaped because it may quote a peer, and the application's address once it
+    listens."""
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
         self._listening = re.compile(rf"^({re.escape(application)}|control): listening on [^ ,]*:([0-9]{{1,5}})\b")
@@ -302,7 +291,7 @@ class Console:
             sys.stdout.write(shown_lines(line) + "\n")
             sys.stdout.flush()
         except (BrokenPipeError, ValueError):
-            # The reader of our output has closed it, so the machine's console has no reader.
+            # Standard output was closed by its reader, so the machine's console has no reader.
             if self.stop_machine_with:
                 threading.Thread(target=self.stop_machine_with, daemon=True).start()
             return

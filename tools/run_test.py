@@ -11,8 +11,7 @@ from tools.errors import Failure, UsageError
 
 
 def test_an_application_has_its_ports_forwarded() -> None:
-    assert run.choose_forwards("memcached", []) == [(11211, 11211)]
-    assert run.choose_forwards("hello", []) == []
+    assert (run.choose_forwards("memcached", []), run.choose_forwards("hello", [])) == ([(11211, 11211)], [])
 
 
 def test_a_forward_of_the_same_guest_port_takes_the_defaults_place() -> None:
@@ -38,18 +37,21 @@ def test_a_port_in_use_is_named_with_a_way_out() -> None:
     assert "--forward" in caught.value.hint and ":11211" in caught.value.hint
 
 
-@pytest.mark.parametrize("memory", ["", "512", "M", "0M", "1.5G", "512K", "-1M", "512M,share=off"])
-def test_an_invalid_memory_size_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
-    with pytest.raises(UsageError, match="--memory takes a size"):
-        run.run(run.Options("hello", memory=memory))
+MEMORIES = ["", "512", "M", "0M", "1.5G", "512K", "-1M", "512M,share=off"]
 
 
-@pytest.mark.parametrize("cores", [0, -1, 257])
-def test_an_invalid_number_of_cores_is_refused(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
-    with pytest.raises(UsageError, match="--cores takes 1 to 256"):
-        run.run(run.Options("hello", cores=cores))
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        *((run.Options("hello", memory=memory), "--memory takes a size") for memory in MEMORIES),
+        *((run.Options("hello", cores=cores), "--cores takes 1 to 256") for cores in (0, -1, 257)),
+        (run.Options("helo"), r"no application 'helo' \(applications: hello, memcached\)"),
+    ],
+)
+def test_an_invalid_size_number_of_cores_or_name_is_refused(options: run.Options, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
+    with pytest.raises(UsageError, match=complaint):
+        run.run(options)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +68,6 @@ def test_a_core_that_a_trace_would_not_find_is_refused(core: int, words: list[st
     with pytest.raises(UsageError, match=complaint):
         run.require_traceable(core, 4, words)
     run.require_traceable(3, 4, ["cores=4", "cores=9", "ip=10.0.2.15"])
-
-
-def test_an_unknown_application_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
-    with pytest.raises(UsageError, match=r"no application 'helo' \(applications: hello, memcached\)"):
-        run.run(run.Options("helo"))
 
 
 def test_the_first_lane_to_fail_stops_the_others(tmp_path) -> None:
@@ -96,12 +92,8 @@ def test_lanes_run_side_by_side() -> None:
 
 
 def test_the_guests_end_is_the_launchers_status(capsys) -> None:
-    assert run.guest_status(machine.SUCCESS) == 0
-    assert run.guest_status(machine.POWER_OFF) == 0
-    assert run.guest_status(machine.FAILURE) == 17
-    assert run.guest_status(machine.PANIC) == 18
-    assert run.guest_status(machine.BAD_COMMAND_LINE) == 19
-    assert run.guest_status(machine.RESET) == 1
+    ends = (machine.SUCCESS, machine.POWER_OFF, machine.FAILURE, machine.PANIC, machine.BAD_COMMAND_LINE, machine.RESET)
+    assert [run.guest_status(end) for end in ends] == [0, 0, 17, 18, 19, 1]
     assert "the machine was reset" in capsys.readouterr().err
 
 
@@ -115,8 +107,7 @@ def test_the_applications_address_is_printed_once_it_listens(capsys) -> None:
 
 
 def test_the_address_of_control_is_printed_too(capsys) -> None:
-    console = run.Console("memcached", [(22122, 11211), (40000, 5002)])
-    console.show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
+    run.Console("memcached", [(22122, 11211), (40000, 5002)]).show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
     assert capsys.readouterr().err == "neap: control on 127.0.0.1:40000\n"
 
 

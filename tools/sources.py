@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Third-party sources for the build: pinned in toolchain/sources.toml, fetched as Debian packages, checked, unpacked.
+"""Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages, checked and unpacked.
 
-A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports it and stops. With
-`--accept-newer` it takes the archive's newer version, which the archive's signature protects. The version and its hash are recorded in the
-cache. They are this user's pin until toolchain/sources.toml changes.
+A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports this and stops. With
+`--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are recorded in
+the cache, and are this user's pin until toolchain/sources.toml changes.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -24,13 +22,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PINS = REPOSITORY / "toolchain/sources.toml"
 UNPACK_SECONDS = 600
 
-# Set by the option --accept-newer.
 accept_newer = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """One third-party source. `sha256` is for the file of a binary package; a source package has `files` {name: SHA-256} instead."""
+    """One third-party source. `sha256` is the hash of a binary package's file; a source package has `files` {name: SHA-256} instead."""
 
     name: str
     package: str
@@ -46,12 +43,12 @@ class Pin:
         return bool(self.files)
 
     def identity(self) -> str:
-        """All inputs that determine the unpacked source, as text for a hash."""
+        """All inputs that determine the unpacked source, as text to be hashed."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:
-    """The pins of this checkout. A pin whose newer version this user has accepted is replaced."""
+    """The pins of this checkout. If this user has accepted a newer version for a pin, the newer version counts."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -59,34 +56,24 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
     accepted = _accepted()
     result = {}
     for name, row in table.items():
-        pin = Pin(
-            name=name,
-            package=row.get("source_package") or row["package"],
-            version=row["version"],
-            sha256=row.get("sha256", ""),
-            files=tuple(sorted(row.get("files", {}).items())),
-            directory=row.get("directory", ""),
-            debian_patches=tuple(row.get("debian_patches", [])),
-            debian_patches_strip=row.get("debian_patches_strip", 1),
-        )
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        package = given.pop("source_package", None) or given["package"]
+        pin = Pin(**{**given, "name": name, "package": package, "files": tuple(sorted(row.get("files", {}).items()))})
         newer = accepted.get(name)
         if newer and newer["instead_of"] == pin.version:
-            files = tuple(sorted(newer["files"].items()))
-            pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=files)
+            pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=tuple(sorted(newer["files"].items())))
         result[name] = pin
     return result
 
 
 class Superseded(Exception):
-    """A newer version has just been accepted for a pin. Products made from it have another hash, so the caller must begin again."""
+    """A newer version has just been accepted for a pin. Products of the pin now have another hash, so the caller must begin again."""
 
 
 def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
-    """Downloads the files of a pin into a directory and returns them. Each has the pinned hash.
-
-    A file that exists with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone
-    if the archive no longer has the version, or Superseded if a newer one is accepted instead.
-    """
+    """Downloads the files of a pin into a directory and returns their paths. Each file has the pinned hash. A file that exists with the
+    right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone if the archive no longer has
+    the version, or Superseded if a newer version is accepted instead."""
     if there := _present(pin, into):
         return there
     try:
@@ -147,21 +134,13 @@ def apply_patch(patch: Path, tree: Path, strip: int, log: Path) -> None:
 
 
 def lwip(archive: Archive | None = None) -> Path:
-    """lwIP's source tree in the cache; it is fetched if it is missing."""
-    return _source_entry("lwip", archive, _unpack_lwip) / "tree"
+    """lwIP's source tree in the cache, which is fetched if it is missing."""
+    return _source_entry("lwip", archive, lambda pin, files, entry: unpack_tree(pin, files, entry / "tree", entry / "unpack.log")) / "tree"
 
 
 def boost(archive: Archive | None = None) -> Path:
-    """The directory with Boost's headers (`boost/version.hpp` below it); it is fetched if it is missing."""
-    return _source_entry("boost", archive, _unpack_boost) / "tree/usr/include"
-
-
-def _unpack_lwip(pin: Pin, files: list[Path], entry: Path) -> None:
-    unpack_tree(pin, files, entry / "tree", entry / "unpack.log")
-
-
-def _unpack_boost(_pin: Pin, files: list[Path], entry: Path) -> None:
-    unpack(files[0], entry / "tree")
+    """The directory with Boost's headers (`boost/version.hpp` is below it), which is fetched if it is missing."""
+    return _source_entry("boost", archive, lambda _pin, files, entry: unpack(files[0], entry / "tree")) / "tree/usr/include"
 
 
 def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
@@ -170,13 +149,11 @@ def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
         entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
         if entry.ready:
             return entry.path
-        waiting = lambda: progress.say(f"neap: waiting for another neap that fetches {name}")  # noqa: E731
-        with contextlib.suppress(Superseded), entry.making(on_wait=waiting) as mine:
+        with contextlib.suppress(Superseded), entry.making(work=f"fetches {name}") as mine:
             if mine:
                 cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
                 with progress.step(f"fetching {name} {pin.version}"):
-                    files = fetch(pin, archive or Archive(), entry.path / "packages")
-                    unpack_into(pin, files, entry.path)
+                    unpack_into(pin, fetch(pin, archive or Archive(), entry.path / "packages"), entry.path)
                     cache.remove(entry.path / "packages")
 
 
@@ -188,7 +165,7 @@ def _expected(pin: Pin, into: Path) -> list[tuple[Path, str]]:
 
 
 def _present(pin: Pin, into: Path) -> list[Path]:
-    """The pin's files if all exist and are complete, else none."""
+    """The pin's files, if all of them exist and are complete; otherwise none."""
     expected = _expected(pin, into)
     if all(path.is_file() and cache.file_sha256(path) == digest for path, digest in expected):
         return [path for path, _ in expected]

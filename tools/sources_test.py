@@ -32,7 +32,7 @@ def pin_package(path: Path, name: str, deb: Path, version: str, sha256: str = ""
 
 
 def make_source(directory: Path, version: str, text: str = "upstream\n") -> list[Path]:
-    """An upstream archive and Debian's archive with one patch, as the files of a source package."""
+    """Makes the files of a source package: an upstream archive, and Debian's archive with one patch."""
     (directory / f"thing-{version}").mkdir(parents=True)
     (directory / f"thing-{version}/file").write_text(text)
     (directory / "debian/patches").mkdir(parents=True, exist_ok=True)
@@ -49,9 +49,7 @@ def pin_source(path: Path, version: str, files: list[Path]) -> None:
 
 
 def test_headers_of_a_binary_package(mirror: FakeMirror, pins_file: Path) -> None:
-    deb = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    mirror.publish()
-    pin_package(pins_file, "libthing-dev", deb, "1")
+    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"}), "1")
     assert (sources.boost(mirror.archive()) / "boost/version.hpp").read_text() == "1"
     # The second time, nothing is requested from the mirror.
     cache.remove(mirror.directory)
@@ -61,15 +59,13 @@ def test_headers_of_a_binary_package(mirror: FakeMirror, pins_file: Path) -> Non
 def test_a_source_package_is_unpacked_and_patched(mirror: FakeMirror, pins_file: Path, tmp_path: Path) -> None:
     files = make_source(tmp_path / "source", "1.0")
     mirror.add_source("thing", "1.0-1", files)
-    mirror.publish()
     pin_source(pins_file, "1.0", files)
     assert (sources.lwip(mirror.archive()) / "file").read_text() == "patched\n"
 
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(mirror: FakeMirror, pins_file: Path, own_cache: Path) -> None:
-    # The archive's signature is good, but the content is not the tested one.
+    # The archive's signature is good, but the content differs from the pinned content.
     deb = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    mirror.publish()
     pin_package(pins_file, "libthing-dev", deb, "1", sha256="0" * 64)
     with pytest.raises(Failure, match=r"checksum of libthing-dev_1_all.deb is wrong"):
         sources.boost(mirror.archive())
@@ -79,7 +75,6 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(mirror: FakeMirror, pins
 def test_a_patch_that_does_not_fit_leaves_nothing(mirror: FakeMirror, pins_file: Path, own_cache: Path, tmp_path: Path) -> None:
     files = make_source(tmp_path / "source", "1.0", "something else\n")
     mirror.add_source("thing", "1.0-1", files)
-    mirror.publish()
     pin_source(pins_file, "1.0", files)
     with pytest.raises(Failure, match="patch fix failed"):
         sources.lwip(mirror.archive())
@@ -87,21 +82,17 @@ def test_a_patch_that_does_not_fit_leaves_nothing(mirror: FakeMirror, pins_file:
 
 
 def test_a_version_that_is_gone_is_an_error_unless_newer_ones_are_accepted(mirror: FakeMirror, pins_file: Path) -> None:
-    old = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    pin_package(pins_file, "libthing-dev", old, "1")
+    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"}), "1")
     mirror.forget("libthing-dev")
     mirror.add_package("libthing-dev", "2", {"usr/include/boost/version.hpp": "2"})
-    mirror.publish()
     with pytest.raises(VersionGone, match="libthing-dev 1 no longer; it has 2"):
         sources.boost(mirror.archive())
 
 
 def test_an_accepted_newer_version_is_pinned_for_this_user(mirror: FakeMirror, pins_file: Path, accepting: None, monkeypatch) -> None:
-    old = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
-    pin_package(pins_file, "libthing-dev", old, "1")
+    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"}), "1")
     mirror.forget("libthing-dev")
     new = mirror.add_package("libthing-dev", "2", {"usr/include/boost/version.hpp": "2"})
-    mirror.publish()
     assert (sources.boost(mirror.archive()) / "boost/version.hpp").read_text() == "2"
     monkeypatch.setattr(sources, "accept_newer", False)
     pin = sources.pins()["boost"]
@@ -115,7 +106,6 @@ def test_an_accepted_newer_version_is_pinned_for_this_user(mirror: FakeMirror, p
 def test_an_accepted_newer_source_package(mirror: FakeMirror, pins_file: Path, accepting: None, tmp_path: Path) -> None:
     pin_source(pins_file, "1.0", make_source(tmp_path / "old", "1.0"))
     mirror.add_source("thing", "1.1-1", make_source(tmp_path / "new", "1.1"))
-    mirror.publish()
     assert (sources.lwip(mirror.archive()) / "file").read_text() == "patched\n"
     assert sources.pins()["lwip"].version == "1.1-1"
 
@@ -124,5 +114,4 @@ def test_the_pins_of_this_checkout_can_be_read(own_cache: Path) -> None:
     pins = sources.pins()
     assert {"gcc", "binutils", "newlib", "lwip", "boost"} <= set(pins)
     for pin in pins.values():
-        digests = [digest for _, digest in pin.files] or [pin.sha256]
-        assert all(len(digest) == 64 for digest in digests)
+        assert all(len(digest) == 64 for digest in ([digest for _, digest in pin.files] or [pin.sha256]))

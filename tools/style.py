@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The automatic style checks: formatters, lint, licence lines, line length, and that each header compiles alone."""
-
-from __future__ import annotations
+"""The automatic style checks: formatters, lint, licence lines, line length, size of the driver, and headers that compile alone."""
 
 import concurrent.futures
 import json
@@ -13,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tools import build, pythons
+from tools.process import finished
 
 COLUMNS_MAX = 140
 CLANG_FORMAT = "clang-format-19"
@@ -23,13 +22,13 @@ SPDX_WITHIN_LINES = 5
 # Generated headers that other headers include, as build targets.
 GENERATED = ["drivers/ixgbe/generated/ixgbe/registers.hpp"]
 CHECK_SECONDS = 600
-# The driver should be readable in one evening. 120 of its lines are the table of settings (settings.cpp), for looking up.
+# The driver should be readable in one evening. About 120 of its lines are the table of settings (settings.cpp), which need not be read.
 DRIVER = "drivers/ixgbe"
 DRIVER_LINES_MAX = 2650
 
 
 def files() -> list[Path]:
-    """The checkout's own files: tracked ones, and new ones that git does not ignore."""
+    """The checkout's own files: tracked files, and new files that git does not ignore."""
     argv = ["git", "-C", str(build.REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     if done.returncode == 0:
@@ -40,9 +39,8 @@ def files() -> list[Path]:
 
 
 def check() -> Iterator[tuple[str, list[str]]]:
-    """Runs each check and gives its name and its complaints (none on success)."""
-    everything = files()
-    code = [path for path in everything if path.suffix in CODE or path.name in CODE_NAMES]
+    """Runs each check. Yields its name and its complaints, of which there are none on success."""
+    code = [path for path in files() if path.suffix in CODE or path.name in CODE_NAMES]
     yield "licence line", without_licence(code)
     yield "line length", too_long(code)
     yield "clang-format", clang_format([path for path in code if path.suffix in CPP])
@@ -56,25 +54,23 @@ def check() -> Iterator[tuple[str, list[str]]]:
 def without_licence(code: Sequence[Path]) -> list[str]:
     complaints = []
     for path in code:
-        head = path.read_text(errors="replace").splitlines()[:SPDX_WITHIN_LINES]
-        if not any("SPDX-License-Identifier:" in line for line in head):
+        if not any("SPDX-License-Identifier:" in line for line in path.read_text(errors="replace").splitlines()[:SPDX_WITHIN_LINES]):
             complaints.append(f"{_short(path)}: no SPDX-License-Identifier in its first {SPDX_WITHIN_LINES} lines")
     return complaints
 
 
 def too_long(code: Sequence[Path]) -> list[str]:
-    complaints = []
-    for path in code:
-        if path.name == "requirements.txt":
-            continue
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-            if len(line) > COLUMNS_MAX:
-                complaints.append(f"{_short(path)}:{number}: {len(line)} columns, {COLUMNS_MAX} is the limit")
-    return complaints
+    return [
+        f"{_short(path)}:{number}: {len(line)} columns, {COLUMNS_MAX} is the limit"
+        for path in code
+        if path.name != "requirements.txt"
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if len(line) > COLUMNS_MAX
+    ]
 
 
 def too_large(driver: Sequence[Path]) -> list[str]:
-    """Lines of code: no blank lines, no comments, no tests."""
+    """A complaint if the driver has too many lines of code, without blank lines, comments and tests."""
     ours = [path for path in driver if not path.stem.endswith("_test") and not path.stem.startswith("test_")]
     lines = [line.strip() for path in ours for line in path.read_text().splitlines()]
     code = sum(1 for line in lines if line and not line.startswith("//"))
@@ -95,7 +91,7 @@ def rustfmt() -> list[str]:
         return ["there is no rustfmt"]
     complaints = []
     for path in files():
-        # The root files of crates; each file in tests/ is a crate of its own.
+        # rustfmt formats a crate from its root file. Each file in tests/ is a crate of its own.
         if path.suffix == ".rs" and (path.name in ("main.rs", "lib.rs", "build.rs") or path.parent.name == "tests"):
             done = _run([program, "--edition", "2021", "--check", "--color", "never", "-l", str(path)])
             if done.returncode != 0:
@@ -104,10 +100,8 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Each header must compile as the only content of a file, in the image's build or (test helpers) in the host build.
-
-    A header that a source of the image includes first has been checked by that build.
-    """
+    """Complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's build has
+    already checked each header that one of its sources includes first."""
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
     done_by_build = included_first(databases[0])
@@ -128,22 +122,20 @@ def included_first(database: Path) -> set[Path]:
     """The headers of this checkout that a source in a compile_commands.json includes before any other code."""
     found = set()
     for row in json.loads(database.read_text()):
-        text = Path(row["directory"], row["file"]).read_text(errors="replace")
-        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', text):
+        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', Path(row["directory"], row["file"]).read_text(errors="replace")):
             found.add(build.REPOSITORY / match[1])
     return found
 
 
 class FlagsByFolder:
-    """The compiler's arguments for a folder, from a compile_commands.json: those of a source in it, or in the nearest folder above."""
+    """The compiler's arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest above."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}
         for row in json.loads(database.read_text()):
             source = Path(row["directory"], row["file"])
             if source.suffix == ".cpp":
-                known = (self._without_source(shlex.split(row["command"])), Path(row["directory"]))
-                self._folders.setdefault(source.parent, known)
+                self._folders.setdefault(source.parent, (self._without_source(shlex.split(row["command"])), Path(row["directory"])))
 
     def near(self, header: Path) -> tuple[list[str], Path] | None:
         for folder in header.parents:
@@ -177,9 +169,7 @@ def _ruff(*arguments: str) -> list[str]:
 
 
 def _run(argv: Sequence[str], directory: Path = build.REPOSITORY) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        list(argv), cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=CHECK_SECONDS
-    )
+    return finished(argv, CHECK_SECONDS, cwd=directory)
 
 
 def _each(function: Callable[[Path], list[str]], paths: Sequence[Path]) -> list[str]:

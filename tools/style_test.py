@@ -28,8 +28,7 @@ def test_a_file_without_its_licence_line_is_named(tree: Path) -> None:
 
 
 def test_a_line_that_is_too_long_is_named(tree: Path) -> None:
-    path = write(tree / "long.py", "x" * 140 + "\n" + "y" * 141 + "\n")
-    assert style.too_long([path]) == ["long.py:2: 141 columns, 140 is the limit"]
+    assert style.too_long([write(tree / "long.py", "x" * 140 + "\n" + "y" * 141 + "\n")]) == ["long.py:2: 141 columns, 140 is the limit"]
 
 
 def test_a_header_that_needs_another_ones_includes_is_named(tree: Path) -> None:

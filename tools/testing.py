@@ -2,10 +2,10 @@
 """`./neap test`: layers of tests that can run separately, and one line of totals at the end.
 
 A layer builds its requirements, runs its tests with their own tool (ctest, cargo, pytest), and reads the tool's result file. A skipped test
-counts as failed, and so does a layer in which no test ran: no test may be dropped silently.
+counts as failed, and so does a layer in which no test ran, so that no test is dropped silently.
 
-Machines that share a host may stop for seconds, and then a time-out of a peer can expire. So a few failed tests are run once more, one at a
-time with nothing beside them. The second result counts. Tests that needed it are printed and counted.
+Machines that share a host may stop for seconds, and then a time-out of a peer can expire. So if only a few tests failed, they are run once
+more, one at a time and alone. The second result counts. Tests that passed only then are printed and counted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CTEST_SECONDS_PER_TEST = 300
 # More failures than this are not caused by a busy host.
 RUN_AGAIN_MAX = 5
 LAST_FAILED = ("--last-failed", "--last-failed-no-failures=none", "--numprocesses=0")
-# As many workers as cores. Tests of one file run on one worker, because they share its machine. Files start in the order of their names, or
-# in the order of the layer's conftest.py.
+# pytest has as many workers as the host has cores. Tests of one file run on one worker, because they share a machine. Files start in the
+# order of their names, or in the order that the layer's conftest.py gives.
 SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclasses.dataclass
 class Outcome:
-    """The result of a layer: the number of passed tests, one line per failed test, and one per test that passed only when run again."""
+    """A layer's result: the number of passed tests, a line for each failed test, and one for each test that passed only the second time."""
 
     passed: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
@@ -49,7 +49,7 @@ class Outcome:
 
 
 def test(names: Sequence[str]) -> int:
-    """Runs layers (default: all) one after the other; prints `N passed, N failed` as the last line. Status 1 if any failed."""
+    """Runs layers (default: all) one after the other. Prints `N passed, N failed` as the last line. Returns 1 if a test failed."""
     folders = {name: folder for name in names if name not in LAYERS and (folder := outside.folder(name))}
     for name in names:
         if name not in LAYERS and name not in folders:
@@ -75,23 +75,15 @@ def test(names: Sequence[str]) -> int:
 
 
 def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails.
-
-    `card` alone runs the soft card's fuzzers and `driver` random traffic, settings and faults, each for the whole time. `kernel` runs the
-    kernel's stress images, which share the time; `fuzz` all other fuzzers.
-
-    NEAP_SOAK_SECONDS gives each test its share of the time. Fuzzers use it.
-    """
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names select
+    other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole time. `kernel` runs
+    the kernel's stress images, which share the time. `fuzz` runs all other fuzzers. The environment's NEAP_SOAK_SECONDS gives each test its
+    share of the time, which fuzzers use."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
-    if list(names) == ["card"]:
-        return card_fuzz.soak(minutes)
-    if list(names) == ["driver"]:
-        return _soak_driver(minutes)
-    if list(names) == ["kernel"]:
-        return kernel_soak.soak(minutes)
-    if list(names) == ["fuzz"]:
-        return fuzz_soak.soak(minutes)
+    alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}
+    if len(names) == 1 and names[0] in alone:
+        return alone[names[0]](minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]
     deadline = time.monotonic() + 60 * minutes
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))
@@ -117,7 +109,7 @@ def _soak_driver(minutes: float) -> int:
     verdict.unlink(missing_ok=True)
     os.environ["NEAP_SOAK_VERDICT"] = str(verdict)
     timeout_seconds = 60 * minutes + 500
-    # Not run again, because a soak looks for rare failures.
+    # Failed tests are not run again, because a soak looks for rare failures.
     options = ("-o", f"timeout={timeout_seconds:.0f}")
     outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], timeout_seconds + 100, *options, again=False)
     result_text = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)
@@ -171,7 +163,7 @@ def _sim() -> Outcome:
                 progress.say(f"neap: {result}")
             outcomes["fuzz"] = Outcome(len(results))
 
-    # The fuzzers use one core; most tests of the card wait for sockets.
+    # Fuzzers and tests run in parallel, because the fuzzers use one core, and most tests of the card wait for sockets.
     run.in_parallel([tests, fuzz])
     outcomes["tests"].add(outcomes["fuzz"])
     return outcomes["tests"]
@@ -183,8 +175,6 @@ def _load() -> Outcome:
 
 
 def _cargo(crate: build.Crate, log_name: str) -> Outcome:
-    """All tests of a crate."""
-
     def once(label: str, *filters: str) -> Outcome:
         log = build.log_path(label)
         log.unlink(missing_ok=True)
@@ -230,7 +220,7 @@ def _system() -> Outcome:
     build.build_load()
     qemu.command()
     boot_programs.require()
-    # Machines wait more than they compute, so they run side by side. Tests that need all cores for themselves run alone afterwards.
+    # Machines wait more than they compute, so their tests run in parallel. Tests that need all cores run alone afterwards.
     outcome = _pytest("system", ["tests/system"], 3600, "-m", "not alone", *SIDE_BY_SIDE)
     outcome.add(_pytest("system-alone", ["tests/system"], 1800, "-m", "alone"))
     return outcome
@@ -253,7 +243,6 @@ def _style() -> Outcome:
 
 
 def _outside(folder: Path) -> Outcome:
-    """The tests of an application in a folder of its own."""
     _require_images()
     qemu.command()
     build.build_soft_card()
@@ -279,7 +268,7 @@ def _require_images(*groups: str) -> None:
 def _pytest(name: str, places: Sequence[str], timeout_seconds: float, *options: str, again: bool = True) -> Outcome:
     there = [place for place in places if (build.REPOSITORY / place).exists()]
     python = pythons.environment() / "python"
-    # pytest's cache, with the list of failed tests.
+    # pytest's cache has the list of failed tests.
     kept = build.BUILD / "pytest" / name
 
     def once(label: str, *more: str) -> Outcome:
@@ -298,8 +287,7 @@ def _ctest_again(argv: list[str], preset: str) -> Outcome:
 
 
 def _again(first: Outcome, name: str, run_failed: Callable[[], Outcome]) -> Outcome:
-    """Runs the few tests that failed in `first` again, by `run_failed`. If all of them pass this time, they count as passed and
-    unsteady."""
+    """If few tests failed in `first`, runs them again by `run_failed`. If all of them pass then, they count as passed and unsteady."""
     if not 0 < len(first.failures) <= RUN_AGAIN_MAX:
         return first
     progress.say(f"neap: {name}: {len(first.failures)} failed; once more, with nothing beside")
@@ -321,7 +309,7 @@ def _fresh_result(name: str) -> Path:
 
 
 def _run_and_read(argv: list[str], log_name: str, result: Path, timeout_seconds: float) -> Outcome:
-    """Runs a test tool that writes JUnit XML. Its exit status counts only if the file lists no failure."""
+    """Runs a test tool that writes JUnit XML. The tool's exit status counts only if the file lists no failure."""
     log = build.log_path(log_name)
     log.unlink(missing_ok=True)
     failure = None
@@ -365,7 +353,6 @@ def read_junit(text: str) -> Outcome:
 
 
 def read_cargo(text: str) -> Outcome:
-    """Counts the tests in the output of `cargo test`."""
     outcome = Outcome()
     for name, result in re.findall(r"^test (.+?) \.\.\. (\w+)", text, re.MULTILINE):
         if result == "ok":
@@ -374,7 +361,7 @@ def read_cargo(text: str) -> Outcome:
             outcome.failures.append(f"{name}: unexpected skip (ignored)")
         else:
             outcome.failures.append(name)
-    # A test that prints while it runs can split the line of another one. The totals cannot be split.
+    # A test that prints while it runs can split the line of another test, but not the line of the totals.
     sums = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", text, re.MULTILINE)
     outcome.passed = sum(int(row[0]) for row in sums)
     counted = sum(int(row[1]) + int(row[2]) for row in sums)

@@ -52,14 +52,12 @@ def test_a_skip_or_an_expected_failure_in_pytest_is_a_failure() -> None:
 
 def test_a_disabled_or_skipped_test_in_ctest_is_a_failure() -> None:
     outcome = testing.read_junit(CTEST)
-    assert outcome.passed == 1
-    assert [line.split(":")[0] for line in outcome.failures] == ["Events.Fail", "Events.Off", "Events.Skip"]
+    assert (outcome.passed, [line.split(":")[0] for line in outcome.failures]) == (1, ["Events.Fail", "Events.Off", "Events.Skip"])
 
 
 def test_an_ignored_test_in_cargo_is_a_failure() -> None:
     outcome = testing.read_cargo(CARGO)
-    assert outcome.passed == 2
-    assert outcome.failures == ["core::bad", "core::later: unexpected skip (ignored)"]
+    assert (outcome.passed, outcome.failures) == (2, ["core::bad", "core::later: unexpected skip (ignored)"])
 
 
 def test_a_failure_whose_line_was_split_is_still_counted() -> None:
@@ -160,14 +158,17 @@ def test_other(wrong):
 """
 
 
-@pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
-def test_pytest_runs_failed_tests_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool, passed: int, failed: int, unsteady: int
-) -> None:
+@pytest.fixture
+def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(testing.build, "BUILD", tmp_path)
     monkeypatch.setattr(testing.build, "REPOSITORY", tmp_path)
-    (tmp_path / "shaken_test.py").write_text(SHAKEN.replace("{wrong}", str(wrong)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
+def test_pytest_runs_failed_tests_again(own_build: Path, wrong: bool, passed: int, failed: int, unsteady: int) -> None:
+    (own_build / "shaken_test.py").write_text(SHAKEN.replace("{wrong}", str(wrong)))
     outcome = testing._pytest("trial", ["shaken_test.py"], 120, *testing.SIDE_BY_SIDE)
     assert (outcome.passed, len(outcome.failures), len(outcome.unsteady)) == (passed, failed, unsteady)
 
@@ -184,39 +185,21 @@ def test_soak_repeats_until_its_time_is_over_and_stops_at_a_failure(layers: dict
         return Outcome(1, ["wrong"] if len(rounds) == 5 else [])
 
     layers["only"] = layer
-    assert testing.soak([], minutes=3) == 0
-    assert rounds == ["45"] * 3
-    assert testing.soak([], minutes=100) == 1
-    assert len(rounds) == 5
+    assert (testing.soak([], minutes=3), rounds) == (0, ["45"] * 3)
+    assert (testing.soak([], minutes=100), len(rounds)) == (1, 5)
     with pytest.raises(UsageError):
         testing.soak([], minutes=0)
 
 
-def test_a_real_pytest_run_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(testing.build, "BUILD", tmp_path)
-    (tmp_path / "a_test.py").write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('why')\n")
+def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:
+    (own_build / "a_test.py").write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('why')\n")
     result = testing._fresh_result("trial")
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        os.devnull,
-        "-p",
-        "no:cacheprovider",
-        f"--junit-xml={result}",
-        str(tmp_path / "a_test.py"),
-    ]
+    argv = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", f"--junit-xml={result}", str(own_build)]
     outcome = testing._run_and_read(argv, "trial", result, 120)
-    assert outcome.passed == 1
-    assert "unexpected skip: why" in outcome.failures[0]
+    assert outcome.passed == 1 and "unexpected skip: why" in outcome.failures[0]
 
 
-def test_a_test_tool_that_fails_without_naming_a_test_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(testing.build, "BUILD", tmp_path)
+def test_a_test_tool_that_fails_without_naming_a_test_fails(own_build: Path) -> None:
     result = testing._fresh_result("trial")
     passing = '<testsuite><testcase name="a"/></testsuite>'
     with pytest.raises(Failure, match=r"trial failed \(status 3\)"):

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The cross compiler: found in the cache, or built there step by step from toolchain/recipe.toml.
+"""Finds the cross compiler in the cache, or builds it there step by step from toolchain/recipe.toml.
 
 The toolchain's name in the cache is the hash of its recipe: pinned sources, patches, and steps. A build that was stopped or killed resumes
-with the step that was running. That step starts in a fresh directory, because files of a killed compiler may be damaged. Of two builds at
-once, the second waits for the first.
+with the step that was running. That step starts in a fresh directory, because files of a killed compiler may be damaged. If two builds run
+at the same time, the second waits for the first.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -28,7 +27,7 @@ UNPACK_SECONDS = 30
 # Peak size of the work directory (2.2 GB) and of the result (0.2 GB), with a reserve.
 NEEDED_BYTES = 3_000_000_000
 STEP_TIMEOUT_SECONDS = 4 * 3600
-# Installed files that are of no use for compiling Neap.
+# Installed files that Neap's build does not need.
 LEFT_OUT = (
     "share/info",
     "share/man",
@@ -41,7 +40,7 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of the recipe: commands run in `directory`. `anew` is the part of it that is made again for each attempt (default: all)."""
+    """A step of the recipe. Its commands run in `directory`; each attempt makes the part `anew` of that directory again (default: all)."""
 
     name: str
     seconds: float
@@ -103,7 +102,7 @@ def entry(recipe: Recipe | None = None) -> cache.Entry:
 
 
 def find() -> Path | None:
-    """The toolchain's prefix if it exists: $NEAP_TOOLCHAIN, or the cache's for this recipe."""
+    """The toolchain's prefix: $NEAP_TOOLCHAIN, or the cache's entry for this recipe. None if there is none."""
     named = os.environ.get("NEAP_TOOLCHAIN")
     if named:
         if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
@@ -114,21 +113,22 @@ def find() -> Path | None:
 
 
 def require() -> Path:
-    """The toolchain's prefix; it is built if it does not exist."""
+    """The prefix of the toolchain, which is built if it does not exist."""
     return find() or build()
 
 
 def build(archive: Archive | None = None) -> Path:
-    """Builds the toolchain into the cache, or resumes an earlier build. Gives its prefix."""
+    """Builds the toolchain into the cache, or resumes an earlier build. Returns its prefix."""
     while True:
         recipe = Recipe()
         place = entry(recipe)
         if place.ready:
             return place.path
-        _refuse_spaces(place.path)
-        waiting = lambda: progress.say("neap: waiting for another neap that builds the toolchain")  # noqa: E731
+        if re.search(r"\s", str(place.path)):
+            hint = "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)"
+            raise Failure(f"GCC cannot be built below a path with a space: {place.path}", hint)
         try:
-            with place.making(keep_partial=True, on_wait=waiting) as mine:
+            with place.making(keep_partial=True, work="builds the toolchain") as mine:
                 if mine:
                     Build(recipe, place, archive).run()
         except sources.Superseded:
@@ -147,7 +147,7 @@ class Build:
         self.steps = recipe.steps(self.work, self.prefix, os.cpu_count() or 1)
 
     def run(self) -> None:
-        """Raises Superseded if a newer source was accepted, because the recipe is then another one."""
+        """Builds the toolchain. Raises Superseded if a newer source was accepted, because the recipe then has another hash."""
         cache.require_space(self.prefix.parent, NEEDED_BYTES - _size_bytes(self.work), "building the toolchain")
         plan = progress.Plan("toolchain", [(UNPACK, UNPACK_SECONDS), *((step.name, step.seconds) for step in self.steps)])
         progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")
@@ -190,8 +190,7 @@ class Build:
         archive = self.archive or Archive()
         for name in SOURCES:
             pin = self.recipe.pins[name]
-            files = sources.fetch(pin, archive, self.work / "packages")
-            sources.unpack_tree(pin, files, self.work / name, log)
+            sources.unpack_tree(pin, sources.fetch(pin, archive, self.work / "packages"), self.work / name, log)
             for patch in self.recipe.patches[name]:
                 sources.apply_patch(patch, self.work / name, 1, log)
         cache.remove(self.work / "packages")
@@ -216,8 +215,7 @@ class Build:
         }
         for command in step.commands:
             what = f"toolchain step {step.name}"
-            argv = ["nice", *command]
-            run_logged(argv, self._log(step.name), what, cwd=directory, env=environment, timeout_seconds=STEP_TIMEOUT_SECONDS)
+            run_logged(["nice", *command], self._log(step.name), what, cwd=directory, env=environment, timeout_seconds=STEP_TIMEOUT_SECONDS)
 
     def _finish(self) -> None:
         """Removes unneeded files, tries the compiler on a small program, and frees disk space."""
@@ -237,14 +235,6 @@ def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
         [compiler, "-std=c++23", "-c", "trial.cpp", "-o", "trial.o"], log, "trying the cross compiler", cwd=scratch, timeout_seconds=120
     )
     cache.remove(scratch)
-
-
-def _refuse_spaces(path: Path) -> None:
-    if any(character.isspace() for character in str(path)):
-        raise Failure(
-            f"GCC cannot be built below a path with a space: {path}",
-            "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)",
-        )
 
 
 def _size_bytes(tree: Path) -> int:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The toolchain's build, with a recipe whose "compiler" takes no time. The real one is built before any image."""
+"""Tests of the toolchain's build, with a recipe whose "compiler" takes no time. The real toolchain is built before any image."""
 
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 
 from tools import cache, exchange, sources, toolchain
 from tools.archive import VersionGone
-from tools.conftest import REPOSITORY, on_small_disk
+from tools.conftest import neap, on_small_disk
 from tools.errors import DiskFull, Failure
 from tools.fake_mirror import FakeMirror
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 # The "compiler" copies its source. Each step logs that it ran. A step waits while the file `wait` exists, and fails if `fail` exists.
 RECIPE = """
@@ -68,7 +67,6 @@ class Trial:
         (directory / "patches/newlib").mkdir(parents=True)
         (directory / "patches/newlib/0001.patch").write_text("Why.\n\n" + NEWLIB_PATCH)
         self.debs = {name: self.add(name, "1") for name in toolchain.SOURCES}
-        mirror.publish()
         self.pin()
 
     def add(self, name: str, version: str) -> Path:
@@ -107,8 +105,7 @@ def test_a_toolchain_is_built_once(trial: Trial) -> None:
     assert toolchain.find() is None
     prefix = toolchain.build(trial.mirror.archive())
     assert (prefix / "bin/x86_64-neap-elf-g++").is_file()
-    assert toolchain.find() == prefix
-    assert toolchain.build() == prefix
+    assert toolchain.find() == toolchain.build() == prefix
     assert trial.ran() == ["binutils", "gcc"]
     # Only the result and the logs remain.
     assert sorted(path.suffix for path in prefix.parent.iterdir()) == ["", ".lock", ".logs"]
@@ -130,16 +127,22 @@ def test_the_name_follows_pins_patches_and_steps_but_not_comments(trial: Trial) 
     assert len({toolchain.Recipe().key(), key, changed}) == 3
 
 
-def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, python) -> None:
+def waiting_builder(trial: Trial, python) -> tuple[subprocess.Popen, Path]:
+    """A build that waits in the step gcc while the file exists."""
     wait = Path(f"{trial.log}.wait")
     wait.touch()
     builder = python(*trial.builder())
     assert wait_until(lambda: trial.ran() == ["binutils", "gcc"], 30)
+    return builder, wait
+
+
+def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, python) -> None:
+    builder, wait = waiting_builder(trial, python)
     builder.kill()
     builder.wait()
     assert toolchain.find() is None
     wait.unlink()
-    # `test ! -e half` in the step fails if its directory is not made again. The sources are not requested again.
+    # `test ! -e half` in the step fails if the step's directory is not made again. Without the pool, sources cannot be requested again.
     cache.remove(trial.mirror.directory / "pool")
     prefix = toolchain.build(trial.mirror.archive())
     assert toolchain.find() == prefix
@@ -147,10 +150,7 @@ def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, pytho
 
 
 def test_of_two_builds_at_once_the_second_waits_and_says_so(trial: Trial, python) -> None:
-    wait = Path(f"{trial.log}.wait")
-    wait.touch()
-    first = python(*trial.builder())
-    assert wait_until(lambda: trial.ran() == ["binutils", "gcc"], 30)
+    first, wait = waiting_builder(trial, python)
     second = python(*trial.builder())
     for line in second.stderr:
         if "waiting for another neap that builds the toolchain" in line:
@@ -186,7 +186,6 @@ def test_a_source_that_is_gone_is_named_and_a_newer_one_taken_if_accepted(trial:
     key = toolchain.Recipe().key()
     trial.mirror.forget("gcc-source")
     trial.add("gcc", "2")
-    trial.mirror.publish()
     with pytest.raises(VersionGone, match="gcc-source 1 no longer; it has 2"):
         toolchain.build(trial.mirror.archive())
     monkeypatch.setattr(sources, "accept_newer", True)
@@ -240,7 +239,7 @@ def test_the_recipe_of_this_checkout_has_the_tested_steps(own_cache: Path) -> No
 
 @pytest.fixture
 def exported(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
-    """A toolchain in a file. The cache is then a new, empty one."""
+    """An exported toolchain in a file. The test then has a new, empty cache."""
     toolchain.build(trial.mirror.archive())
     file = tmp_path / "chain.tar.zst"
     exchange.export_toolchain(str(file))
@@ -257,8 +256,7 @@ def nothing_made() -> bool:
 def test_an_exported_toolchain_is_imported(exported: Path, tmp_path: Path) -> None:
     exchange.import_toolchain(str(exported))
     there = toolchain.find()
-    original = tmp_path / "cache/neap/toolchain" / there.name
-    done = subprocess.run(["diff", "-r", "--no-dereference", str(original), str(there)], capture_output=True, text=True, timeout=60)
+    done = finished(["diff", "-r", "--no-dereference", str(tmp_path / "cache/neap/toolchain" / there.name), str(there)])
     assert done.returncode == 0, done.stdout
     assert (there / "bin/x86_64-neap-elf-g++").stat().st_mode & 0o111
     exchange.import_toolchain(str(exported))  # a second time changes nothing
@@ -299,7 +297,7 @@ def test_a_flipped_bit_is_refused(exported: Path) -> None:
 
 @pytest.mark.parametrize("change", ["content", "name", "missing", "outside", "link"])
 def test_a_valid_archive_that_differs_from_its_manifest_is_refused(exported: Path, tmp_path: Path, change: str) -> None:
-    # Packed again, so the checksums of zstd and tar are right. Only the manifest's can detect the change.
+    # The archive is packed again, so the checksums of zstd and tar are right. Only the manifest's checksums can detect the change.
     plain = tmp_path / "plain.tar"
     subprocess.run(["zstd", "-q", "-d", "-f", "-o", str(plain), str(exported)], check=True, timeout=60)
     changed = tmp_path / "changed.tar"
@@ -351,6 +349,5 @@ print(sorted(os.listdir({str(small)!r})))
 
 
 def test_the_launcher_refuses_a_missing_file() -> None:
-    argv = [sys.executable, str(REPOSITORY / "neap"), "toolchain", "import", "/no/such/file"]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = neap("toolchain", "import", "/no/such/file")
     assert (done.returncode, done.stderr) == (1, "neap: error: there is no file /no/such/file\n")

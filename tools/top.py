@@ -2,10 +2,9 @@
 """`./neap top APP|HOST[:PORT]`: the activity of each core, once a second, from the `cores` command.
 
 The machine's numbers are cumulative. The table shows differences over the machine's own clock (`now_ns`), so a late answer does not distort
-them. Each request costs the machine a frame in, a frame out and the wake-up of the core that answers. The first line of the table says so.
+them. Each request costs the machine a received frame, a sent frame and the wake-up of the core that answers. The first line of the table
+says so.
 """
-
-from __future__ import annotations
 
 import json
 import shutil
@@ -26,7 +25,7 @@ CLEAR = "\x1b[H\x1b[J"
 
 
 def top(target: str, *, pid: int | None, token_file: str | None, seconds: float, once: bool, as_json: bool) -> int:
-    """Runs until interrupted; with `once`, prints one table over one interval."""
+    """Prints tables until interrupted, or with `once` one table over one interval."""
     if not SECONDS_MIN <= seconds <= SECONDS_MAX:
         raise UsageError(f"--seconds takes {SECONDS_MIN:g} to {SECONDS_MAX:g}, not {seconds:g}")
     host, port = find_control(target, pid)
@@ -48,7 +47,7 @@ def top(target: str, *, pid: int | None, token_file: str | None, seconds: float,
 
 
 def parse(answer: str, name: str) -> list[dict]:
-    """'ok 0 idle=halt itr_us=16 ...; 1 ...' -> one dictionary per core. Raises Failure."""
+    """Parses 'ok 0 idle=halt itr_us=16 ...; 1 ...' into one dictionary per core. Raises Failure."""
     if not answer.startswith("ok"):
         raise Failure(f"{name} answered '{answer}' to cores")
     rows = []
@@ -71,7 +70,7 @@ def parse(answer: str, name: str) -> list[dict]:
 
 
 def _value(key: str, text: str) -> int | str:
-    """Counters are numbers; a setting may be a word. Raises ValueError for anything else."""
+    """A counter must be a number; a setting may be a word. Raises ValueError for anything else."""
     if key in (*RATES, "asleep_ns", "now_ns") or text.isdecimal():
         return decimal(text)
     if not is_word(key, WORD_CHARACTERS_MAX) or not is_word(text, WORD_CHARACTERS_MAX):
@@ -80,7 +79,7 @@ def _value(key: str, text: str) -> int | str:
 
 
 def rates(before: dict, now: dict) -> dict:
-    """Numbers per second, and the share of time asleep, between two answers. None for a counter that the machine does not give."""
+    """Increases per second, and the share of time asleep, between two answers. None for a counter that the answers lack."""
     elapsed_ns = now["now_ns"] - before["now_ns"]
 
     def grown(name: str) -> int | None:
@@ -120,12 +119,9 @@ COLUMNS = (
 
 
 def table(name: str, rows: list[dict], seconds: float) -> list[str]:
-    """The lines of the table."""
     lines = [f"{name}: {len(rows)} cores, every {seconds:g} s (each look wakes the core that answers it)"]
     lines.append("".join(f"{title:>{width}}" for title, _, width in COLUMNS))
-    for row in rows:
-        lines.append("".join(f"{_cell(key, row.get(key)):>{width}}" for _, key, width in COLUMNS))
-    return lines
+    return lines + ["".join(f"{_cell(key, row.get(key)):>{width}}" for _, key, width in COLUMNS) for row in rows]
 
 
 def _cell(key: str, value) -> str:

@@ -2,11 +2,9 @@
 """`./neap run --trace CORE`: writes the last functions that a core entered to a text file.
 
 A plugin of QEMU's emulated CPU (tools/debugger/function_trace.c) writes entries into a ring of fixed size while the machine runs. After the
-machine's end, the ring becomes trace-CORE.txt here. It has a line for each entry, indented by its depth, preceded by the core's instruction
-count. Consecutive equal entries share a line.
+machine's end, this module writes the ring as trace-CORE.txt. The file has a line for each entry, with the core's instruction count and the
+function's name, indented by its depth. Consecutive equal entries share a line.
 """
-
-from __future__ import annotations
 
 import contextlib
 import struct
@@ -30,7 +28,7 @@ INDENTED_MAX = 60
 
 @contextlib.contextmanager
 def tracing(image: Path, core: int, out: Path | None = None, entries: int = ENTRIES) -> Iterator[list[str]]:
-    """Gives QEMU's arguments for the trace, and writes the text file at the end. The machine MUST have ended when the `with` block ends."""
+    """Yields QEMU's arguments for the trace, and writes the text file at the end. The machine MUST end before the `with` block ends."""
     out = out or Path(f"trace-{core}.txt")
     tools = str(toolchain.require() / "bin/x86_64-neap-elf-")
     found = link_image.functions(tools, symbols_of(image))
@@ -49,7 +47,7 @@ def tracing(image: Path, core: int, out: Path | None = None, entries: int = ENTR
 
 
 def write_text(ring: bytes, names: list[str], out: Path) -> int:
-    """Writes the ring as text. Gives the total number of entries, including those that the ring has overwritten."""
+    """Writes the ring as text. Returns the total number of entries, including overwritten entries."""
     written, capacity = HEADER.unpack_from(ring)
     kept = min(written, capacity)
     shallowest = min((depth for _, _, depth in _entries(ring, written, capacity)), default=0)

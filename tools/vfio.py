@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """A real card in the emulated machine: the requirements of `./neap run APP --vfio ADDRESS`, and `./neap vfio bind|unbind|status`.
 
-vfio-pci passes a card through. It needs an IOMMU, the card's whole IOMMU group, permissions, and memory that stays in place. If one of
-these is missing, QEMU's error message names only a file descriptor. So all are checked first, each before those that depend on it, and each
-failed check names a remedy. Checks change nothing. `bind` and `unbind` are the only functions here that write (Linux:
-Documentation/ABI/testing/sysfs-bus-pci, `driver_override`). If one of them fails midway, it restores the earlier state.
+vfio-pci passes a card through. It needs an IOMMU, the card's whole IOMMU group, permissions, and locked memory. If one of these
+requirements is missing, QEMU's error message names only a file descriptor. So all requirements are checked first, and each failed check
+names a remedy. Checks change nothing. Only `bind` and `unbind` write (Linux: Documentation/ABI/testing/sysfs-bus-pci, `driver_override`).
+If one of them fails midway, it restores the earlier state.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -29,13 +27,13 @@ KVM_GET_API_VERSION = 0xAE00
 KVM_API_VERSION = 12
 CAP_IPC_LOCK = 14
 IFF_UP = 1
-# Memory that vfio pins in addition to the machine's RAM: its firmware and similar regions.
+# Memory that vfio pins in addition to the machine's RAM, such as firmware.
 MEMORY_BESIDES_BYTES = 64 << 20
 BRIDGE_CLASS = 0x0604
 
 
 class Host:
-    """Linux as seen in its files. Tests use another root, and replace the values that are not files."""
+    """Linux, as seen through its files. Tests use another root directory, and replace the values that are not in files."""
 
     def __init__(self, root: Path = Path("/")):
         self.root = root
@@ -60,7 +58,7 @@ class Host:
             return 0
 
     def write(self, path: Path, text: str) -> None:
-        """Writes a file of sysfs, which MUST exist; many of them cannot be read. Raises OSError."""
+        """Writes a file of sysfs, which MUST exist and need not be readable. Raises OSError."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode())
@@ -78,7 +76,7 @@ class Host:
         return os.access(path, os.R_OK | os.W_OK)
 
     def locked_memory_limit(self) -> int | None:
-        """The number of bytes that this process may lock, None for no limit."""
+        """The number of bytes that this process may lock; None if there is no limit."""
         soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
         capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)", self.read(self.path("/proc/self/status")), re.MULTILINE)
         free = soft == resource.RLIM_INFINITY or bool(capabilities and int(capabilities[1], 16) >> CAP_IPC_LOCK & 1)
@@ -106,7 +104,7 @@ class Card:
 
 
 def device_ids() -> list[int]:
-    """The device ids that the driver knows. drivers/ixgbe/device_ids.hpp is their only list."""
+    """The device ids that the driver supports, from their only list, drivers/ixgbe/device_ids.hpp."""
     return [int(number, 16) for number in re.findall(r"\{(0x[0-9A-Fa-f]{4}), (?:true|false)\}", DEVICE_IDS.read_text())]
 
 
@@ -114,7 +112,7 @@ def device_ids() -> list[int]:
 
 
 def find_card(word: str, host: Host) -> Card:
-    """The 82599 at an address. Raises Failure if the word is no address, or if the address has another device or none."""
+    """The 82599 at an address. Raises Failure if `word` is no address, or if there is no 82599 at the address."""
     match = ADDRESS.fullmatch(word)
     if not match:
         raise UsageError(f"'{word}' is no PCI address", "it looks like 0000:03:00.0; `lspci -D | grep 82599` shows where cards are")
@@ -132,7 +130,7 @@ def find_card(word: str, host: Host) -> Card:
 
 
 def require_card(word: str, memory: str, accelerator: str, host: Host | None = None) -> Card:
-    """The card, if it can be passed through to a machine with `memory` ("512M"). Otherwise raises Failure with the remedy."""
+    """The card, if it can be passed through to a machine with this `memory` (like "512M"). Otherwise raises Failure with a remedy."""
     host = host or Host()
     card = find_card(word, host)
     require_iommu(card, host)
@@ -216,7 +214,7 @@ def memory_bytes(memory: str) -> int:
 
 
 def kvm_problem(host: Host | None = None) -> Failure | None:
-    """The reason why KVM cannot be used here, None if it can."""
+    """The reason why KVM cannot be used on this host; None if it can."""
     host = host or Host()
     path = host.path("/dev/kvm")
     if not path.exists():
@@ -246,7 +244,6 @@ def report_limits(card: Card) -> None:
 
 
 def command(action: str, word: str, as_json: bool = False, host: Host | None = None) -> int:
-    """`./neap vfio ACTION ADDRESS`."""
     host = host or Host()
     if as_json and action != "status":
         raise UsageError("--json goes with status")
@@ -305,13 +302,15 @@ def bind(card: Card, host: Host) -> None:
     if up := [name for name in interfaces(card, host) if host.number(host.device(card.address) / "net" / name / "flags") & IFF_UP]:
         raise Failure(f"{up[0]} on {card.address} is up: this Linux may be reached by it", f"if not: sudo ip link set {up[0]} down")
     with _writing(card):
-        _remember(card, host)
+        memory = _memory(card, host)
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(f"{card.driver or ''}\n")
         try:
             _move(card, VFIO_DRIVER, host)
         except BaseException:
             with contextlib.suppress(OSError, Failure):
                 _move(card, None, host, card.driver)
-            _memory(card, host).unlink(missing_ok=True)
+            memory.unlink(missing_ok=True)
             raise
     print(f"{card.address}: {card.driver or 'no driver'} -> vfio-pci; ./neap vfio unbind {card.address} sets it back")
 
@@ -329,24 +328,21 @@ def unbind(card: Card, host: Host) -> None:
 
 
 def interfaces(card: Card, host: Host) -> list[str]:
-    """Linux's network interfaces on the card."""
     folder = host.device(card.address) / "net"
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def _move(card: Card, override: str | None, host: Host, driver: str | None = None) -> None:
-    """Takes the card from its driver and offers it to `driver`, or to any matching driver (with `override`: to that one alone).
-
-    Raises Failure if the card has another driver afterwards.
-    """
+    """Takes the card from its driver and offers it to `driver`, to any matching driver, or with `override` only to that driver. Raises
+    Failure if the card has another driver afterwards."""
     device = host.device(card.address)
-    # An empty line removes an override.
+    # Writing an empty line removes an override.
     host.write(device / "driver_override", f"{override or ''}\n")
     if (device / "driver").is_symlink():
         host.write(device / "driver/unbind", card.address)
     wanted = override or driver
-    if wanted is None and _remembered_none(card, host):
-        return
+    if wanted is None and _memory(card, host).is_file():
+        return  # the card had no driver before
     with contextlib.suppress(FileNotFoundError):
         place = host.path(f"/sys/bus/pci/drivers/{driver}/bind") if driver else host.path("/sys/bus/pci/drivers_probe")
         host.write(place, card.address)
@@ -368,22 +364,11 @@ def _writing(card: Card) -> Iterator[None]:
         raise Failure(f"{card.address}: {error.filename or 'the kernel'}: {error.strerror}", "`dmesg` may say why") from None
 
 
-# The file with a card's earlier driver. Like the binding, it is lost at a reboot.
+# The file with the name of a card's earlier driver. Like the binding, the file is lost at a reboot.
 def _memory(card: Card, host: Host) -> Path:
     return host.path(f"/run/neap/vfio/{card.address}")
-
-
-def _remember(card: Card, host: Host) -> None:
-    path = _memory(card, host)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{card.driver or ''}\n")
 
 
 def _remembered(card: Card, host: Host) -> str | None:
     name = host.read(_memory(card, host))
     return name if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) else None
-
-
-def _remembered_none(card: Card, host: Host) -> bool:
-    """True if the card had no driver before."""
-    return _memory(card, host).is_file() and _remembered(card, host) is None

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The checks before a card is passed through, and bind and unbind, on a fake Linux in a folder of files."""
-
-from __future__ import annotations
+"""Tests of the checks before a card is passed through, and of bind and unbind, with a fake Linux in a folder of files."""
 
 import json
 import os
@@ -103,10 +101,10 @@ def remove(path: Path) -> None:
 
 
 def all_files(root: Path) -> dict[str, str]:
-    found = {}
-    for path in root.rglob("*"):
-        found[str(path)] = os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else ""
-    return found
+    def content(path: Path) -> str:
+        return os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else ""
+
+    return {str(path): content(path) for path in root.rglob("*")}
 
 
 def test_the_device_ids_are_those_of_the_driver() -> None:
@@ -120,7 +118,7 @@ def test_a_card_that_is_ready_passes(linux: FakeLinux) -> None:
     assert json.loads(card.qemu_options()[1]) == {"driver": "vfio-pci", "host": CARD, "id": "nic"}
 
 
-# A broken requirement -> the message and the remedy.
+# For each broken requirement, the message and the remedy.
 BROKEN = {
     "another device": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/device", "0x1521"), "is no 82599, but 8086:1521", "8086:10fb"),
     "another vendor": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/vendor", "0x15b3"), "is no 82599, but 15b3:10fb", "lspci"),

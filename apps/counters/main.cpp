@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Named counters over TCP: an example of what cores can share and what tasks can wait for.
 //
-// It uses parts of the kernel that memcached does not use: an RCU table (service.hpp), an Ebb (service.hpp), several waits at once with a
-// time-out by cancellation (session.cpp), and a repeating timer (here).
+// The program uses parts of the kernel that memcached does not use: an RCU table (service.hpp), an Ebb (service.hpp), several waits at once
+// with a time-out by cancellation (session.cpp), and a repeating timer (here).
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -44,7 +44,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!control) co_return fail("no control", control.error());
 
   counters::Service service;
-  co_await on_each_core([] { static_cast<void>(*counters::statistics); });  // made now, so that no request has to allocate them
+  co_await on_each_core([] { static_cast<void>(*counters::statistics); });  // allocates them now, so that no request has to
   Timer each_second;
   each_second.repeat(std::chrono::seconds(1), [&service, before = std::uint64_t{0}]() mutable {
     const std::uint64_t now = service.requests();

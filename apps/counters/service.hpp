@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Named counters that all cores share.
 //
-// Clients look counters up at every request and seldom add or remove one. So they are in an RCU table: a look-up takes no lock, and a
+// Clients look counters up at every request and seldom add or remove one. So the counters are in an RCU table. A look-up takes no lock; a
 // removed counter is freed when no event can hold a pointer to it. A pointer from `find` is valid until the end of the event, not across
 // `co_await`.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace neap::counters {
 
-/// Each core counts its own requests, so that the cores do not share a cache line for it.
+/// Each core counts its own requests, so that the counters do not share a cache line.
 struct CoreStatistics {
   Counter requests;
 };
@@ -29,30 +29,29 @@ class Service {
  public:
   static constexpr std::size_t counters_max = 1000;
 
-  /// Adds one to the counter; creates it if it does not exist. Returns the new value, or nothing if there are too many counters.
+  /// Adds one to the counter; creates it if it does not exist. Returns the new value, or no value if there are too many counters.
   std::optional<std::uint64_t> add(const std::string& name) {
     for (;;) {
       if (const auto* const counter = table_.find(name)) return (*counter)->fetch_add(1) + 1;
       if (table_.size() >= counters_max) return std::nullopt;
-      table_.insert(name, std::make_unique<std::atomic<std::uint64_t>>(0));  // false if another core has inserted it meanwhile
+      table_.insert(name, std::make_unique<std::atomic<std::uint64_t>>(0));  // fails if another core has inserted the name meanwhile
     }
   }
-  /// Nothing if there is no such counter.
+  /// Returns no value if there is no such counter.
   [[nodiscard]] std::optional<std::uint64_t> value(const std::string& name) const {
     const auto* const counter = table_.find(name);
     return counter == nullptr ? std::nullopt : std::optional((*counter)->load());
   }
-  /// False if there is no such counter.
+  /// Returns false if there is no such counter.
   bool remove(const std::string& name) { return table_.erase(name); }
 
-  /// The names of all counters, each followed by a blank.
+  /// Returns the names of all counters, each followed by a blank.
   [[nodiscard]] std::string names() const {
     std::string all;
     table_.for_each([&all](const std::string& name, const auto&) { all += name + ' '; });
     return all;
   }
 
-  /// Requests of all cores.
   [[nodiscard]] static std::uint64_t requests() {
     std::uint64_t sum = 0;
     for (unsigned core = 0; core < machine::core_count(); ++core) {

@@ -100,7 +100,7 @@ void Session::send(std::string_view text) {
 
 // --- wait --------------------------------------------------------------------------------------------------------------------------------
 
-// Two events end the wait early by the same cancellation: the time-out and the end of the connection.
+// The time-out and the end of the connection both end the wait by the same cancellation.
 task<void> Session::answer_wait(std::shared_ptr<Session> session, std::vector<std::string> names) {
   Cancellation& cancellation = *session->wait_;
   Timer timeout;

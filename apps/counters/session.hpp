@@ -26,18 +26,18 @@ namespace neap::counters {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  static constexpr std::size_t input_bytes_max = 4096;  ///< of lines that are not answered yet
+  static constexpr std::size_t input_bytes_max = 4096;  ///< bytes of lines that are not answered yet
   static constexpr std::size_t names_max = 16;
 
   Session(Service& service, net::Connection& connection) : service_(service), connection_(&connection) {}
 
   void received(net::Buffer data);
-  /// The connection is gone. A waiting task ends.
+  /// Called when the connection is gone. Ends a waiting task.
   void closed() noexcept;
 
  private:
   void answer_lines();
-  /// The answer to one line; empty if a task will give it later.
+  /// Returns the answer to one line. It is empty if a task will send the answer later.
   [[nodiscard]] std::string answer(std::string_view line);
   void send(std::string_view text);
 
@@ -46,9 +46,9 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] task<std::uint64_t> change_of(std::string name);
 
   Service& service_;
-  net::Connection* connection_;       // null once it is gone
+  net::Connection* connection_;       // null once the connection is gone
   std::optional<Cancellation> wait_;  // ends the `wait` in progress
-  std::string input_;                 // not answered yet
+  std::string input_;                 // input that is not answered yet
 };
 
 /// Makes the session of a connection, on the connection's core.

@@ -2,7 +2,7 @@
 #include "apps/memcached/binary_protocol.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <concepts>
 #include <cstring>
 
@@ -50,41 +50,30 @@ enum : std::uint8_t {
 
 constexpr std::size_t number_bytes_max = 20;  // the decimal digits of 2^64 - 1
 
-/// The opcode of the command's form that is not quiet.
-constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept {
-  switch (opcode) {
-    case op::get_quiet:
-      return op::get;
-    case op::get_key_quiet:
-      return op::get_key;
-    case op::set_quiet:
-      return op::set;
-    case op::add_quiet:
-      return op::add;
-    case op::replace_quiet:
-      return op::replace;
-    case op::remove_quiet:
-      return op::remove;
-    case op::increment_quiet:
-      return op::increment;
-    case op::decrement_quiet:
-      return op::decrement;
-    case op::quit_quiet:
-      return op::quit;
-    case op::flush_quiet:
-      return op::flush;
-    case op::append_quiet:
-      return op::append;
-    case op::prepend_quiet:
-      return op::prepend;
-    case op::get_and_touch_quiet:
-      return op::get_and_touch;
-    case op::get_key_and_touch_quiet:
-      return op::get_key_and_touch;
-    default:
-      return opcode;
-  }
-}
+/// The quiet form of a command, and the form that is not quiet.
+constexpr std::array<std::uint8_t, 2> quiet_forms[] = {
+    {op::get_quiet, op::get},
+    {op::get_key_quiet, op::get_key},
+    {op::set_quiet, op::set},
+    {op::add_quiet, op::add},
+    {op::replace_quiet, op::replace},
+    {op::remove_quiet, op::remove},
+    {op::increment_quiet, op::increment},
+    {op::decrement_quiet, op::decrement},
+    {op::quit_quiet, op::quit},
+    {op::flush_quiet, op::flush},
+    {op::append_quiet, op::append},
+    {op::prepend_quiet, op::prepend},
+    {op::get_and_touch_quiet, op::get_and_touch},
+    {op::get_key_and_touch_quiet, op::get_key_and_touch},
+};
+constexpr auto loud_forms = [] {
+  std::array<std::uint8_t, 256> forms{};
+  for (unsigned opcode = 0; opcode < forms.size(); ++opcode) forms[opcode] = static_cast<std::uint8_t>(opcode);
+  for (const auto& [quiet, loud] : quiet_forms) forms[quiet] = loud;
+  return forms;
+}();
+constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept { return loud_forms[opcode]; }
 
 template <std::unsigned_integral T>
 T read_big(const char* from) noexcept {
@@ -103,7 +92,6 @@ constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
 }  // namespace
 
 // --- Bytes to requests -------------------------------------------------------------------------------------------------------------------
-
 BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {
   require(input.size() >= header_bytes, "memcached: a header is read once it is complete", input.size());
   const char* const at = input.data();
@@ -185,7 +173,6 @@ std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more)
 }
 
 // --- Requests ----------------------------------------------------------------------------------------------------------------------------
-
 void BinaryProtocol::execute(const Request& request, Context& context) {
   context.statistics.add(Count::requests);
   switch (request.command) {
@@ -327,7 +314,7 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
 void BinaryProtocol::transfer_done(Context& context) noexcept {
   Transfer& transfer = context.transfer;
   require(transfer.item && transfer.bytes_left == 0, "memcached: a received value is complete");
-  // If an id is given, memcached treats set, add and replace as cas.
+  // If a CAS id is given, memcached treats set, add and replace as cas.
   const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
   const auto [outcome, cas, value, copied_bytes] =
@@ -427,7 +414,6 @@ void BinaryProtocol::statistics(const Request& request, Context& context) {
 }
 
 // --- Answers -----------------------------------------------------------------------------------------------------------------------------
-
 void BinaryProtocol::write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,
                                 std::size_t body_bytes, std::uint64_t cas) noexcept {
   to[0] = static_cast<char>(0x81);
@@ -463,36 +449,30 @@ void BinaryProtocol::say_ok(const Request& request, Context& context, std::uint6
 }
 
 void BinaryProtocol::say_error(const Header& request, Context& context, Status status) noexcept {
-  std::string_view text;
-  switch (status) {
-    case Status::ok:
-      break;
-    case Status::not_found:
-      text = "Not found";
-      break;
-    case Status::exists:
-      text = "Data exists for key.";
-      break;
-    case Status::too_large:
-      text = "Too large.";
-      break;
-    case Status::invalid:
-      text = "Invalid arguments";
-      break;
-    case Status::not_stored:
-      text = "Not stored.";
-      break;
-    case Status::not_numeric:
-      text = "Non-numeric server-side value for incr or decr";
-      break;
-    case Status::unknown_command:
-      text = "Unknown command";
-      break;
-    case Status::out_of_memory:
-      text = "Out of memory";
-      break;
-  }
-  answer(request, context, status, {}, {}, text, 0);
+  const auto text = [status]() -> std::string_view {
+    switch (status) {
+      case Status::ok:
+        return {};
+      case Status::not_found:
+        return "Not found";
+      case Status::exists:
+        return "Data exists for key.";
+      case Status::too_large:
+        return "Too large.";
+      case Status::invalid:
+        return "Invalid arguments";
+      case Status::not_stored:
+        return "Not stored.";
+      case Status::not_numeric:
+        return "Non-numeric server-side value for incr or decr";
+      case Status::unknown_command:
+        return "Unknown command";
+      case Status::out_of_memory:
+        return "Out of memory";
+    }
+    return {};
+  };
+  answer(request, context, status, {}, {}, text(), 0);
 }
 
 void BinaryProtocol::refuse(const Header& request, Context& context) noexcept {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands except SASL and tap, with their
-// quiet forms.
+// The binary protocol (memcached's doc/protocol-binary.txt), as in memcached 1.6: all commands except SASL and tap, with quiet forms.
 //
-// Every request has a header of 24 bytes that gives the length of all that follows, so the parser searches for no delimiter. Quiet commands
-// suppress the expected reply (a miss, or success); errors are always sent. An expiry is unsigned here: a large one is a date far in the
-// future, never "at once". A request with contradictory lengths is answered by an error and ends the connection, because the start of the
-// next request is unknown.
+// Every request has a header of 24 bytes with the length of the rest, so the parser searches for no delimiter. Quiet commands suppress the
+// expected reply (a miss, or success); errors are always sent. An expiry is unsigned, so a large number is a date far in the future, never
+// "at once". A request with contradictory lengths gets an error and ends the connection, because the next request's start is unknown.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -44,15 +41,14 @@ class BinaryProtocol {
   };
 
   struct Header {
-    std::uint8_t opcode = 0;
-    std::uint8_t extras_bytes = 0;
+    std::uint8_t opcode = 0, extras_bytes = 0;
     std::uint16_t key_bytes = 0;
     std::uint32_t body_bytes = 0;
     std::uint32_t opaque = 0;  ///< in the byte order received
     std::uint64_t cas = 0;
   };
 
-  /// A request whose extras and key have arrived; its value, if any, follows.
+  /// A request whose extras and key have arrived. Its value, if any, follows in the stream.
   struct Request {
     Header header;
     std::string_view extras, key;
@@ -84,7 +80,7 @@ class BinaryProtocol {
   /// Answers `invalid` and ends the connection.
   static void refuse(const Header& request, Context& context) noexcept;
 
-  Header storing_;  ///< of the request whose value is being received
+  Header storing_;  ///< the header of the request whose value is being received
 };
 
 }  // namespace neap::memcached

@@ -12,9 +12,7 @@ namespace neap::memcached {
 namespace {
 
 using namespace std::string_literals;
-using test::Client;
-using test::Server;
-using test::Talk;
+using namespace test;
 
 std::string big(std::uint64_t value, unsigned bytes) {
   std::string text;
@@ -37,7 +35,7 @@ std::string says(unsigned opcode, unsigned status = 0, const std::string& extras
                  const std::string& value = "", std::uint64_t cas = 0) {
   return frame(0x81, opcode, status, extras, key, value, cas);
 }
-/// A header with any lengths, and nothing behind it.
+/// Returns a header with any lengths, and nothing behind the header.
 std::string head(unsigned opcode, unsigned key_bytes, unsigned extras_bytes, std::uint64_t body_bytes) {
   return big(0x80, 1) + big(opcode, 1) + big(key_bytes, 2) + big(extras_bytes, 1) + big(0, 3) + big(body_bytes, 4) + big(opaque, 4) +
          big(0, 8);
@@ -171,7 +169,7 @@ const std::vector<Talk> talks = {
     {"StatUnknown", ask(stat, "", "nonsense"), says(stat, 1, "", "", "Not found")},
     {"Quit", ask(quit) + ask(noop), says(quit), true},
     {"QuitQuiet", ask(quitq) + ask(noop), "", true},
-    // Contradictory lengths: an error, and no attempt to find the next request.
+    // Contradictory lengths cause an error, and no attempt to find the next request.
     {"UnknownCommand", ask(0x77) + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"UnknownCommandWithBody", ask(0x77, "extra", "key", "value") + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"KeyTooLong", ask(get, "", std::string(251, 'k')) + ask(noop), invalid(get), true},
@@ -200,18 +198,18 @@ INSTANTIATE_TEST_SUITE_P(Binary, Talks, testing::ValuesIn(talks), name_of);
 
 namespace {
 
-TEST(BinaryProtocol, StatReportsNamesAndValues) {
-  Server server;
-  Client client(server);
+struct BinaryProtocol : test::OneClient {};
+struct BinaryProtocolOfLittleMemory : test::LittleMemory {};
+
+TEST_F(BinaryProtocol, StatReportsNamesAndValues) {
   client.talk(ask(setq, store_extras(), "a", "v"));
   const std::string shown = client.talk(ask(stat));
   EXPECT_NE(shown.find(says(stat, 0, "", "curr_items", "1")), std::string::npos);
   EXPECT_TRUE(shown.ends_with(says(stat)));
 }
 
-TEST(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
-  Server server;
-  Client binary(server);
+TEST_F(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
+  Client& binary = client;
   Client text(server);
   EXPECT_EQ(binary.talk(ask(setq, store_extras(9, 5), "a", "v")), "");
   EXPECT_EQ(text.talk("get a\r\n"), "VALUE a 9 1\r\nv\r\nEND\r\n");
@@ -221,11 +219,7 @@ TEST(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
   EXPECT_EQ(binary.talk(ask(get, "", "a")), says(get, 0, big(4, 4), "", "hi", 2));
 }
 
-TEST(BinaryProtocol, OutOfMemoryIsReportedAndTheDataDiscarded) {
-  StoreOptions options = test::small_store();
-  options.memory_bytes = 4096;
-  Server server(options);
-  Client client(server);
+TEST_F(BinaryProtocolOfLittleMemory, OutOfMemoryIsReportedAndTheDataDiscarded) {
   EXPECT_EQ(client.talk(ask(set, store_extras(), "a", std::string(5000, 'v')) + ask(noop)),
             says(set, 0x82, "", "", "Out of memory") + says(noop));
 }

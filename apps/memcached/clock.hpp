@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: BSL-1.0
-// When an item expires.
+// The server's clock, and the expiry of items.
 //
 // The protocol gives an expiry either as seconds from now (up to 30 days) or as a date, and each item stores it in 32 bits. So the server
-// counts seconds since shortly before it started, and converts both forms to that count once, when the command arrives. Store and parsers
-// do not read a clock: they are given `now`, so that a test can simulate a month at once.
+// counts seconds since shortly before its start, and converts both forms to that count once, when the command arrives. Store and parsers do
+// not read a clock. They get `now` as an argument, so that a test can simulate a month at once.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 namespace neap::memcached {
 
-/// Seconds on the server's own count. It starts at 2, so that 0 can mean "never" and 1 "already expired".
+/// Seconds on the server's own count. The count starts at 2, so that 0 can mean "never" and 1 "already expired".
 using Seconds = std::uint32_t;
-
-constexpr Seconds expires_never = 0;
-constexpr Seconds expired_already = 1;
+constexpr Seconds expires_never = 0, expired_already = 1;
 constexpr std::int64_t relative_expiry_max_s = 60 * 60 * 24 * 30;  // protocol.txt, "Expiration times"
 
 class Clock {
  public:
   using Source = std::uint64_t (*)() noexcept;
 
-  /// `now_ns` counts nanoseconds since some start; `unix_at_zero_s` is the date of that start, seconds since 1970.
+  /// `now_ns` counts nanoseconds from an arbitrary start. `unix_at_zero_s` is the date of that start, in seconds since 1970.
   Clock(Source now_ns, std::uint64_t unix_at_zero_s) noexcept
       : now_ns_(now_ns), created_ns_(now_ns()), created_unix_s_(static_cast<std::int64_t>(unix_at_zero_s + created_ns_ / ns_per_s)) {}
 
@@ -30,7 +27,8 @@ class Clock {
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
-  /// Converts a client's expiry. 0: never. Negative: at once. Up to 30 days: seconds from `now`. More: a date; if it is past, at once.
+  /// Converts a client's expiry. 0 means never, a negative number at once. Up to 30 days are seconds from `now`. A larger number is a date;
+  /// a past date means at once.
   [[nodiscard]] Seconds expiry(std::int64_t asked, Seconds now) const noexcept {
     if (asked == 0) return expires_never;
     if (asked < 0) return expired_already;

@@ -40,7 +40,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
       break;
     }
     if (transfer_.bytes_left > 0) {
-      if (carry_ != nullptr) {  // a carried head never includes bytes of the value
+      if (carry_ != nullptr) {  // a `Carry` never includes bytes of the value
         overrun(context);
         break;
       }
@@ -50,7 +50,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
       const std::size_t carried = carry_->text().size();
       const std::size_t taken = step_carried(rest, context);
       used += taken;
-      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // no input, nothing done
+      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // no input, no progress
     } else {
       if (rest.empty()) break;
       const std::size_t done = step(rest, context);
@@ -67,7 +67,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   return closing_ ? input.size() : used;
 }
 
-/// Parses the carried bytes; if they are not a whole command, adds bytes of `more`. Returns how many were added.
+/// Parses the bytes in `carry_`. If they are not a whole command, adds bytes of `more`. Returns the number of added bytes.
 std::size_t Conversation::step_carried(std::string_view more, Context& context) noexcept {
   const std::size_t done = step(carry_->text(), context);
   if (done > 0) {
@@ -77,15 +77,15 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
   }
   if (context.reply.full() || more.empty()) return 0;
   const std::size_t wanted = protocol_ == Protocol::text ? text_.wants(carry_->text(), more) : binary_.wants(carry_->text(), more);
-  if (wanted == 0 || !carry_->add(more.substr(0, wanted))) {  // the carry is full but does not yet hold a complete command
+  if (wanted == 0 || !carry_->add(more.substr(0, wanted))) {  // no room is left in `carry_`, but the command is incomplete
     overrun(context);
     return 0;
   }
   return wanted;
 }
 
-/// The size of the item that the next step allocates, 0 if none. It is an estimate, because another core may change the item on which the
-/// command builds. A command that turns out to need more may be refused.
+/// Returns the size of the item that the next step allocates, 0 if none. The size is an estimate, because another core may change the item
+/// on which the command builds. A command that needs more in the end may be refused.
 std::size_t Conversation::item_bytes_needed(std::string_view rest) const noexcept {
   if (transfer_.bytes_left > 0) {
     const bool joins = transfer_.mode == Mode::append || transfer_.mode == Mode::prepend;

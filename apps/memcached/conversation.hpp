@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // One client's stream of bytes, in pieces of any size.
 //
-// Both parsers need a whole command in contiguous memory. Nearly always a received buffer begins and ends at the boundary of a command:
-// then the command is parsed in place. Only a command that was split is joined, in a small buffer (`Carry`) that is freed afterwards.
-// Values are not joined: they are copied from the received buffer straight into their item.
+// Both parsers need a whole command in contiguous memory. Nearly always a received buffer begins and ends at the boundary of a command, so
+// the command is parsed in place. Only the parts of a split command are joined, in a small buffer (`Carry`) that is freed afterwards.
+// Values are not joined. They are copied from the received buffer straight into their item.
 //
-// Each copy of received bytes checks its own bound, in release builds too. Only a parser's mistake can exceed a bound. That ends the
-// connection and is counted as `protocol_overrun`.
+// Each copy of received bytes checks its own bound, in release builds too. Only a mistake of a parser can exceed a bound. Such a mistake
+// ends the connection and is counted as `protocol_overrun`.
 //
 // This file does not depend on the network; session.hpp joins the two. Memory for each conversation is bounded: the head of one command,
 // the reply (reply.hpp), and the item that is being received.
@@ -29,9 +29,9 @@ class Carry {
   static constexpr std::size_t bytes_max = TextProtocol::input_bytes_max;
   static_assert(BinaryProtocol::input_bytes_max <= bytes_max);
   [[nodiscard]] std::string_view text() const noexcept { return {bytes_, used_}; }
-  /// False: there is no room for `more`, and nothing was written.
+  /// Returns false and writes no byte if there is no room for `more`.
   [[nodiscard]] bool add(std::string_view more) noexcept;
-  /// False: fewer than `bytes` are stored, and nothing was dropped.
+  /// Returns false and drops no byte if fewer than `bytes` are stored.
   [[nodiscard]] bool drop_front(std::size_t bytes) noexcept;
 
  private:
@@ -43,17 +43,15 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Executes the commands in `input` and returns how many bytes are consumed: all, unless `reply` is full or the rest has to wait
-  /// (`waits`). In these two cases the caller MUST call again with the rest (which may be empty): once the reply has room, or in a later
-  /// event.
+  /// Executes the commands in `input` and returns how many bytes are consumed. These are all bytes, unless `reply` is full or the rest has
+  /// to wait (`waits`). The caller MUST then call again with the rest, which may be empty, once the reply has room, or in a later event.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
-  /// The last call stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
-  /// `copied_bytes_max`: other clients of the core come first.
+  /// True if the last call stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
+  /// `copied_bytes_max`. Events of the core's other clients run first.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
-  /// No more input is read. The caller sends the reply, then closes the connection.
+  /// True if no more input is read. The caller MUST send the reply and then close the connection.
   [[nodiscard]] bool closing() const noexcept { return closing_; }
-  /// How much of the reply may leave now.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return closing_ || protocol_ != Protocol::text ? reply.bytes() : text_.sendable_bytes(reply);
   }
@@ -68,15 +66,14 @@ class Conversation {
   [[nodiscard]] std::size_t step_carried(std::string_view more, Context& context) noexcept;
   [[nodiscard]] std::size_t receive_value(std::string_view input, Context& context) noexcept;
   void carry(std::string_view rest, Context& context) noexcept;
-  /// A parser asked for more bytes than there is room for: ends the connection.
+  /// Ends the connection after a parser asked for more bytes than there is room for.
   static void overrun(Context& context) noexcept;
   [[nodiscard]] std::size_t item_bytes_needed(std::string_view rest) const noexcept;
 
   Service& service_;
   CoreState& core_;
   Protocol protocol_ = Protocol::unknown;
-  bool closing_ = false;
-  bool waits_ = false;
+  bool closing_ = false, waits_ = false;
   TextProtocol text_;
   BinaryProtocol binary_;
   Transfer transfer_;

@@ -5,8 +5,6 @@ The test starts stock memcached on a free loopback port. Deliberate differences 
 lines without an end, meta commands, the version's text, statistics.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -14,19 +12,18 @@ import re
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import DebianProgram
+from servers import StockServer
 
 from tools.machine import REPOSITORY
 
 REPLAY = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/memcached/memcached_replay"
 CONVERSATIONS = 300
 ANSWER_SECONDS = 20.0
-END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words: answered by ERROR, and by nothing else before it
+END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words, so the answer is exactly one ERROR
 LONG_KEY = b"k" * 251  # one byte too long
 KEYS = [b"a", b"b", b"c", b"n", b"k" * 250, LONG_KEY, b"with\ttab"]
 NUMBERS = [b"0", b"1", b"7", b"-1", b"+3", b"x", b"1x", b"18446744073709551615", b"18446744073709551616", b"4294967296", b"99", b"10"]
@@ -52,41 +49,8 @@ VALUES = [
 @pytest.fixture(scope="module")
 def stock() -> Iterator[tuple[str, int]]:
     assert REPLAY.is_file(), "build/host is not built: ./neap test host builds it"
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = probe.getsockname()
-    user = ["-u", "root"] if os.geteuid() == 0 else []
-    words = [
-        *DebianProgram("memcached", "memcached").argv,
-        *user,
-        "-l",
-        "127.0.0.1",
-        "-p",
-        str(address[1]),
-        "-U",
-        "0",
-        "-t",
-        "1",
-        "-m",
-        "64",
-    ]
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(address, 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, "stock memcached does not start"
-                time.sleep(0.02)
-        yield address
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    with StockServer("-t", "1", "-m", "64") as server:
+        yield server.address
 
 
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
@@ -147,7 +111,7 @@ def text_conversation(dice: random.Random) -> bytes:
             words += [dice.choice(KEYS), dice.choice([b"0", b"100", b"-1", b"x"])]
         words += [word() for _ in range(dice.choice([0, 0, 1, 1, 1, 2, 5, 40 if verb in (b"get", b"gets") else 3]))]
         if verb == b"verbosity":
-            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # and the other words do not matter
+            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # after a wrong first word, the others have no effect
         if verb.startswith(b"g"):
             # A get that fails at its key makes memcached drop its answers to earlier requests that arrived together with it.
             words = [b"d" if word == LONG_KEY else word for word in words]
@@ -158,7 +122,7 @@ def text_conversation(dice: random.Random) -> bytes:
 
 
 def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
-    """Like `==`, but shows the place of the difference instead of two pages."""
+    """Like `==`, but shows the place of the difference instead of both whole answers."""
     if ours == theirs:
         return
     assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)
@@ -178,8 +142,7 @@ def without_cas(answer: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(10))
 def test_text_conversations_are_answered_alike(stock: tuple[str, int], seed: int) -> None:
     for round_number in range(CONVERSATIONS // 10):
-        dice = random.Random(f"text {seed} {round_number}")
-        request = text_conversation(dice)
+        request = text_conversation(random.Random(f"text {seed} {round_number}"))
         ours = ask_neap(request).replace(b"CLIENT_ERROR line too long", b"ERROR")
         compare(without_cas(ours), without_cas(ask_stock(stock, request)), request, round_number)
 
@@ -236,7 +199,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Headers without the id itself (only whether it is 0), and bodies."""
+    """The headers, with only whether the CAS id is 0 instead of the id, and the bodies."""
     answers = []
     at = 0
     while at < len(answer):
@@ -250,6 +213,5 @@ def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
 @pytest.mark.parametrize("seed", range(10))
 def test_binary_conversations_are_answered_alike(stock: tuple[str, int], seed: int) -> None:
     for round_number in range(CONVERSATIONS // 10):
-        dice = random.Random(f"binary {seed} {round_number}")
-        request = binary_conversation(dice)
+        request = binary_conversation(random.Random(f"binary {seed} {round_number}"))
         compare(binary_answers(ask_neap(request)), binary_answers(ask_stock(stock, request)), request, round_number)

@@ -25,58 +25,61 @@ StoreOptions one_shard(std::size_t memory_bytes) {
   return options;
 }
 
+const std::string value(100, 'v');
+
+/// A shard with room for `items` items with a key of four bytes and `value`.
+struct SmallShard : Store {
+  explicit SmallShard(unsigned items) : Store(one_shard(items * footprint(4, value.size()))) {}
+  Outcome set(const std::string& key, Seconds now, Seconds expires = expires_never) {
+    return put(*this, Mode::set, key, value, now, expires).outcome;
+  }
+};
+std::string name(char first, int number) { return first + std::to_string(100 + number); }
+
 TEST(Eviction, TakesTheOldestFirst) {
-  const std::size_t each = Store::footprint(4, 100);
-  Store store(one_shard(each * 10));
-  const std::string value(100, 'v');
-  for (int i = 0; i < 10; ++i) ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(100 + i), value, 2).outcome, Outcome::stored);
+  SmallShard store(10);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(store.set(name('k', i), 2), Outcome::stored);
   for (int i = 10; i < 15; ++i) {
-    ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(100 + i), value, 2).outcome, Outcome::stored);
+    ASSERT_EQ(store.set(name('k', i), 2), Outcome::stored);
     EXPECT_EQ(store.counters().items, 10U);
     EXPECT_EQ(store.counters().evictions, static_cast<unsigned>(i - 9));
   }
-  for (int i = 0; i < 15; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(100 + i), 2).has_value(), i >= 5) << i;
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(value_of(store, name('k', i), 2).has_value(), i >= 5) << i;
   EXPECT_EQ(store.counters().evicted_unfetched, 5U);
 }
 
 TEST(Eviction, UsedItemsStay) {
-  const std::size_t each = Store::footprint(4, 100);
-  Store store(one_shard(each * 50));
-  const std::string value(100, 'v');
+  SmallShard store(50);
   Seconds now = 2;
-  put(store, Mode::set, "kept", value, now);
+  (void)store.set("kept", now);
   for (int i = 0; i < 5000; ++i) {
     if (i % 10 == 0) {
       ++now;
       ASSERT_TRUE(value_of(store, "kept", now).has_value()) << "after " << i;
     }
-    ASSERT_EQ(put(store, Mode::set, std::to_string(10000 + i).substr(1), value, now).outcome, Outcome::stored);
+    ASSERT_EQ(store.set(std::to_string(10000 + i).substr(1), now), Outcome::stored);
   }
   EXPECT_GT(store.counters().second_chances, 50U);
 }
 
-// Even if all items were used, the eviction hand must stop and evict one.
+// Even if all items were used, the eviction hand must stop at one and evict it.
 TEST(Eviction, EndsIfAllItemsWereUsed) {
-  const std::size_t each = Store::footprint(4, 100);
-  Store store(one_shard(each * 200));
-  const std::string value(100, 'v');
-  for (int i = 0; i < 200; ++i) put(store, Mode::set, "k" + std::to_string(100 + i), value, 2);
-  for (int i = 0; i < 200; ++i) (void)value_of(store, "k" + std::to_string(100 + i), 3);
-  ASSERT_EQ(put(store, Mode::set, "more", value, 3).outcome, Outcome::stored);
+  SmallShard store(200);
+  for (int i = 0; i < 200; ++i) (void)store.set(name('k', i), 2);
+  for (int i = 0; i < 200; ++i) (void)value_of(store, name('k', i), 3);
+  ASSERT_EQ(store.set("more", 3), Outcome::stored);
   EXPECT_EQ(store.counters().items, 200U);
   EXPECT_EQ(store.counters().evictions, 1U);
 }
 
 TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
-  const std::size_t each = Store::footprint(4, 100);
-  Store store(one_shard(each * 10));
-  const std::string value(100, 'v');
-  for (int i = 0; i < 5; ++i) put(store, Mode::set, "e" + std::to_string(100 + i), value, 2, 5);
-  for (int i = 0; i < 5; ++i) put(store, Mode::set, "k" + std::to_string(100 + i), value, 2);
-  for (int i = 0; i < 5; ++i) ASSERT_EQ(put(store, Mode::set, "n" + std::to_string(100 + i), value, 6).outcome, Outcome::stored);
+  SmallShard store(10);
+  for (int i = 0; i < 5; ++i) (void)store.set(name('e', i), 2, 5);
+  for (int i = 0; i < 5; ++i) (void)store.set(name('k', i), 2);
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(store.set(name('n', i), 6), Outcome::stored);
   EXPECT_EQ(store.counters().evictions, 0U);
   EXPECT_EQ(store.counters().reclaimed, 5U);
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, "k" + std::to_string(100 + i), 6).has_value());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, name('k', i), 6).has_value());
 }
 
 // The shard whose candidate has been unused for longest evicts: old items are evicted before new ones, in any shard.
@@ -86,14 +89,13 @@ TEST(Eviction, OrderHoldsAcrossShards) {
   options.buckets = 64;
   options.memory_bytes = Store::footprint(6, 100) * 1000;
   Store store(options);
-  const std::string value(100, 'v');
   for (int i = 0; i < 2000; ++i) {
     ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(10000 + i), value, 2 + static_cast<Seconds>(i)).outcome, Outcome::stored);
   }
   for (int i = 0; i < 2000; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
 }
 
-// Memory stays under the limit at every moment, except for the bounded excess of large items. Items have one byte to a megabyte, and are
+// Memory stays under the limit at every moment, except for the bounded excess of large items. Values have one byte to a megabyte, and are
 // stored, being received, or held by replies.
 TEST(Eviction, MemoryStaysUnderItsLimit) {
   std::mt19937 random(7);
@@ -140,13 +142,13 @@ TEST(Eviction, MemoryStaysUnderItsLimit) {
   EXPECT_EQ(by_size, store.counters().bytes);
 }
 
-/// Retired items, until the end of the simulated event.
+/// Retired items wait here until the end of the simulated event.
 std::vector<rcu::Node*> waiting;
 void reclaim_waiting() {
   for (rcu::Node* const node : std::exchange(waiting, {})) node->reclaim(node);
 }
 
-// Commands of a client that replaces a large value again and again are delayed until the replaced values are free. Reads are not.
+// Commands of a client that replaces a large value again and again are delayed until the replaced values are free. Reads are not delayed.
 TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
   StoreOptions options = test::small_store();
   options.memory_bytes = 8 << 20;
@@ -181,7 +183,7 @@ TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
   }
 }
 
-// Copies of large values take long. If a client causes many of them, other clients' events run in between.
+// Copies of large values take a long time. If a client causes many copies, other clients' events run in between.
 TEST(Conversation, CopiesOfLargeValuesAreSpreadOverEvents) {
   test::Server server;
   constexpr unsigned commands = 40;
@@ -191,7 +193,7 @@ TEST(Conversation, CopiesOfLargeValuesAreSpreadOverEvents) {
     (void)client.talk("set sum 0 0 50000\r\n0" + std::string(value_bytes - 1, ' ') + "\r\n");
     unsigned events = 1, answers = 0;
     for (unsigned sent = 0; sent < commands; ++sent) {
-      for (std::string_view left = command; !left.empty();) {  // each command is a piece of its own
+      for (std::string_view left = command; !left.empty();) {  // each command is a separate piece
         left.remove_prefix(client.conversation.consume(left, client.reply));
         answers += !test::take_all(client.reply).empty();
         events += client.conversation.waits();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of both parsers and the store under them.
 //
-// One input is one client's stream and the way in which it is split into pieces. It is played twice, split and in one piece. For any bytes,
-// both must give the same reply, no access may be out of bounds (build it with the sanitizers), and no memory may leak.
+// One input is one client's stream and the way in which it is split into pieces. The stream is played twice, split and in one piece. Both
+// runs must give the same reply, no access may be out of bounds (build the fuzzer with the sanitizers), and no memory may leak.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver that generates inputs from the
-// grammars of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
+// With clang the fuzzer is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler its `main` generates inputs from the grammars
+// of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "apps/memcached/test_server.hpp"
+#include "tests/host/fuzzing.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -34,17 +35,8 @@ Played play(std::string_view stream, std::uint32_t cuts, std::size_t memory_byte
   Played played;
   {
     test::Client client(server);
-    std::uint32_t state = cuts;
-    while (!stream.empty() && played.answer.size() < answer_bytes_max) {
-      std::size_t piece = stream.size();
-      if (cuts != 0) {
-        state = state * 1664525 + 1013904223;
-        piece = 1 + (state >> 8) % ((state & 3) == 0 ? 3 : (state & 3) == 1 ? 40 : 3000);
-      }
-      const std::string_view part = stream.substr(0, piece);
-      stream.remove_prefix(part.size());
-      played.answer += client.talk(part);
-    }
+    fuzzing::Pieces pieces(cuts);
+    while (!stream.empty() && played.answer.size() < answer_bytes_max) played.answer += client.talk(pieces.take(stream));
     played.closing = client.conversation.closing();
   }
   if (server.store.used_bytes() != server.store.counters().bytes || server.store.held_bytes() != 0) {
@@ -54,26 +46,19 @@ Played play(std::string_view stream, std::uint32_t cuts, std::size_t memory_byte
   return played;
 }
 
-/// Some bytes around `at`, printable.
+/// Returns some bytes around `at`, in printable form.
 std::string show(std::string_view text, std::size_t at) {
-  const std::size_t first = at < 60 ? 0 : at - 60;
-  std::string shown;
-  for (const char letter : text.substr(first, 120)) {
-    char hex[8];
-    std::snprintf(hex, sizeof hex, letter >= ' ' && letter <= '~' ? "%c" : "\\x%02x", static_cast<unsigned char>(letter));
-    shown += hex;
-  }
-  return shown + " (of " + std::to_string(text.size()) + " bytes)";
+  return fuzzing::printable(text.substr(at < 60 ? 0 : at - 60, 120)) + " (of " + std::to_string(text.size()) + " bytes)";
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  // With eviction. Which items are evicted depends on the items that replies still hold, so this run is not compared.
+  // This run evicts items. The choice depends on the items that replies still hold, so this run is not compared.
   (void)play(stream, cuts, 1 << 18);
   const Played whole = play(stream, 0, std::size_t{1} << 30);
   const Played in_pieces = play(stream, cuts | 1, std::size_t{1} << 30);
   if (whole.answer == in_pieces.answer && whole.closing == in_pieces.closing) return;
   if (whole.answer.size() >= answer_bytes_max || in_pieces.answer.size() >= answer_bytes_max) return;
-  for (const char* depends : {"held_bytes", "total_malloced"}) {  // these two statistics depend on that, too
+  for (const char* depends : {"held_bytes", "total_malloced"}) {  // these two statistics depend on how the stream is split
     if (whole.answer.find(depends) != std::string::npos) return;
   }
   const auto differs = std::mismatch(whole.answer.begin(), whole.answer.end(), in_pieces.answer.begin(), in_pieces.answer.end());
@@ -87,16 +72,10 @@ void check(std::string_view stream, std::uint32_t cuts) {
 }  // namespace neap::memcached
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size < 4) return 0;
-  std::uint32_t cuts;
-  std::copy_n(data, 4, reinterpret_cast<std::uint8_t*>(&cuts));
-  neap::memcached::check({reinterpret_cast<const char*>(data) + 4, size - 4}, cuts);
-  return 0;
+  return neap::fuzzing::check_divided(data, size, &neap::memcached::check);
 }
 
 #ifndef NEAP_LIBFUZZER
-
-#include "tests/host/fuzzing.hpp"
 
 namespace {
 
@@ -105,16 +84,10 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   using neap::fuzzing::InputGenerator::InputGenerator;
 
   std::string key() {
-    switch (below(20)) {
-      case 0:
-        return std::string(250 + below(3), 'k');
-      case 1:
-        return any(1 + below(20));
-      case 2:
-        return "";
-      default:
-        return std::string(1, static_cast<char>('a' + below(6)));
-    }
+    const unsigned kind = below(20);
+    if (kind == 0) return std::string(250 + below(3), 'k');
+    if (kind == 1) return any(1 + below(20));
+    return kind == 2 ? "" : std::string(1, static_cast<char>('a' + below(6)));
   }
   std::string number() {
     static const char* const numbers[] = {"0", "1",  "5",  "-1", "2592001", "4294967296", "18446744073709551615", "18446744073709551616",
@@ -122,18 +95,11 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return below(2) == 0 ? std::to_string(below(3000)) : numbers[below(12)];
   }
   std::string value() {
-    switch (below(12)) {
-      case 0:
-        return std::string(below(200'000), 'v');
-      case 1:
-        return std::string(1000 + below(60), 'v');
-      case 2:
-        return any(below(300));
-      case 3:
-        return number();
-      default:
-        return std::string(below(40), 'v');
-    }
+    const unsigned kind = below(12);
+    if (kind == 0) return std::string(below(200'000), 'v');
+    if (kind == 1) return std::string(1000 + below(60), 'v');
+    if (kind == 2) return any(below(300));
+    return kind == 3 ? number() : std::string(below(40), 'v');
   }
 
   std::string text_request() {
@@ -161,21 +127,8 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   std::string binary_request() {
     const auto opcode = static_cast<char>(below(40));
     std::string extras, key = this->key(), value = below(2) == 0 ? this->value() : "";
-    switch (below(5)) {
-      case 0:
-        extras = any(below(24));
-        break;
-      case 1:
-        extras = std::string(4, '\0');
-        break;
-      case 2:
-        extras = std::string(20, '\0');
-        break;
-      case 3:
-        break;
-      default:
-        extras = std::string(8, '\0');
-    }
+    static constexpr unsigned usual_bytes[] = {4, 20, 0, 8};
+    extras = below(5) == 0 ? any(below(24)) : std::string(usual_bytes[below(4)], '\0');
     if (below(3) == 0) value.clear();
     std::size_t body = extras.size() + key.size() + value.size();
     if (below(40) == 0) body = below(100'000);

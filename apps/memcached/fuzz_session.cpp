@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of sessions: several connections of one core. One input says how their clients send, read, stall and disconnect.
+// A fuzzer of sessions: several connections of one core. One input determines how their clients send, read, stall and disconnect.
 //
 // No client may block the core, or make it hold memory that no account counts. Every few steps the allocated memory is compared with the
-// store's accounts; at the end of each case all of it must have been freed. A step that does not end is reported and ends the process.
+// store's accounts. At the end of each case all memory must have been freed. A step that does not end is reported and ends the process.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver that generates inputs:
+// With clang the fuzzer is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler its `main` generates inputs:
 // `fuzz_session [SECONDS] [SEED]`.
 #include <malloc.h>
 
@@ -27,16 +27,15 @@
 namespace neap::memcached {
 namespace {
 
-// An input is a sequence of steps: a byte for the kind of step and the connection, two bytes for a number, and for the two kinds of sending
-// that number of bytes.
+// An input is a sequence of steps: a byte for the kind of step and the connection, and two bytes for a number. For the two kinds of
+// sending, that number of bytes follows.
 enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, end, vanish, wait };
 constexpr unsigned steps = 8, connections_max = 8;
-
 constexpr std::size_t memory_bytes = 4 << 20;
 constexpr unsigned steps_per_check = 16;  // the sanitizer takes long to sum up the allocated memory
-// In no account, for each connection: its objects, and a carried part of a command.
+// Memory of each connection that no account includes: its objects, and a `Carry`.
 constexpr std::size_t connection_bytes = 8 << 10;
-// In no account, for each core: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
+// Memory of each core that no account includes: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
 constexpr std::size_t core_bytes = 1 << 20;
 
 using host::allocated_bytes;
@@ -85,7 +84,6 @@ struct Peer {
     session->received(CardBuffer::make(text));
     settle();
   }
-  /// Acknowledges up to `bytes`; returns how many.
   std::size_t read(std::size_t bytes) {
     const std::size_t read_bytes = connection.acknowledge(bytes).size();
     if (read_bytes > 0 && !gone && connection.writable_due()) session->writable();
@@ -100,8 +98,7 @@ struct Peer {
   }
   net::PlayedConnection connection;
   std::unique_ptr<Session> session;
-  bool peer_closed = false;
-  bool gone = false;
+  bool peer_closed = false, gone = false;
 };
 
 std::uint64_t statistic(test::Server& server, std::string_view wanted) {
@@ -175,7 +172,7 @@ class Case {
     }
   }
 
-  /// No reply, item or header is outside the accounts.
+  /// Checks that no reply, item or header is outside the accounts.
   void check_memory() {
     const std::size_t table_bytes = std::size_t{2} * server_.store.table().bucket_count() * sizeof(void*);
     const std::size_t allowed = server_.store.used_bytes() + server_.store.held_bytes() + server_.store.retired_bytes() + table_bytes +
@@ -184,7 +181,7 @@ class Case {
     if (bytes > before_bytes_ + allowed) fail("more memory is allocated than the accounts say", bytes - before_bytes_, allowed);
   }
 
-  /// A client that reads is served, in spite of all the others.
+  /// Checks that a client that reads is served, in spite of all other clients.
   void check_service() {
     Peer peer(server_);
     peer.send("set z 0 0 1\r\nx\r\nget z\r\n");
@@ -192,7 +189,7 @@ class Case {
     if (answer != "STORED\r\nVALUE z 0 1\r\nx\r\nEND\r\n") fail(("a bystander was answered: " + answer).c_str(), answer.size(), 33);
   }
 
-  /// Reads all replies, so that every request is answered. Then no bytes are in flight, and none are held.
+  /// Reads all replies, so that every request is answered. After that no bytes may be in flight or held.
   void finish() {
     for (auto& peer : peers_) {
       peer->connection.space = net::Connection::send_queue_bytes_max;
@@ -270,7 +267,7 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     const unsigned head = static_cast<unsigned>(kind) + connection * neap::memcached::steps;
     return {static_cast<char>(head), static_cast<char>(number), static_cast<char>(number >> 8)};
   }
-  /// Splits off the first part, sometimes just before a byte with a special meaning for the parsers.
+  /// Splits the first part off `left`, sometimes just before a byte with a special meaning for the parsers.
   std::string piece(unsigned connection, std::string& left) {
     if (left.empty()) return "";
     std::size_t bytes = std::min<std::size_t>(left.size(), 1 + below(piece_max_));
@@ -280,26 +277,16 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return step(bytes < 100 && below(10) == 0 ? Step::send_bytewise : Step::send, connection, text);
   }
   std::string event(unsigned connection) {
-    switch (below(stall_ == 0 ? 12 : 8)) {
-      case 0:
-        return step(Step::window, connection, below(3) == 0 ? 0 : below(20));
-      case 1:
-        return step(Step::window, connection, 65535);
-      case 2:
-        return step(Step::read, connection, below(3000));
-      case 3:
-        return stall_ == 2 ? "" : step(Step::read, connection, below(65536));
-      case 4:
-        return stall_ == 2 ? "" : step(Step::read_all, connection, 0U);
-      case 5:
-        return below(8) == 0 ? step(Step::end, connection, 0U) : "";
-      case 6:
-        return below(8) == 0 ? step(Step::vanish, connection, 0U) : "";
-      case 7:
-        return below(20) == 0 ? step(Step::wait, connection, below(100)) : "";
-      default:
-        return step(Step::read_all, connection, 0U);
-    }
+    const unsigned kind = below(stall_ == 0 ? 12 : 8);
+    if (kind == 0) return step(Step::window, connection, below(3) == 0 ? 0 : below(20));
+    if (kind == 1) return step(Step::window, connection, 65535);
+    if (kind == 2) return step(Step::read, connection, below(3000));
+    if (kind == 3) return stall_ == 2 ? "" : step(Step::read, connection, below(65536));
+    if (kind == 4) return stall_ == 2 ? "" : step(Step::read_all, connection, 0U);
+    if (kind == 5) return below(8) == 0 ? step(Step::end, connection, 0U) : "";
+    if (kind == 6) return below(8) == 0 ? step(Step::vanish, connection, 0U) : "";
+    if (kind == 7) return below(20) == 0 ? step(Step::wait, connection, below(100)) : "";
+    return step(Step::read_all, connection, 0U);
   }
 
   std::string key() { return below(12) == 0 ? std::string(245 + below(10), 'k') : std::string(1, static_cast<char>('a' + below(8))); }
@@ -307,16 +294,8 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return "set " + key + " 0 0 " + std::to_string(bytes) + "\r\n" + std::string(bytes, 'v') + "\r\n";
   }
   std::size_t value_bytes() {
-    switch (below(8)) {
-      case 0:
-        return below(100'000);
-      case 1:
-        return 1000 + below(60);
-      case 2:
-        return 200 + below(800);
-      default:
-        return below(20);
-    }
+    const unsigned kind = below(8);
+    return kind == 0 ? below(100'000) : kind == 1 ? 1000 + below(60) : kind == 2 ? 200 + below(800) : below(20);
   }
   std::string setup() {
     std::string text;
@@ -352,16 +331,10 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   }
   std::string text() {
     static const char* const others[] = {"version", "stats", "delete a", "incr b 1", "touch c 0", "flush_all", "verbosity 1", "nonsense"};
-    switch (below(8)) {
-      case 0:
-        return store(key(), value_bytes());
-      case 1:
-        return std::string(others[below(8)]) + "\r\n";
-      case 2:
-        return below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
-      default:
-        return get();
-    }
+    const unsigned kind = below(8);
+    if (kind == 0) return store(key(), value_bytes());
+    if (kind == 1) return std::string(others[below(8)]) + "\r\n";
+    return kind == 2 && below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
   }
   std::string requests() {
     const bool in_binary = below(4) == 0;
@@ -371,7 +344,7 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   }
 
   unsigned piece_max_ = 0;
-  unsigned stall_ = 0;  ///< 0: clients read; 2: they rarely read
+  unsigned stall_ = 0;  ///< 0: clients read; 2: clients rarely read
 };
 
 }  // namespace

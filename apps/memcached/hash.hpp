@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // From a key to a bucket.
 //
-// Clients choose the keys. A client that knows many keys of one bucket could make each request walk all of them. So the function is
+// Clients choose the keys. A client that knows many keys of one bucket could make each request walk all these keys. So the function is
 // SipHash-1-3 under 128 secret bits that are drawn at start (kernel/siphash.hpp).
 #pragma once
 
@@ -15,7 +15,7 @@ namespace neap::memcached {
 /// The secret of a store's hash.
 using HashSeed = SipKey;
 
-/// All 32 bits are equally random. The low ones choose the lock and the bucket.
+/// All 32 bits are equally random. The low bits choose the lock and the bucket.
 inline std::uint32_t hash_key(std::string_view key, const HashSeed& seed) noexcept {
   const std::uint64_t hash = siphash<1, 3>(seed, {reinterpret_cast<const std::uint8_t*>(key.data()), key.size()});
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));

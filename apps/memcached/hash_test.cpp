@@ -34,7 +34,7 @@ TEST(Hash, SpreadsAndDependsOnEveryByteAndTheSeed) {
   for (const int count : buckets) EXPECT_NEAR(count, 1000, 200);
 }
 
-// The vectors that SipHash's authors publish for the form with 2 and 4 rounds; the key is 00 01 .. 0f, the texts are 00 01 ...
+// The vectors that SipHash's authors publish for the form with 2 and 4 rounds. The key is 00 01 .. 0f, and the texts are 00 01 ...
 TEST(SipHash, GivesTheAuthorsVectors) {
   const HashSeed seed{0x0706050403020100, 0x0f0e0d0c0b0a0908};
   std::string text;
@@ -49,7 +49,7 @@ TEST(SipHash, GivesTheAuthorsVectors) {
   }
 }
 
-/// The longest chain of 2^12 buckets.
+/// Returns the length of the longest chain in a table of 2^12 buckets.
 template <typename MakeKey>
 int longest_chain(int keys, const HashSeed& seed, MakeKey make_key) {
   std::vector<int> buckets(1 << 12);
@@ -59,8 +59,8 @@ int longest_chain(int keys, const HashSeed& seed, MakeKey make_key) {
 
 std::string in_8_bytes(std::uint64_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
 
-// 40,960 keys are 10 for each bucket; a chain of 40 has a probability of one in a million. An earlier hash multiplied by a public constant:
-// all keys that began with that constant fell into one bucket, for any seed.
+// 40,960 keys are 10 for each bucket; a chain of 40 has a probability of one in a million. An earlier hash multiplied by a public constant.
+// All keys that began with that constant fell into one bucket, for any seed.
 TEST(Hash, NoSetOfKeysFallsIntoOneBucket) {
   constexpr int keys = 40'960;
   for (const HashSeed seed : {HashSeed{}, HashSeed{99}, HashSeed{0x243f6a8885a308d3, 0x13198a2e03707344}}) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // Clients that hold large values by not reading their replies.
 //
-// A reply refers to a large value where it is stored. If the value is replaced meanwhile, the old one is kept for that reply alone, and the
-// cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight, so enough stalled clients could hold
-// all memory, and each `set` would be refused. So once replies hold a quarter of the cache's memory, connections without progress for
-// `stall_s` are reset. At half of it any connection may be reset, beginning with the one whose value has been in flight for longest.
+// A reply refers to a large value where the value is stored. If the value is replaced meanwhile, the old value is kept only for that reply,
+// and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight, so enough stalled clients could
+// hold all memory, and each `set` would be refused. So if replies hold more than a quarter of the cache's memory, connections without
+// progress for `stall_s` are reset. Above half of the cache's memory any connection may be reset, beginning with the one whose value has
+// been in flight for longest.
 //
 // Each core has a list of its holders, in the order in which they began to hold a value. No other core accesses it.
 #pragma once
@@ -27,7 +28,7 @@ class Holder {
 
  private:
   friend class Holders;
-  /// Bytes in flight. Fewer than at the last call: the client is reading.
+  /// Returns the bytes in flight. If they are fewer than at the last call, the client is reading.
   [[nodiscard]] virtual std::size_t held_in_flight() noexcept = 0;
   virtual void reset_connection() noexcept = 0;
 
@@ -40,17 +41,17 @@ class Holder {
 
 class Holders {
  public:
-  static constexpr std::size_t stalled_divisor = 4;  ///< replies hold this part of the cache's memory: stalled connections are reset
-  static constexpr std::size_t any_divisor = 2;      ///< replies hold this part: any connection may be reset
+  static constexpr std::size_t stalled_divisor = 4;  ///< above 1/4 of the cache's memory, stalled connections are reset
+  static constexpr std::size_t any_divisor = 2;      ///< above 1/2 of the cache's memory, any connection may be reset
   static constexpr Seconds stall_s = 2;
   static constexpr unsigned looks_max = 16;  ///< holders that one call examines
-  /// Bytes parsed on a core between two checks of the held bytes. Each piece counts for `piece_bytes` more.
+  /// Bytes that a core parses between two checks of the held bytes. Each piece counts `piece_bytes` more.
   static constexpr std::size_t bytes_per_check = 4096;
   static constexpr std::size_t piece_bytes = 256;
 
   void add(Holder& holder, Seconds now) noexcept;
   void remove(Holder& holder) noexcept;
-  /// Resets connections, but not `self`, until `excess` bytes in flight are released. Returns the bytes that were in flight on them.
+  /// Resets connections, but not `self`, until `excess` bytes in flight are released. Returns the bytes that they had in flight.
   std::size_t shed(std::size_t excess, bool any, const Holder* self, Seconds now) noexcept;
 
  private:
@@ -60,7 +61,7 @@ class Holders {
 
 /// Checks the bytes held by replies. If they are too many, resets holders of this core. Returns true if they are still too many.
 bool shed_holders(Service& service, CoreState& core, const Holder* self) noexcept;
-/// The same. If that is not enough, asks the other cores to do it too, each in a separate event.
+/// Does the same on this core. If that is not enough, asks all other cores to do it, each in a separate event.
 void shed_holders_everywhere(Service& service, CoreState& core, const Holder* self) noexcept;
 
 }  // namespace neap::memcached

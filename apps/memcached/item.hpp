@@ -2,14 +2,13 @@
 // One stored item: a header, the key, the value and its line end, in one piece of memory.
 //
 // An item is used by the table, by readers on any core inside their event, and by replies that the peer has not acknowledged. Readers are
-// protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference; the last one to be released frees the item. Once
-// an item is in the table only its atomic fields change; a new value is a new item.
+// protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference, and releasing the last reference frees the item.
+// Once an item is in the table, only its atomic fields change; a new value is a new item.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -24,8 +23,8 @@ class Store;
 constexpr std::size_t key_bytes_max = 250;  // protocol.txt, "Keys"
 
 struct Item {
-  // Read by lookups: one cache line, with the first bytes of the key behind it.
-  std::atomic<Item*> next[2];  ///< chains of the current table and of the one being filled (table.hpp)
+  // A lookup reads the following members, and the key behind the header.
+  std::atomic<Item*> next[2];  ///< chains in the current table and in the new table that is being filled (table.hpp)
   std::uint32_t hash;
   std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
@@ -33,7 +32,7 @@ struct Item {
   std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
-  // Accessed only under the shard's lock while the item is linked, and by reclamation afterwards.
+  // While the item is linked, accessed only under the shard's lock; afterwards only by reclamation.
   union Place {
     struct {
       Item* newer;
@@ -45,7 +44,7 @@ struct Item {
   Store* store;
   std::uint8_t key_bytes;
   bool fetched = false;          ///< was read before the eviction hand last passed
-  bool counted_as_held = false;  ///< unlinked, past its grace period, referred to by replies alone
+  bool counted_as_held = false;  ///< unlinked, past its grace period, only replies still refer to it
 
   [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
   [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }
@@ -55,13 +54,13 @@ struct Item {
   /// The value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
-  /// Adds a reference. Only for an item that has one: the caller's, or the table's, in the event of the lookup.
+  /// Adds a reference. The item MUST have one: the caller's, or in the event of the lookup, the table's.
   void hold() noexcept {
     require(references.fetch_add(1, std::memory_order_relaxed) != 0, "memcached: an item without references cannot be held");
   }
 };
 
-/// Releases one reference; the last one frees the item. The signature is that of a buffer's release function.
+/// Releases one reference; releasing the last reference frees the item. The signature is that of a buffer's release function.
 void release_item(void* item) noexcept;
 
 /// An item that is not in the table yet: made by `Store::allocate`, filled, then passed to `Store::commit`, or dropped.

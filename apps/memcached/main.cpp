@@ -25,7 +25,7 @@ namespace {
 using namespace neap;
 
 constexpr std::uint64_t mebibyte = 1 << 20;
-/// The memory at start divided by this stays free for the network and the card, even when stored items fragment the memory.
+/// 1/`free_share` of the memory at start stays free for the network and the card, even when stored items fragment the memory.
 constexpr std::uint64_t free_share = 32;
 
 struct Options {
@@ -35,8 +35,8 @@ struct Options {
   memcached::StoreOptions store;
 };
 
-/// The cache may use all memory that is free now, except the log's part and an eighth. The card, the network and the store's own table
-/// need that eighth.
+/// The cache may use all memory that is free now, except the log's part and an eighth. That eighth is for the card, the network and the
+/// store's own table.
 Options read_options(Arguments& arguments) {
   Options options;
   options.address = net::AddressSetting::from(arguments);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Numbers as memcached reads them.
 //
-// memcached uses C's strtoul family: white space and a sign may precede the digits, white space ends them. An unsigned number may have a
-// minus sign if the result modulo 2^64, read as a signed number, is not negative. Clients rely on some of this (values padded by spaces
-// after a decr), so it is reproduced here, without locales.
+// memcached uses C's strtoul family. White space and a sign may precede the digits, and white space ends the number. An unsigned number may
+// have a minus sign if the result modulo 2^64, read as a signed number, is not negative. Clients rely on some of these rules (values padded
+// by spaces after a decr), so this file has the same rules, without locales.
 #pragma once
 
 #include <cstdint>

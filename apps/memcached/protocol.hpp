@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The interface between a conversation and the two protocols: input, reply, and the value that follows a command in the stream.
 //
-// A parser is given contiguous bytes and consumes a whole command from the front. Of a command without a bounded length it consumes a whole
-// part. Only a value may be longer than a buffer: the parser sets up a `Transfer`, and the value's bytes are copied to their place as they
-// arrive.
+// A parser gets contiguous bytes and consumes a whole command from the front. Of a command without a bounded length, it consumes a whole
+// part. Only a value may be longer than a buffer. For a value, the parser sets up a `Transfer`, which copies the value's bytes to their
+// place as they arrive.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace neap::memcached {
 /// Bytes that follow a command: a value that is copied into its item, or data to be discarded.
 struct Transfer {
   std::uint64_t bytes_left = 0;
-  char* to = nullptr;  ///< null: discard
-  ItemPointer item;    ///< being filled
+  char* to = nullptr;  ///< null: the bytes are discarded
+  ItemPointer item;    ///< the item that is being filled
   Mode mode = Mode::set;
   std::uint64_t expected_cas = 0;
   bool quiet = false;
@@ -27,7 +27,7 @@ struct Transfer {
     bytes_left = bytes;
     to = nullptr;
   }
-  /// Consumes `bytes` of the transfer. False: they do not fit into the item; then nothing was written.
+  /// Consumes `bytes` of the transfer. Returns false and writes no byte if they do not fit into the item.
   [[nodiscard]] bool take(std::string_view bytes) noexcept {
     if (bytes.size() > bytes_left) return false;
     if (to != nullptr) {
@@ -49,20 +49,21 @@ struct Context {
   Reply& reply;
   Transfer& transfer;
   Seconds now;
-  std::size_t copied_bytes = 0;  ///< by commands of this core that store a changed copy of a value
+  std::size_t copied_bytes = 0;  ///< bytes copied by commands of this core that store a changed value
   bool closing = false;          ///< set by a parser: no more input is read, and the connection ends once the reply is sent
 
   [[nodiscard]] Store& store() const noexcept { return service.store; }
 };
 
 namespace detail {
-/// Finds the first byte at or behind `from` that is a blank or a control character (line ends among them), else `end`. Eight bytes a step.
+/// Finds the first byte at or behind `from` that is a blank or a control character (such as a line end). Returns `end` if there is none.
+/// Checks eight bytes a step.
 inline const char* find_break(const char* from, const char* end) noexcept {
   constexpr std::uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   while (end - from >= 8) {
     std::uint64_t word;
     std::memcpy(&word, from, 8);
-    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to the first hit; only that one is used
+    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to the first hit, and only the first hit is used
     if (below != 0) return from + (__builtin_ctzll(below) >> 3);
     from += 8;
   }

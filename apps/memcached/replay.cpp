@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// One client's conversation on the host, without a network: requests from standard input, replies to standard output. For
-// differential_test.py, and to try the parsers by hand: `printf 'get a\r\n' | memcached_replay`.
+// One client's conversation on the host, without a network: requests from standard input, replies to standard output. The program serves
+// differential_test.py, and experiments with the parsers: `printf 'get a\r\n' | memcached_replay`.
 #include <cstdio>
 #include <string>
 

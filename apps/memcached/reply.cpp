@@ -19,10 +19,10 @@ ReplyPool::~ReplyPool() {
   }
 }
 
-/// Makes another chunk the current one, and releases the pool's reference to the old one.
+/// Makes another chunk the current chunk, and releases the pool's reference to the old one.
 ReplyPool::Chunk* ReplyPool::new_chunk(std::size_t bytes) noexcept {
   if (bytes > chunk_bytes) return nullptr;                 // the caller would write beyond the chunk
-  if (current_ != nullptr && current_->references == 1) {  // all its bytes are acknowledged: reuse it
+  if (current_ != nullptr && current_->references == 1) {  // all bytes of the chunk are acknowledged: it is used again
     current_->used = 0;
     return current_;
   }
@@ -100,7 +100,7 @@ void Reply::refer(Item& item, std::string_view bytes) noexcept {
   add(bytes.data(), bytes.size(), &release_item, &item);
 }
 
-/// The caller has counted `bytes` and passes one reference to `owner`.
+/// The caller MUST have counted `bytes`, and passes one reference to `owner`.
 void Reply::add(const char* data, std::size_t bytes, Release release, void* owner) noexcept {
   if (count_ == capacity_ && !grow()) {
     failed_ = true;
@@ -137,7 +137,7 @@ bool Reply::is_moved(const Segment& segment) noexcept {
          static_cast<const ReplyPool::Chunk*>(segment.owner)->own_bytes == 0;
 }
 
-/// Adjacent segments become one segment in one chunk.
+/// Adjacent segments become one segment in one owned chunk.
 void Reply::move_to_own_storage() noexcept {
   unsigned kept = first_;
   for (unsigned at = first_; at < count_;) {

@@ -3,11 +3,11 @@
 //
 // A reply consists of a few short texts and sometimes a large value. Texts and small values are copied one after the other into chunks that
 // the core's connections share (copying 200 bytes is cheaper than counting references to them). Large values are sent from where they are
-// stored. A chunk or an item is released when the peer has acknowledged its bytes.
+// stored. The reply releases a chunk or an item when the peer has acknowledged its bytes.
 //
-// The size is bounded: once `full()`, the parser stops at the next boundary and goes on when there is room again. A reply that cannot be
-// sent moves into storage of its own (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk in use. All memory is
-// counted (reply_memory.hpp) while it is outside the allocator and the list of spare chunks.
+// The size is bounded: when the reply is `full()`, the parser stops at the next boundary, and goes on when there is room again. A reply
+// that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk in use. All
+// chunks are counted (reply_memory.hpp), except spare ones.
 #pragma once
 
 #include <cstddef>
@@ -20,65 +20,59 @@
 
 namespace neap::memcached {
 
-/// The chunks of one core. Only that core may use it; it MUST outlive every reply made with it.
+/// The chunks of one core. Only that core MAY use the pool. The pool MUST outlive every reply made with it.
 class ReplyPool {
  public:
   static constexpr std::size_t chunk_bytes = 4096 - 32;
-  static constexpr unsigned free_chunks_max = 64;  // further ones are returned to the allocator
+  static constexpr unsigned free_chunks_max = 64;  // further chunks are returned to the allocator
 
-  /// Shared by many replies, or owned by one; an owned chunk has as many bytes as were asked for.
+  /// A chunk is shared by many replies, or owned by one reply. An owned chunk has as many bytes as were asked for.
   struct Chunk {
     ReplyPool* pool;
     Chunk* next;
-    std::uint32_t references;
-    std::uint32_t used;
-    std::uint32_t own_bytes;  ///< 0: shared
+    std::uint32_t references, used;
+    std::uint32_t own_bytes;  ///< 0: the chunk is shared
     char bytes[chunk_bytes];
   };
 
-  ReplyPool() = default;
-  ReplyPool(const ReplyPool&) = delete;
-  ReplyPool& operator=(const ReplyPool&) = delete;
+  ReplyPool& operator=(ReplyPool&&) = delete;
   ~ReplyPool();
 
-  /// A chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference to it.
+  /// Returns a chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference.
   [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
     return new_chunk(bytes);
   }
-  /// A chunk of `bytes` for one reply alone, with one reference; null without memory.
+  /// Returns a chunk of `bytes` for one reply alone, with one reference; null without memory.
   [[nodiscard]] Chunk* own_chunk(std::size_t bytes) noexcept;
   /// Releases one reference. The signature is that of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
   [[nodiscard]] ReplyAccount& account() noexcept { return account_; }
-  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared ones that are not free, the current one included
+  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared chunks that are not free, and the current one
 
  private:
-  /// Bytes taken from the allocator for a chunk of `bytes`: rounding adds a quarter at most (kernel/memory/heap.hpp).
+  /// The bytes that the allocator uses for a chunk of `bytes`. Rounding adds at most a quarter (kernel/memory/heap.hpp).
   static constexpr std::size_t footprint(std::size_t bytes) noexcept { return (offsetof(Chunk, bytes) + bytes) * 5 / 4; }
   Chunk* new_chunk(std::size_t bytes) noexcept;
   ReplyAccount account_;
   Chunk* current_ = nullptr;
   Chunk* free_ = nullptr;
-  unsigned free_count_ = 0;
-  unsigned chunks_out_ = 0;
+  unsigned free_count_ = 0, chunks_out_ = 0;
 };
 
 class Reply {
  public:
-  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this are copied, longer ones are referred to
-  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow: at most this plus `max_item`
+  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
+  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow, so a reply has at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
-
   using Release = void (*)(void* owner) noexcept;
 
   explicit Reply(ReplyPool& pool) noexcept : pool_(pool) {}
-  Reply(const Reply&) = delete;
-  Reply& operator=(const Reply&) = delete;
+  Reply& operator=(Reply&&) = delete;
   ~Reply() { clear(); }
 
-  /// Contiguous room for `bytes`. The caller MUST fill it, and then call `advance`. Null without memory, and for more than
-  /// `ReplyPool::chunk_bytes`: then the reply has `failed`, and its connection can only be aborted.
+  /// Returns contiguous room for `bytes`. The caller MUST fill the room, and then call `advance`. Null without memory, and for more than
+  /// `ReplyPool::chunk_bytes`. The reply has then `failed`, and the caller MUST abort its connection.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
@@ -99,31 +93,31 @@ class Reply {
     ++filling_->references;
     add(start, bytes, &ReplyPool::release_chunk, filling_);
   }
-  /// Copies `text`, of any length.
+  /// Appends a copy of `text`, of any length.
   void put(std::string_view text) noexcept;
-  /// Sends `bytes` of `item` from where they are stored; the item is held until they are acknowledged.
+  /// Appends a reference to `bytes` of `item`. The reply holds the item until these bytes are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;
 
   [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments || failed_; }
-  /// Sets the size from which on the reply is `full`. At most `full_bytes`.
+  /// Sets the size from which on the reply is `full`. The size MUST NOT exceed `full_bytes`.
   void limit(std::size_t bytes) noexcept { full_bytes_ = bytes; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// There was no memory for a part of the reply.
+  /// True if there was no memory for a part of the reply.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-  /// Bytes ever written. `rewind` can cut the reply back to this place while nothing behind it was taken.
+  /// Returns the number of bytes ever written. While no byte behind this position was taken, `rewind` can remove those bytes.
   [[nodiscard]] std::uint64_t position() const noexcept { return written_; }
   void rewind(std::uint64_t position) noexcept;
-  /// Bytes before `position` that are not taken yet.
+  /// Returns the number of bytes before `position` that are not taken yet.
   [[nodiscard]] std::size_t bytes_before(std::uint64_t position) const noexcept {
     return position > taken() ? static_cast<std::size_t>(position - taken()) : 0;
   }
-  /// Bytes ever taken: the position of the front.
+  /// Returns the number of bytes ever taken, which is the position of the front.
   [[nodiscard]] std::uint64_t taken() const noexcept { return written_ - bytes_; }
 
-  /// Removes up to `limit` bytes from the front and calls `take(data, bytes, release, owner)` for each piece. The callee then MUST call
-  /// `release(owner)` once.
+  /// Removes up to `limit` bytes from the front and calls `take(data, bytes, release, owner)` for each piece. `take` MUST call
+  /// `release(owner)` once, or have it called later.
   template <typename Take>
   void take(std::size_t limit, Take take) noexcept {
     while (limit > 0 && first_ < count_) {
@@ -145,7 +139,7 @@ class Reply {
   }
   void clear() noexcept;
   /// Copies each segment that is a small part of its shared chunk, so that the reply does not keep that chunk in use. Without memory the
-  /// segments stay there.
+  /// segments stay in their chunks.
   void move_to_own_storage() noexcept;
   /// True if a piece from `take` refers to an item.
   [[nodiscard]] static bool is_item(Release release) noexcept { return release == &release_item; }
@@ -157,7 +151,7 @@ class Reply {
     Release release;
     void* owner;
   };
-  /// Longer segments stay in their shared chunk, because they are most of it.
+  /// Longer segments stay in their shared chunk, because they fill most of it.
   static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
   [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;
@@ -173,13 +167,10 @@ class Reply {
   void reset_segments() noexcept;
 
   ReplyPool& pool_;
-  ReplyPool::Chunk* filling_ = nullptr;  // from `room` to `advance`
-  std::size_t bytes_ = 0;
-  std::size_t full_bytes_ = full_bytes;
+  ReplyPool::Chunk* filling_ = nullptr;  // the chunk in use between `room` and `advance`
+  std::size_t bytes_ = 0, full_bytes_ = full_bytes;
   std::uint64_t written_ = 0;
-  unsigned first_ = 0;
-  unsigned count_ = 0;
-  unsigned capacity_ = inline_segments;
+  unsigned first_ = 0, count_ = 0, capacity_ = inline_segments;
   bool failed_ = false;
   Segment* segments_ = inline_;
   Segment inline_[inline_segments];

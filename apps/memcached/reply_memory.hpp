@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
 // The memory account of replies in flight, for each core and for all cores.
 //
-// The server has to keep its replies to a client that does not read them. Each byte of them counts against the cache's limit (`memory=`),
-// so many such clients make the cache smaller; the machine does not run out of memory. Replies as a whole have a limit of their own, so
-// that these clients cannot use up the cache either.
+// The server has to keep its replies to a client that does not read them. Each byte of these replies counts against the cache's limit
+// (`memory=`). So many such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients have a
+// limit of their own, so that such clients cannot use up the cache either.
 //
-// The share of one connection is an eighth of the memory that is left (a dynamic threshold; Choudhury and Hahne, 1998). One connection
-// alone may have a whole send buffer in flight. A thousand get little each, and connections that read always find room.
+// The share of one connection is an eighth of the memory that is left (a dynamic threshold; Choudhury and Hahne, 1998). A single connection
+// may have a whole send buffer in flight. Each of a thousand connections gets little, and connections that read always find room.
 //
-// A small reply with nothing else in flight is always allowed, so that every client that reads is served. Only these replies can exceed the
-// limit. Beyond half of the cache's memory they are counted but not taken from the cache, so that a `set` has room.
+// A connection without bytes in flight may always send a small reply, so that every client that reads is served. Only these replies can
+// exceed the limit. Replies beyond half of the cache's memory are counted but not taken from the cache, so that a `set` has room.
 //
-// Each core has a plain counter of its own. It reports to the shared sum in steps, so that a request does not write to a shared cache line.
+// Each core has its own plain counter. The counter reports to the shared sum in steps, so that a request does not write to a shared cache
+// line.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +27,13 @@ namespace neap::memcached {
 /// The sum over all cores.
 class ReplyMemory {
  public:
-  /// `memory=` divided by this is the limit of replies in flight.
+  /// The limit of replies in flight is `memory=` divided by this.
   static constexpr std::size_t memory_divisor = 8;
-  /// The unused part of the limit divided by this is the share of one connection.
+  /// The share of one connection is the unused part of the limit, divided by this.
   static constexpr std::size_t share_divisor = 8;
-  static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< TCP_SND_BUF: the most that lwIP queues as segments
-  static constexpr std::size_t small_bytes = 4096;            ///< of a small reply
-  /// `memory=` divided by this is the most that replies may take from the cache.
+  static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< TCP_SND_BUF: the maximum that lwIP queues as segments
+  static constexpr std::size_t small_bytes = 4096;            ///< maximum of a small reply
+  /// Replies take at most `memory=` divided by this from the cache.
   static constexpr std::size_t taken_divisor = 2;
 
   explicit ReplyMemory(Store& store) noexcept
@@ -40,11 +41,11 @@ class ReplyMemory {
 
   [[nodiscard]] std::size_t limit_bytes() const noexcept { return limit_bytes_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-  /// Of these, taken from the cache.
+  /// Returns the part of `bytes()` that is taken from the cache.
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
-  /// Over half of the limit is used: copying is now worth its time if it saves memory.
+  /// True if over half of the limit is used. A copy that saves memory is then worth its time.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
-  /// A connection's input waits once it has this much in flight; 0 at the limit.
+  /// The input of a connection with this many bytes in flight waits; 0 at the limit.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
     const std::size_t taken = bytes();
     return taken >= limit_bytes_ ? 0 : std::clamp((limit_bytes_ - taken) / share_divisor, small_bytes, share_bytes_max);
@@ -63,23 +64,20 @@ class ReplyMemory {
   [[nodiscard]] std::size_t taken(std::size_t bytes) const noexcept { return std::min(bytes, taken_bytes_max_); }
 
   Store& store_;
-  const std::size_t limit_bytes_;
-  const std::size_t taken_bytes_max_;
+  const std::size_t limit_bytes_, taken_bytes_max_;
   std::atomic<std::size_t> bytes_{0};
 };
 
-/// One core's part. Only that core may use it.
+/// The account of one core. Only that core MAY use it.
 class ReplyAccount {
  public:
-  /// The first bytes of a core are not reported. The replies of an ordinary load stay below this.
+  /// The first bytes of a core are not reported. The replies of an ordinary load stay below this number.
   static constexpr std::size_t unreported_bytes_max = 256 * 1024;
   static constexpr std::size_t step_bytes = 64 * 1024;
 
-  ReplyAccount() = default;
-  ReplyAccount(const ReplyAccount&) = delete;
-  ReplyAccount& operator=(const ReplyAccount&) = delete;
+  ReplyAccount& operator=(ReplyAccount&&) = delete;
 
-  /// Without this call nothing is reported (for unit tests).
+  /// Without this call the account reports no bytes (for unit tests).
   void report_to(ReplyMemory& memory) noexcept { memory_ = &memory; }
   void charge(std::size_t bytes) noexcept {
     bytes_ += bytes;
@@ -105,9 +103,8 @@ class ReplyAccount {
     low_ = reported_ == 0 ? 0 : unreported_bytes_max + reported_ - 2 * step_bytes;
   }
 
-  std::size_t bytes_ = 0;
-  std::size_t reported_ = 0;
-  std::size_t low_ = 0;  ///< below it, part of the reported bytes is taken back
+  std::size_t bytes_ = 0, reported_ = 0;
+  std::size_t low_ = 0;  ///< if `bytes_` falls below it, a part of the reported bytes is withdrawn
   ReplyMemory* memory_ = nullptr;
 };
 

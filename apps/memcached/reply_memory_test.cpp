@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Many clients at once that send requests and do not read: the memory of their replies is bounded and counted, and other clients are
-// served.
+// Many clients at once that send requests and do not read: the memory of the replies is bounded and counted, and other clients are served.
 #include "apps/memcached/reply_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -9,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/memcached/session.hpp"
-#include "apps/memcached/test_connection.hpp"
-#include "apps/memcached/test_server.hpp"
+#include "apps/memcached/test_peer.hpp"
 #include "tests/host/allocated_bytes.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
@@ -19,31 +16,8 @@ namespace neap::memcached {
 namespace {
 
 using host::allocated_bytes;
+using test::Peer;
 using test::Server;
-
-struct Peer {
-  explicit Peer(Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
-  ~Peer() {
-    connection.drop_all();
-    session->closed();
-  }
-  void send(std::string_view text) {
-    session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()}));
-    connection.end_event();
-  }
-  std::string read_all() {
-    std::string text;
-    for (;;) {
-      const std::string part = connection.acknowledge();
-      if (part.empty()) return text;
-      text += part;
-      if (!connection.closed && !connection.aborted) session->writable();
-      connection.end_event();
-    }
-  }
-  net::PlayedConnection connection;
-  std::unique_ptr<Session> session;
-};
 
 std::string store(const std::string& key, std::size_t bytes) {
   return "set " + key + " 0 0 " + std::to_string(bytes) + "\r\n" + std::string(bytes, 'v') + "\r\n";
@@ -68,16 +42,16 @@ class StalledReaders : public testing::Test {
     return options;
   }
   void stall(unsigned clients, unsigned requests, const std::string& request) {
-    for (unsigned i = 0; i < clients; ++i) stalled.push_back(std::make_unique<Peer>(server));
+    for (unsigned i = 0; i < clients; ++i) stalled.push_back(std::make_unique<Peer>(server, true));
     for (unsigned round = 0; round < requests; ++round) {
       for (auto& peer : stalled) peer->send(request);
     }
   }
-  /// The bystander reads its replies, and is served at once.
+  /// Checks that a client that reads its replies is served at once.
   void expect_served() {
     for (int i = 0; i < 100; ++i) {
-      bystander.send(store("mine", 1000) + "get mine\r\n");
-      ASSERT_EQ(bystander.read_all(), "STORED\r\nVALUE mine 0 1000\r\n" + std::string(1000, 'v') + "\r\nEND\r\n");
+      ASSERT_EQ(bystander.ask(store("mine", 1000) + "get mine\r\n"),
+                "STORED\r\nVALUE mine 0 1000\r\n" + std::string(1000, 'v') + "\r\nEND\r\n");
     }
     EXPECT_EQ(server.service.total(Count::store_no_memory), 0U);
   }
@@ -90,14 +64,13 @@ class StalledReaders : public testing::Test {
   }
   host::WatchedWork work{"stalled readers"};
   Server server{options()};
-  Peer bystander{server};
+  Peer bystander{server, true};
   std::vector<std::unique_ptr<Peer>> stalled;
 };
 
-// In an earlier version, 13 bytes from a client made the server keep a chunk of 4 KiB: 650 KB of requests took 203 MB.
+// In an earlier version, 13 bytes from a client made the server keep a chunk of 4 KiB, so 650 KB of requests took 203 MB.
 TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
-  bystander.send(store("a", 1000) + store("mine", 1000));
-  bystander.read_all();
+  bystander.ask(store("a", 1000) + store("mine", 1000));
   const Level before(server);
   stall(50, 1000, "get a a a a\r\n");
   const std::size_t requests_bytes = std::size_t{50} * 1000 * (13 + sizeof(net::Buffer::Piece));
@@ -108,10 +81,9 @@ TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   expect_level(before);
 }
 
-// More clients than the limit allows for: each may have one small reply in flight, which keeps no shared chunk.
+// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk.
 TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
-  bystander.send(store("a", 900) + store("mine", 1000));
-  bystander.read_all();
+  bystander.ask(store("a", 900) + store("mine", 1000));
   const Level before(server);
   constexpr std::size_t clients = 3000;
   stall(clients, 12, "get a\r\n");
@@ -124,13 +96,11 @@ TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
 
 // The memory of replies is taken from the cache: items are evicted, and no request is refused.
 TEST_F(StalledReaders, ShrinkTheCache) {
-  for (unsigned i = 0; i < 20'000; ++i) bystander.send(store("k" + std::to_string(i), 1000));
-  bystander.read_all();
+  for (unsigned i = 0; i < 20'000; ++i) bystander.ask(store("k" + std::to_string(i), 1000));
   const std::size_t full = server.store.used_bytes();
   EXPECT_GT(full, std::size_t{15} << 20);
   const Level before(server);
-  bystander.send(store("a", 1000));
-  bystander.read_all();
+  bystander.ask(store("a", 1000));
   stall(100, 300, "get a a a a\r\n");
   EXPECT_GT(server.service.reply_memory.bytes(), server.service.reply_memory.limit_bytes() / 2);
   expect_served();
@@ -141,10 +111,9 @@ TEST_F(StalledReaders, ShrinkTheCache) {
   EXPECT_EQ(server.service.reply_memory.bytes(), 0U);
 }
 
-// Values of an unfinished get wait for the end of its line, a few bytes an event. They keep no chunk each.
+// Values of an unfinished get, a few bytes in each event, wait for the end of the get's line. They must not keep a chunk each.
 TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
-  bystander.send(store("a", 1) + store("mine", 1000));
-  bystander.read_all();
+  bystander.ask(store("a", 1) + store("mine", 1000));
   const Level before(server);
   stall(20, 1, "get");
   for (unsigned key = 0; key < 200; ++key) {
@@ -158,36 +127,32 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   expect_level(before);
 }
 
-// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would hold all
-// memory.
+// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would fill memory.
 TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   const Level before(server);
   constexpr unsigned clients = 300;
-  constexpr std::size_t bytes = 100'000;  // 30 MB together; the limit is 16 MB
+  constexpr std::size_t bytes = 100'000;  // all values have 30 MB; the limit is 16 MB
   for (unsigned i = 0; i < clients; ++i) {
-    bystander.send(store("large", bytes));
-    ASSERT_EQ(bystander.read_all(), "STORED\r\n") << "client " << i;
+    ASSERT_EQ(bystander.ask(store("large", bytes)), "STORED\r\n") << "client " << i;
     stall(1, 0, "");
     stalled.back()->send("get large\r\n");
-    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // as the stack does at the end of the event
+    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // as the stack does after an event
   }
   const std::size_t values = server.store.held_bytes() - server.service.reply_memory.taken_bytes();
   EXPECT_LE(values, server.store.memory_bytes() / Holders::any_divisor + 2 * bytes);
   EXPECT_GT(server.service.total(Count::holders_reset), 0U);
-  EXPECT_GT(stalled.size(), 50U);  // no more than needed
+  EXPECT_GT(stalled.size(), 50U);  // no more connections were reset than needed
   expect_served();
-  bystander.send("delete large\r\ndelete mine\r\n");
-  bystander.read_all();
+  bystander.ask("delete large\r\ndelete mine\r\n");
   expect_level(before);
 }
 
-// A quarter of the memory is enough to reset connections that made no progress for seconds, and only these.
+// Above a quarter of the memory, only connections that made no progress for seconds are reset.
 TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   constexpr std::size_t bytes = 100'000;
   std::size_t asked = 0;
   for (unsigned i = 0; i < 60; ++i) {
-    bystander.send(store("large", bytes));
-    bystander.read_all();
+    bystander.ask(store("large", bytes));
     stall(1, 0, "");
     stalled.back()->send("get large\r\n");
     ++asked;
@@ -197,8 +162,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   for (unsigned second = 0; second < 6; ++second) {
     test::advance_s(1);
     (void)slow.connection.acknowledge(10'000);
-    for (unsigned i = 0; i < 100; ++i) bystander.send("version\r\n");
-    bystander.read_all();
+    for (unsigned i = 0; i < 100; ++i) bystander.ask("version\r\n");
     std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });
   }
   EXPECT_GT(server.service.total(Count::holders_reset), 0U);
@@ -207,10 +171,9 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have in flight as much as the stack queues as segments, whatever it requests.
+// One client that reads may have as many bytes in flight as the stack queues as segments, for any requests.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
-  bystander.send(store("a", 1000));
-  bystander.read_all();
+  bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");
   stalled.clear();
   for (int i = 0; i < 1000; ++i) bystander.send("get a a a a\r\n");

@@ -19,20 +19,20 @@
 
 namespace neap::memcached {
 
-/// Facts that the server reports about itself. They do not change while it runs.
+/// Facts that the server reports about itself. The facts do not change while the server runs.
 struct Settings {
   std::string version;  ///< as the `version` command reports it; without spaces or line ends
   std::string address;
   std::uint16_t port = 11211;
 };
 
-/// Belongs to one core; only that core writes to it.
+/// The state of one core. Only that core writes to it.
 struct alignas(64) CoreState {
   Statistics statistics;
   ReplyPool replies;
   Holders holders;
-  std::size_t unchecked_bytes = 0;  ///< parsed since the last check of the held bytes (holders.hpp)
-  std::size_t copied_bytes = 0;     ///< by commands, since a command last had to wait because of copied bytes (conversation.hpp)
+  std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last check of the held bytes (holders.hpp)
+  std::size_t copied_bytes = 0;     ///< bytes copied by commands since a command last waited for that reason (conversation.hpp)
   Service* service = nullptr;
   unsigned index = 0;                         ///< the core's number
   CoalescedCall shed_call{&shed_here, this};  ///< other cores ask this one to reset holders
@@ -67,7 +67,7 @@ class Service {
     return cores_[index];
   }
 
-  /// Sum over all cores since start or the last reset.
+  /// Returns the sum over all cores since start or the last reset.
   [[nodiscard]] std::uint64_t total(Count which) const noexcept;
   void reset_totals() noexcept;
   [[nodiscard]] std::uint64_t connections() const noexcept;  ///< open now

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "kernel/events.hpp"
@@ -36,7 +35,7 @@ void Session::received(net::Buffer data) {
 
 void Session::writable() {
   check_core();
-  // Usually the acknowledgement came together with the next request, which is answered by now: then nothing waits for room.
+  // Usually the acknowledgement came together with the next request, which is answered by now. Then no bytes wait for room.
   if (ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
     settle();
   } else {
@@ -68,8 +67,8 @@ void Session::work() {
   }
 }
 
-/// Alternates between parsing and sending until the input is consumed or the connection accepts no more. Each round consumes input, writes
-/// to the reply or sends some of it. A round that does none of these would be repeated for ever, so it aborts the connection.
+/// Alternates between parsing and sending until the input is consumed or the connection accepts no more bytes. Each round consumes input,
+/// writes to the reply or sends a part of the reply. A round without progress would be repeated for ever, so it aborts the connection.
 [[gnu::always_inline]] inline void Session::parse_and_send() {
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
@@ -89,12 +88,12 @@ void Session::work() {
     if (!send_reply()) return;  // `writable` continues here
     if (conversation_.closing()) break;
     if (!may_go_on) return;
-    if (conversation_.waits()) {  // for events of other clients, or for memory, which is freed between events
+    if (conversation_.waits()) {  // the input waits for other clients' events, or for memory, which is freed between events
       return retry_.arm(std::chrono::nanoseconds(0), [this] {
         if (!ended_) work();
       });
     }
-    if (was_full) {  // the parser stopped because the reply was full, perhaps within carried bytes
+    if (was_full) {  // the parser stopped because the reply was full, perhaps within the bytes of a `Carry`
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return abort_without_progress();
       continue;
     }
@@ -103,7 +102,7 @@ void Session::work() {
   }
   ended_ = true;
   input_.clear();
-  connection().close();  // sends everything first
+  connection().close();  // sends all queued bytes first
 }
 
 /// Parses the first piece of the input and drops the bytes that were consumed. Returns their number.
@@ -154,7 +153,7 @@ void Session::abort_without_progress() {
   abort_connection();
 }
 
-/// Sends the part of the reply that may leave. False: the connection accepts no more now, or is gone.
+/// Sends the part of the reply that may be sent. Returns false if the connection accepts no more bytes now, or is gone.
 bool Session::send_reply() {
   for (;;) {
     if (unsent_.empty()) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 // One connection: passes data between the network and the conversation.
 //
-// All input of one event is handled before anything is sent, so that pipelined requests are answered together. A client that sends more
-// than it reads is stopped by its own receive window (back-pressure): parsing stops when its replies in flight exceed its share
-// (reply_memory.hpp), or when the connection accepts no more. Received buffers are then kept, and the peer cannot send more until it has
-// read. So one connection holds at most a receive window, its share, and one reply (reply.hpp), for any input.
+// All input of one event is handled before any reply is sent, so that pipelined requests are answered together. A client that sends more
+// than it reads is stopped by back-pressure. Parsing stops when the client's replies in flight exceed its share (reply_memory.hpp), or when
+// the connection accepts no more bytes. Received buffers are then kept, so the receive window closes, and the peer cannot send more until
+// it has read. So one connection holds at most a receive window, its share, and one reply (reply.hpp), for any input.
 //
-// The cost of a piece in flight is its bytes plus its headers: in this folder, in the connection and in lwIP. The session charges an upper
-// bound of these (`cost`) to its share and to the total. Acknowledgements are reported as a count of bytes. So the pieces in flight are
-// kept as two parts, an older and a newer one; a part is discharged once all of it is acknowledged.
+// The cost of a piece in flight is its bytes plus its headers here, in the connection and in lwIP. The session charges an upper bound of
+// this cost (`cost`) to its share and to the total. Acknowledgements are reported only as a number of bytes. So the pieces in flight are
+// kept as two parts, an older and a newer one. A part is discharged once all of it is acknowledged.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "apps/memcached/conversation.hpp"
 #include "kernel/timer.hpp"
@@ -22,7 +21,6 @@ namespace neap::memcached {
 
 class Session final : public net::ConnectionHandler, private Holder {
  public:
-  /// `core` is the state of the core that serves the connection.
   Session(Service& service, CoreState& core) noexcept;
   ~Session() override;
   void received(net::Buffer data) override;
@@ -31,14 +29,14 @@ class Session final : public net::ConnectionHandler, private Holder {
   void closed() override;
 
  private:
-  /// Bytes of a reply that are passed to the connection in one call; a large value takes several.
+  /// Bytes of a reply that are passed to the connection in one call. A large value takes several calls.
   static constexpr std::size_t send_bytes_max = 256 * 1024;
 
-  /// Up to this many bytes in flight stay in the chunks that the core's connections share. More means that the client is slow.
+  /// Up to this many bytes in flight stay in the chunks that the core's connections share. If more bytes are in flight, the client is slow.
   static constexpr std::size_t shared_bytes_max = 4096;
-  /// Overhead of a piece: its header here, a reference to the payload, and in lwIP a segment with the headers of its frame.
+  /// Overhead of a piece: its header, a reference to the payload, and in lwIP a segment with the frame's headers.
   static constexpr std::size_t piece_bytes = 384;
-  /// Adds a quarter: the upper bound of the allocator's rounding and of lwIP's headers for each segment of a long piece.
+  /// The added quarter of the bytes is an upper bound of the allocator's rounding, and of lwIP's headers for each segment of a long piece.
   [[nodiscard]] static constexpr std::size_t cost(std::size_t bytes, bool is_item) noexcept {
     return piece_bytes + bytes / 4 + (is_item ? 0 : bytes);
   }
@@ -50,35 +48,35 @@ class Session final : public net::ConnectionHandler, private Holder {
   void work();
   void parse_and_send();
   std::size_t parse();
-  /// Bytes taken from the reply that the peer has not acknowledged.
+  /// Returns the bytes taken from the reply that the peer has not acknowledged.
   [[nodiscard]] std::size_t in_flight_bytes() noexcept { return connection().unacknowledged_bytes() + unsent_.bytes(); }
   /// Discharges the parts that were acknowledged.
   void settle() noexcept;
   void settle_all() noexcept;
-  /// False: more reply bytes are in flight than this connection's share, so its input waits. `writable` follows, because bytes are in
-  /// flight.
+  /// Returns false if more reply bytes are in flight than this connection's share. The input then waits for `writable`, which follows
+  /// because bytes are in flight.
   [[nodiscard]] bool may_parse() noexcept;
   [[nodiscard]] bool send_reply();
   void abort_connection();
-  /// Neap's own mistake, not the peer's: aborts the connection, counted as `no_progress`.
+  /// Aborts the connection after a mistake of Neap, not of the peer. Counted as `no_progress`.
   void abort_without_progress();
 
   Service& service_;
   CoreState& core_;
   Conversation conversation_;
   Reply reply_;
-  net::Buffer input_;           ///< received, not yet parsed
+  net::Buffer input_;           ///< received and not yet parsed
   Timer retry_;                 ///< pending while a command waits for the store's memory
-  net::Buffer unsent_;          ///< taken from the reply; the connection had no room
-  std::size_t older_cost_ = 0;  ///< of pieces up to `boundary_`
-  std::size_t newer_cost_ = 0;  ///< of pieces behind it
-  std::uint64_t boundary_ = 0;  ///< as `Reply::taken`
+  net::Buffer unsent_;          ///< taken from the reply, while the connection had no room
+  std::size_t older_cost_ = 0;  ///< cost of the pieces up to `boundary_`
+  std::size_t newer_cost_ = 0;  ///< cost of the pieces behind `boundary_`
+  std::uint64_t boundary_ = 0;  ///< a position as in `Reply::taken`
   bool waits_ = false;          ///< the input waits for the peer to read replies
   bool peer_closed_ = false;
   bool ended_ = false;  ///< closed or aborted by this session; later input is dropped
 };
 
-/// Serves `port` of `network` with `service`, which MUST outlive it. Errors as `Network::listen`.
+/// Serves `port` of `network` with `service`, which MUST outlive it. Errors: those of `Network::listen`.
 [[nodiscard]] task<Result<void>> serve(net::Network& network, Service& service, std::uint16_t port);
 
 }  // namespace neap::memcached

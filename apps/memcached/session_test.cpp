@@ -8,67 +8,44 @@
 #include <string>
 #include <vector>
 
-#include "apps/memcached/test_connection.hpp"
-#include "apps/memcached/test_server.hpp"
+#include "apps/memcached/test_peer.hpp"
+#include "tests/host/panics.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
 namespace neap::memcached {
 namespace {
 
+using test::Peer;
 using test::Server;
 
-struct Peer {
-  explicit Peer(Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
-  ~Peer() {
-    connection.drop_all();
-    if (session != nullptr) session->closed();
-  }
-  void send(std::string_view text) { session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()})); }
-  /// Alternates between reading and making room until no more output arrives.
-  std::string read_all() {
-    std::string text;
-    for (;;) {
-      const std::string part = connection.acknowledge();
-      if (part.empty()) return text;
-      text += part;
-      session->writable();
-    }
-  }
-  net::PlayedConnection connection;
-  std::unique_ptr<Session> session;
+struct SessionTest : testing::Test {
+  Server server;
+  Peer peer{server};
 };
 
-TEST(Session, PipelinedRequestsOfOneBufferAreAnsweredInOneSend) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, PipelinedRequestsOfOneBufferAreAnsweredInOneSend) {
   peer.send("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nversion\r\n");
   ASSERT_FALSE(peer.connection.sent.empty());
   EXPECT_EQ(peer.connection.sent.front().size(), peer.connection.sent.bytes());  // one piece
   EXPECT_EQ(peer.read_all(), "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nEND\r\nVERSION 1.6.0-test\r\n");
 }
 
-TEST(Session, LargeValuesAreNotCopied) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, LargeValuesAreNotCopied) {
   const std::string value(5000, 'v');
-  peer.send("set a 0 0 5000\r\n" + value + "\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 5000\r\n" + value + "\r\n");
   peer.send("get a\r\n");
   const Item* const item = server.store.find(server.store.key("a"), server.service.clock.now()).item;
   EXPECT_EQ(item->references.load(), 2U);
   peer.send("delete a\r\n");
-  EXPECT_GT(server.store.held_bytes(), 5000U);  // the reply still refers to it
+  EXPECT_GT(server.store.held_bytes(), 5000U);  // the reply still refers to the value
   EXPECT_EQ(peer.read_all(), "VALUE a 0 5000\r\n" + value + "\r\nEND\r\nDELETED\r\n");
   EXPECT_EQ(server.store.held_bytes(), 0U);
 }
 
 // Requests of a peer that does not read its replies stay unparsed, and the bytes queued for it are bounded.
-TEST(Session, SlowReaderIsStoppedAndLosesNothing) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, SlowReaderIsStoppedAndLosesNothing) {
   const std::string value(300'000, 'v');
-  peer.send("set a 0 0 300000\r\n" + value + "\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 300000\r\n" + value + "\r\n");
   std::string expected;
   constexpr int gets = 60;
   for (int i = 0; i < gets; ++i) {
@@ -77,14 +54,12 @@ TEST(Session, SlowReaderIsStoppedAndLosesNothing) {
   }
   EXPECT_LE(peer.connection.sent.bytes(), net::Connection::send_queue_bytes_max);
   EXPECT_EQ(server.service.total(Count::reply_waits), 1U);
-  EXPECT_LT(server.service.total(Count::cmd_get), 30U);  // the rest waits
+  EXPECT_LT(server.service.total(Count::cmd_get), 30U);  // further requests wait
   EXPECT_EQ(peer.read_all(), expected);
   EXPECT_EQ(server.service.total(Count::cmd_get), gets * 2U);
 }
 
-TEST(Session, TinySendSpaceStillDeliversEverything) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, TinySendSpaceStillDeliversEverything) {
   peer.connection.space = 256 * 1024;  // one slice of a reply
   const std::string value(1 << 20, 'v');
   peer.send("set a 0 0 1048576\r\n" + value + "\r\nget a\r\nget a\r\nquit\r\n");
@@ -93,40 +68,28 @@ TEST(Session, TinySendSpaceStillDeliversEverything) {
   EXPECT_TRUE(peer.connection.closed);
 }
 
-// A malformed get withdraws its values even if its line arrives in two pieces: they are not sent before the line ends.
-TEST(Session, ValuesWaitForTheEndOfTheirLine) {
-  Server server;
-  Peer peer(server);
-  peer.send("set a 0 0 1\r\nx\r\nget a ");
-  EXPECT_EQ(peer.read_all(), "STORED\r\n");
-  peer.send(std::string(300, 'k') + "\r\n");
-  EXPECT_EQ(peer.read_all(), "CLIENT_ERROR bad command line format\r\n");
-  peer.send("get a");
-  EXPECT_EQ(peer.read_all(), "");
-  peer.send(" a\r\n");
-  EXPECT_EQ(peer.read_all(), "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+// An error in a get replaces the get's values, even if its line arrives in two pieces. So no value is sent before the line ends.
+TEST_F(SessionTest, ValuesWaitForTheEndOfTheirLine) {
+  EXPECT_EQ(peer.ask("set a 0 0 1\r\nx\r\nget a "), "STORED\r\n");
+  EXPECT_EQ(peer.ask(std::string(300, 'k') + "\r\n"), "CLIENT_ERROR bad command line format\r\n");
+  EXPECT_EQ(peer.ask("get a"), "");
+  EXPECT_EQ(peer.ask(" a\r\n"), "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
-TEST(Session, QuitClosesAfterTheReply) {
-  Server server;
-  Peer peer(server);
-  peer.send("get a\r\nquit\r\nget b\r\n");
-  EXPECT_EQ(peer.read_all(), "END\r\n");
+TEST_F(SessionTest, QuitClosesAfterTheReply) {
+  EXPECT_EQ(peer.ask("get a\r\nquit\r\nget b\r\n"), "END\r\n");
   EXPECT_TRUE(peer.connection.closed);
   EXPECT_FALSE(peer.connection.aborted);
   peer.send("get c\r\n");  // arrives after the quit and is dropped
   EXPECT_EQ(server.service.total(Count::cmd_get), 1U);
 }
 
-TEST(Session, PeerThatClosesGetsItsAnswersFirst) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, PeerThatClosesGetsItsAnswersFirst) {
   const std::string value(1 << 20, 'v');
-  peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 1048576\r\n" + value + "\r\n");
   peer.send("get a\r\nget a\r\nget a\r\n");
   peer.session->peer_closed();
-  EXPECT_FALSE(peer.connection.closed);  // two replies are still due
+  EXPECT_FALSE(peer.connection.closed);  // two replies are not sent yet
   const std::string answer = peer.read_all();
   EXPECT_EQ(answer.size(), 3 * (value.size() + std::string("VALUE a 0 1048576\r\n\r\nEND\r\n").size()));
   EXPECT_TRUE(peer.connection.closed);
@@ -151,8 +114,7 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
   {
     Peer peer(server);
     const std::string value(1 << 20, 'v');
-    peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
-    peer.read_all();
+    peer.ask("set a 0 0 1048576\r\n" + value + "\r\n");
     for (int i = 0; i < 10; ++i) peer.send("get a\r\n");
     peer.connection.drop_all();
     peer.session->closed();
@@ -162,16 +124,15 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
   EXPECT_LE(server.service.core(0).replies.chunks_out(), 1U);
 }
 
-// The values of an unfinished get are held back. If other connections are answered in between, each value is a segment of its own, and the
-// reply reaches its limit of segments with few bytes in it. Then the values must be sent. Otherwise parser and connection would wait for
-// each other for ever.
+// The values of an unfinished get are not sent before its line ends. If other connections are answered in between, each value is a separate
+// segment, and the reply reaches its limit of segments with few bytes. Then the values must be sent. Otherwise parser and connection would
+// wait for each other for ever.
 TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   neap::host::WatchedWork work("Session::work with a reply that is full by segments");
   work.begin_piece();
   Server server;
   Peer peer(server), other(server);
-  peer.send("set a 0 0 1\r\nx\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 1\r\nx\r\n");
   constexpr unsigned keys = 2 * Reply::full_segments;
   peer.send("get ");
   for (unsigned i = 0; i < keys; ++i) {
@@ -186,7 +147,7 @@ TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   EXPECT_EQ(peer.read_all(), expected + "END\r\n");
 }
 
-// If a parser asked for more although the input is sufficient, the input would be copied into the small buffer for split commands.
+// If a parser asked for more input although it has a whole word, the input would be copied into the small buffer for split commands.
 TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   neap::host::WatchedWork work("Session::work with a zero byte within a get");
   work.begin_piece();
@@ -203,7 +164,7 @@ TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   }
 }
 
-// These bounds hold for any request of a parser.
+// These bounds hold for any number that a parser requests.
 TEST(Carry, TakesNoMoreThanItHasRoomFor) {
   const auto carry = std::make_unique<Carry>();
   EXPECT_TRUE(carry->add(std::string(Carry::bytes_max - 1, 'a')));
@@ -221,7 +182,7 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   auto [item, outcome] = server.store.allocate(server.store.key("a"), 0, expires_never, 10, server.service.clock.now());
   ASSERT_EQ(outcome, Outcome::stored);
   Transfer transfer;
-  transfer.bytes_left = 1 << 20;  // more than the item has
+  transfer.bytes_left = 1 << 20;  // more than the item has room for
   transfer.to = item->value_data();
   transfer.item = std::move(item);
   EXPECT_TRUE(transfer.take("0123456789"));
@@ -242,27 +203,21 @@ TEST(RequireDeathTest, MistakesAreNamed) {
   const auto panics = testing::ExitedWithCode(18);
   EXPECT_EXIT((void)server.service.core(1), panics, "memcached: no such core");
   EXPECT_EXIT(core.replies.account().discharge(1), panics, "discharges no more reply bytes than it charged");
-  EXPECT_EXIT(
-      {
-        Reply reply(core.replies);
-        (void)reply.room(1);
-        reply.advance(ReplyPool::chunk_bytes + 1);
-      },
-      panics, "a reply exceeds its chunk");
-  EXPECT_EXIT(
-      {
-        Session session(server.service, core);
-        core.index = 1;
-        session.received({});
-      },
-      panics, "a session runs on the core of its connection");
-  EXPECT_EXIT(
-      {
-        auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
-        allocated.item->references = 0;
-        allocated.item->hold();
-      },
-      panics, "an item without references cannot be held");
+  host::expect_panic("a reply exceeds its chunk", [&] {
+    Reply reply(core.replies);
+    (void)reply.room(1);
+    reply.advance(ReplyPool::chunk_bytes + 1);
+  });
+  host::expect_panic("a session runs on the core of its connection", [&] {
+    Session session(server.service, core);
+    core.index = 1;
+    session.received({});
+  });
+  host::expect_panic("an item without references cannot be held", [&] {
+    auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
+    allocated.item->references = 0;
+    allocated.item->hold();
+  });
   EXPECT_EXIT((void)server.store.commit(Mode::set, {}, 0, 2), panics, "only an item that was never linked is committed");
 }
 
@@ -275,7 +230,7 @@ TEST(Reply, RoomIsNeverMoreThanAChunk) {
   EXPECT_TRUE(reply.failed());
 }
 
-// Many connections, each with a reply in flight: small replies share chunks, so they do not cost a page each.
+// Many connections each have a small reply in flight. These replies share chunks, so they do not cost a page each.
 TEST(Session, SmallRepliesUnderWayShareMemory) {
   Server server;
   std::vector<std::unique_ptr<Peer>> peers;

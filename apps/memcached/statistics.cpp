@@ -112,7 +112,7 @@ void show_settings(const Service& service, Lines lines) {
   lines.text("lru_crawler", "no");
 }
 
-/// This store has no slab classes; items are shown by the next power of two of their size.
+/// Calls `show` for each size. This store has no slab classes, so items are grouped by the next power of two of their size.
 template <typename Show>
 void for_each_size(const Service& service, Show show) {
   const auto sizes = service.store.sizes();

@@ -2,7 +2,7 @@
 // The counters behind the `stats` command.
 //
 // Each core has counters of its own, so that counting costs an ordinary add. A reader sums over all cores. A reset does not change the
-// counters: it stores their sums, which are subtracted from then on.
+// counters. It stores their sums, and later reports subtract the sums.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@ namespace neap::memcached {
 
 class Service;
 
-/// Counted on the core that served the request. The names are those of `stats` (protocol.txt, "General-purpose statistics").
+/// Counted on the core that served the request. The names are the same as in `stats` (protocol.txt, "General-purpose statistics").
 enum class Count : std::uint8_t {
   total_connections,
   closed_connections,
   rejected_connections,
-  requests,  ///< commands of any kind, valid or not; not in `stats`; the log's count of requests
+  requests,  ///< commands of any kind, valid or not; the log counts them, `stats` does not show them
   cmd_get,
   cmd_set,
   cmd_flush,
@@ -62,15 +62,14 @@ struct Statistics {
   [[nodiscard]] std::uint64_t value(Count which) const noexcept { return counters[static_cast<std::size_t>(which)].value(); }
 };
 
-/// Emits every counter with its name: of one core, or (without `core`) of the server since the last reset, with the store's gauges.
+/// Emits the counters of one core. Without `core`, emits those of the server since the last reset, and the store's gauges.
 void report_counters(Service& service, std::optional<unsigned> core, const Emit& emit);
 
-/// Receives one name and its value.
 using StatisticSink = std::function<void(std::string_view name, std::string_view value)>;
 
 enum class StatisticsAnswer : std::uint8_t { shown, reset, unknown };
 
-/// Shows what `topic` names: "" (general), `settings`, `items`, `slabs`, `sizes`; `reset` sets the general counters to zero.
+/// Shows the statistics of `topic`: "" (general), `settings`, `items`, `slabs`, `sizes`; `reset` sets the general counters to zero.
 StatisticsAnswer show_statistics(Service& service, std::string_view topic, const StatisticSink& sink);
 
 }  // namespace neap::memcached

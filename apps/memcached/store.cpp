@@ -5,7 +5,6 @@
 #include <bit>
 #include <charconv>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -21,8 +20,8 @@ void release_item(void* pointer) noexcept {
   if (before == 1) item->store->release(*item);
 }
 
-/// The bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp): whole pages above 8 KiB, else four steps to each doubling,
-/// each at least 16 bytes.
+/// Returns the bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp). Above 8 KiB these are whole pages. Below, there are
+/// four steps to each doubling, each of at least 16 bytes.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
   constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
   const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
@@ -65,8 +64,8 @@ Store::~Store() {
 }
 
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
-
-/// An expired or flushed item that a reader found is unlinked at once. Freeing its memory is worth taking the lock, once for each item.
+/// An expired or flushed item that a reader found is unlinked at once. Freeing the item's memory is worth taking the lock, because it
+/// happens once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
   const bool flushed = item.cas <= flushed_cas_.load(std::memory_order_relaxed);
   Shard& shard = shard_of(item.hash);
@@ -77,7 +76,7 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
   return {.item = nullptr, .expired = !flushed, .flushed = flushed};
 }
 
-/// Under the shard's lock. Unlinks the expired and flushed items of the chain, so that they are freed as fast as new ones arrive.
+/// MUST be called under the shard's lock. Unlinks the expired and flushed items of the chain, to free them as fast as new items arrive.
 Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   Item* found = nullptr;
   Item* oldest = nullptr;  // chains begin with their newest item
@@ -101,9 +100,9 @@ Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   return found;
 }
 
-/// Takes the lock, so that a copy that replaces the item at the same moment has the new expiry (`swap_if_same`, `move`).
+/// Takes the lock, so that a copy that replaces the item at the same moment also has the new expiry (`swap_if_same`, `move`).
 Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept {
-  Found found = find(key, now);  // marks it as used, and distinguishes expired and flushed items
+  Found found = find(key, now);  // marks the item as used, and distinguishes expired and flushed items
   if (found.item == nullptr) return found;
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
@@ -113,7 +112,6 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
 }
 
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
-
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
   require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
   if (value_bytes > value_bytes_max_) return {.item = {}, .outcome = Outcome::too_large};
@@ -121,8 +119,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   void* memory = nullptr;
   if (reserve(bytes, now)) {
     memory = allocate_bytes(sizeof(Item) + key.text.size() + value_bytes + 2);
-    // Eviction here would not help: the evicted memory is free only after a grace period, too late for this item. `relieve` evicts before
-    // the next command.
+    // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
     if (memory == nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
   if (memory == nullptr) return {.item = {}, .outcome = Outcome::out_of_memory};
@@ -172,8 +169,8 @@ Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done
   return Swap::done;
 }
 
-/// Append and prepend. The new item is filled without the lock, because the copy may be a megabyte, and is discarded if the old one was
-/// replaced meanwhile. `old` is held, so that its bytes stay even if it is evicted to make room for the new one.
+/// Performs append and prepend. The new item is filled without the lock, because the copy may be a megabyte. It is discarded if the old
+/// item was replaced meanwhile. `old` is held, so that its bytes stay even if it is evicted to make room for the new item.
 Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept {
   const Key key{piece.key(), piece.hash};
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
@@ -200,7 +197,7 @@ Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std:
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
     Item* const old = find(key, now).item;
     if (old == nullptr) return {.outcome = Outcome::not_found};
-    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // before the id is compared, as in memcached
+    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // before the CAS id is compared, as in memcached
     if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
     const auto number = read_unsigned(old->value());
     if (!number) return {.outcome = Outcome::not_numeric};
@@ -252,7 +249,7 @@ void Store::flush(Seconds when, Seconds now) noexcept {
   flush_up_to_now();
 }
 
-/// Another core may flush newer items between the two steps; these stay flushed.
+/// Another core may flush newer items between the load and the raise. These items stay flushed.
 void Store::flush_up_to_now() noexcept { detail::raise_to(flushed_cas_, cas_.load(std::memory_order_relaxed)); }
 
 void Store::flush_due(Seconds now) noexcept {
@@ -262,7 +259,6 @@ void Store::flush_due(Seconds now) noexcept {
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
-
 std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
   Item& item = *pointer.detach();  // the reference now belongs to the table
   item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;

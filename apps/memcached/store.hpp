@@ -2,18 +2,20 @@
 // The cache: the items of all cores.
 //
 // Most requests are reads of the same few items, from every core. A lock or a shared counter would dominate their cost. So `find` uses
-// neither: it walks an RCU chain (table.hpp) and marks the item as used, if it is not marked yet. Writers take one of a few dozen short
-// locks. When memory is short, these marks decide which item is evicted. Each shard has a clock hand over its items in order of age, with a
-// second chance for items used since (Corbato, 1968). Eviction begins with the shard whose oldest item has been unused for longest.
+// neither a lock nor a shared counter. It walks an RCU chain (table.hpp) and marks the item as used, if it is not marked yet. Writers hold
+// one of a few dozen locks for a short time. When memory is short, the marks decide which item is evicted. Each shard has a clock hand over
+// its items in order of age, with a second chance for marked items (Corbato, 1968). Eviction begins with the shard whose oldest item has
+// been unused for longest.
 //
-// Memory: the limit covers items that are linked or being received, and items that only unacknowledged replies hold. These come on top:
+// The limit of memory covers items that are linked or being received, and items that only unacknowledged replies hold. In addition there
+// are:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
-// - the excess of a large item for which room is still to be made, with the same bound;
+// - the excess of a large item for which items are still to be evicted, with the same bound;
 // - the spare blocks of each core, and the table itself.
-// To keep these bounds, the caller MUST ask `must_wait` before each command that allocates (store_relief.cpp).
+// To keep to these bounds, the caller MUST ask `must_wait` before each command that allocates (store_relief.cpp).
 //
-// `now` is the caller's clock (clock.hpp). All calls MUST come from within an event. A pointer from `find` is valid until the event's end,
-// or, after `hold`, until that reference is released.
+// `now` is the caller's clock (clock.hpp). All calls MUST come from within an event. A pointer from `find` is valid until the event's end.
+// After `hold` it is valid until that reference is released.
 #pragma once
 
 #include <algorithm>
@@ -36,14 +38,14 @@
 
 namespace neap::memcached {
 
-/// A key with its hash, which is computed once for each request. Refers to the caller's bytes.
+/// A key with its hash, which is computed once for each request. The key refers to the caller's bytes.
 struct Key {
   std::string_view text;  ///< 1 to `key_bytes_max` bytes
   std::uint32_t hash;
 };
 
 namespace detail {
-/// Raises `value` to `minimum` if it is less. Never lowers it, even if other cores change it at the same time.
+/// Raises `value` to `minimum` if `value` is less. Never lowers `value`, even if other cores change it at the same time.
 inline void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t minimum) noexcept {
   std::uint64_t now = value.load(std::memory_order_relaxed);
   while (now < minimum && !value.compare_exchange_weak(now, minimum, std::memory_order_relaxed)) {
@@ -53,13 +55,13 @@ inline void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t minimum) n
 
 /// The result of a request that changes the store.
 enum class Outcome : std::uint8_t {
-  stored,      ///< done; also for delete, touch, incr and decr
-  not_stored,  ///< add of a key that exists, replace or append of one that does not
+  stored,      ///< success, also of delete, touch, incr and decr
+  not_stored,  ///< add of an existing key, or replace or append of a missing key
   exists,      ///< the item's CAS id is not the expected one
   not_found,
   not_numeric,  ///< incr or decr of a value that is not a decimal number
   too_large,
-  out_of_memory,  ///< eviction freed no memory for it
+  out_of_memory,  ///< eviction freed no memory for the item
 };
 
 enum class Mode : std::uint8_t { set, add, replace, append, prepend, cas };
@@ -68,32 +70,32 @@ enum class Mode : std::uint8_t { set, add, replace, append, prepend, cas };
 struct StoreMemory {
   void* (*allocate)(std::size_t bytes) noexcept = [](std::size_t bytes) noexcept { return std::malloc(bytes); };
   void (*release)(void*) noexcept = [](void* memory) noexcept { std::free(memory); };
-  bool (*shrink)(void*, std::size_t bytes) noexcept = nullptr;  ///< as `memory::shrink`; null: never
-  std::uint64_t (*free_bytes)() noexcept = nullptr;             ///< of the machine, for `free_bytes_min`; null: not checked
+  bool (*shrink)(void*, std::size_t bytes) noexcept = nullptr;  ///< as `memory::shrink`; null: blocks are not shrunk
+  std::uint64_t (*free_bytes)() noexcept = nullptr;             ///< the machine's free bytes, for `free_bytes_min`; null: not checked
   std::uint64_t free_bytes_min = 0;                             ///< the store evicts when the machine has less free memory
 };
 
 struct StoreOptions {
   std::size_t memory_bytes = std::size_t{64} << 20;
   std::uint32_t value_bytes_max = 1 << 20;
-  std::uint32_t shards = 64;        ///< power of two, 1 to 64; locks and eviction queues
+  std::uint32_t shards = 64;        ///< number of locks and eviction queues: a power of two, 1 to 64
   std::uint32_t buckets = 1 << 14;  ///< initial size of the table: a power of two, at least `shards`
   HashSeed seed;                    ///< MUST be random if clients are not trusted
-  unsigned cores = 1;               ///< cores that allocate at the same time; each has spare blocks
+  unsigned cores = 1;               ///< cores that use the store; each has spare blocks
   StoreMemory memory;
   void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread reclaim at once.
 };
 
-/// Sums over all shards since start or `reset_counters`. Each shard is read at a moment of its own.
+/// Sums over all shards since start or `reset_counters`. The shards are read one after the other.
 struct StoreCounters {
   std::uint64_t items = 0, items_ever = 0;
-  std::uint64_t bytes = 0;              ///< of linked items, headers included
-  std::uint64_t evictions = 0;          ///< of items not yet expired
-  std::uint64_t evicted_unfetched = 0;  ///< of these, never read
+  std::uint64_t bytes = 0;              ///< bytes of linked items, including headers
+  std::uint64_t evictions = 0;          ///< evicted items that had not expired
+  std::uint64_t evicted_unfetched = 0;  ///< evicted items that were never read
   std::uint64_t expired_unfetched = 0;
   std::uint64_t reclaimed = 0;  ///< expired or flushed items that were unlinked
   std::uint64_t second_chances = 0;
-  std::uint64_t chain_evictions = 0;  ///< evictions because too many keys fell into one bucket
+  std::uint64_t chain_evictions = 0;  ///< items evicted because too many keys fell into one bucket
   std::uint64_t moved = 0;            ///< items copied so that their slabs become free
   std::uint64_t waits = 0;            ///< times that a command was delayed because memory was short
 };
@@ -102,11 +104,9 @@ class Store {
  public:
   explicit Store(const StoreOptions& options);
   ~Store();
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
-  /// False when there was no memory for the first table.
+  Store& operator=(Store&&) = delete;
+  /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
-
   [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
@@ -119,8 +119,8 @@ class Store {
 
   struct Found {
     Item* item = nullptr;
-    bool expired = false;  ///< there was one, but it had expired
-    bool flushed = false;  ///< there was one, but it had been flushed
+    bool expired = false;  ///< there was an item, but it had expired
+    bool flushed = false;  ///< there was an item, but it had been flushed
   };
   /// Marks the item as used.
   [[nodiscard]] Found find(const Key& key, Seconds now) noexcept {
@@ -132,62 +132,61 @@ class Store {
     if (item->accessed.load(std::memory_order_relaxed) != used_now) item->accessed.store(used_now, std::memory_order_relaxed);
     return {.item = item};
   }
-  /// True: commands that allocate MUST ask `must_wait` first.
+  /// If true, commands that allocate MUST ask `must_wait` first.
   [[nodiscard]] bool is_short_of_memory() const noexcept { return pressure_.load(std::memory_order_relaxed) != 0; }
-  /// True: a command that allocates an item of `bytes`, header included, MUST NOT begin in this event. The caller ends the event and asks
-  /// again in a later one, because replaced items are freed only between events. Costs one load when memory is not short.
+  /// If true, a command that allocates an item of `bytes`, including the header, MUST NOT begin in this event. The caller ends the event
+  /// and asks again in a later event, because replaced items are freed only between events. The call costs one load if memory is not short.
   [[nodiscard]] bool must_wait(std::size_t bytes, Seconds now) noexcept { return is_short_of_memory() && !relieve(bytes, now); }
-  /// The length of the value stored under `key`, 0 if there is none. Does not mark the item as used.
+  /// Returns the length of the value stored under `key`, 0 if there is none. Does not mark the item as used.
   [[nodiscard]] std::size_t stored_value_bytes(const Key& key) const noexcept {
     const Item* const item = table_.find(key.text, key.hash);
     return item != nullptr ? item->value_bytes : 0;
   }
 
-  /// Finds the item and sets its expiry.
   [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now) noexcept;
 
   struct Allocated {
     ItemPointer item;
     Outcome outcome;  ///< `stored`, `too_large` or `out_of_memory`
   };
-  /// Allocates an item; evicts others if necessary. Key and line end are filled in; the caller MUST fill the value.
+  /// Allocates an item. Key and line end are filled in; the caller MUST fill the value.
   [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept;
 
   struct Done {
     Outcome outcome;
-    std::uint64_t cas = 0;         ///< the new item's
-    std::uint64_t value = 0;       ///< of `arithmetic`
-    std::size_t copied_bytes = 0;  ///< by `append`, `prepend` and `arithmetic`, from the old item to the new one
+    std::uint64_t cas = 0;         ///< the new item's CAS id
+    std::uint64_t value = 0;       ///< result of `arithmetic`
+    std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
   };
-  /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that id; this holds for `append`
-  /// and `prepend` too. In mode `cas`, 0 is an ordinary id that no item has.
+  /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
+  /// `prepend`. In mode `cas`, 0 is an ordinary id that no item has.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
-  /// Adds (wraps at 2^64) or subtracts (stops at 0). A number that gets shorter is padded with spaces to the value's length, as in
-  /// memcached.
+  /// Adds (wraps at 2^64) or subtracts (stops at 0). A shorter number is padded with spaces to the value's length, as in memcached.
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Stores a decimal number if the key does not exist (`not_stored` if it does).
   [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept;
-  /// At `when`, all items stored before are dropped; 0 or the past: now. A new call replaces a pending one.
+  /// Drops, at `when`, all items stored before `when`. If `when` is 0 or past, drops them now. A new call replaces a pending one.
   void flush(Seconds when, Seconds now) noexcept;
 
   [[nodiscard]] StoreCounters counters() const noexcept;
   void reset_counters() noexcept;
 
-  /// Items by size: class k has those of 2^(k-1) < bytes <= 2^k, header included.
+  /// The items by size: class k has the items with 2^(k-1) < bytes <= 2^k, including the header.
   static constexpr unsigned size_classes = 32;
   struct SizeClass {
     std::uint64_t items = 0, bytes = 0, evictions = 0;
   };
   [[nodiscard]] std::array<SizeClass, size_classes> sizes() const noexcept;
-  /// Seconds since the last use of the item that would be evicted next; 0 if there is none.
+  /// Returns the seconds since the last use of the item that would be evicted next; 0 if there is none.
   [[nodiscard]] Seconds oldest_age(Seconds now) const noexcept;
 
   [[nodiscard]] std::size_t used_bytes() const noexcept {
     return used_bytes_.load(std::memory_order_relaxed);
-  }  ///< linked or being received
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies alone
-  /// Memory of replies other than the items they refer to; it counts against the limit. Any core may call these.
+  }  ///< bytes of items that are linked or being received
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies only
+  /// Charges and discharges memory of replies, without the items to which they refer. It counts against the limit. MAY be called on any
+  /// core.
   void charge_held(std::size_t bytes) noexcept { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void discharge_held(std::size_t bytes) noexcept {
     require(held_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is held than is discharged", bytes);
@@ -195,31 +194,32 @@ class Store {
   [[nodiscard]] std::size_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t retired_bytes_max() const noexcept { return retired_bytes_max_; }
   static constexpr std::size_t spare_blocks = 3;
-  /// Sizes of each core's spare blocks: one for items in slabs only, one for any item of up to that size, one for the largest item.
+  /// Returns the sizes of each core's spare blocks. The first is only for items in slabs, the second for any item that fits, the third for
+  /// the largest item.
   [[nodiscard]] std::array<std::size_t, spare_blocks> spare_bytes() const noexcept {
     const std::size_t small = std::min(small_spare_bytes, spare_bytes_);
     return {small, small, spare_bytes_};
   }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
-  /// The memory of an item, header and the allocator's rounding included.
+  /// Returns the memory of an item, including the header and the allocator's rounding.
   [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept;
 
  private:
   friend void release_item(void*) noexcept;
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
-  static constexpr unsigned second_chances_max = 32;  // of one eviction; then the next item is evicted, used or not (bounded work)
+  static constexpr unsigned second_chances_max = 32;  // in one eviction; then the next item is evicted even if used (bounded work)
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // the limit divided by this may wait for a grace period,
   static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // and at most this for each core
-  static constexpr std::size_t spare_share = 8;                             // the large spare blocks are at most the limit divided by this
+  static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // holds a whole slab at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // larger items are not in slabs
-  static constexpr unsigned step_evictions = 32;  // items evicted or moved in an event beyond the command's need: tens of us
-  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a step stops once this much more waits for a grace period
-  static constexpr unsigned relief_rounds = 2;  // failed refills before more is evicted: memory freed on another core is available late
-  static constexpr unsigned optimistic_tries_max = 1000;  // each failed one means that another writer of this key was served
+  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one step, which takes tens of us
+  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a step stops once it has retired this many bytes
+  static constexpr unsigned relief_rounds = 2;            // failed refills before a step: memory freed on another core is available late
+  static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 
   /// A part of the items, chosen by hash: a lock, and the items in the order in which the eviction hand reaches them.
   struct alignas(64) Shard {
@@ -268,7 +268,7 @@ class Store {
     return taken - std::min(taken, memory_bytes_);
   }
   /// The bytes that may wait for a grace period, or for room, when a command with an item of `bytes` begins. Only small items may use the
-  /// last quarter, so that clients with large ones do not stop all others.
+  /// last part, so that clients with large items do not stop all others.
   [[nodiscard]] std::size_t backlog_bytes_max(std::size_t bytes) const noexcept {
     return bytes <= slab_item_bytes_max ? retired_bytes_max_ / 4 * 3 : retired_bytes_max_ / 2;
   }
@@ -285,31 +285,28 @@ class Store {
   static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
 
   const std::size_t memory_bytes_;
-  const std::uint32_t value_bytes_max_;
-  const std::uint32_t shard_count_;
+  const std::uint32_t value_bytes_max_, shard_count_;
   const HashSeed seed_;
   void (*const retire_)(rcu::Node&) noexcept;
   const StoreMemory memory_;
   const unsigned cores_;
-  const std::size_t retired_bytes_max_;
-  const std::size_t spare_bytes_;
+  const std::size_t retired_bytes_max_, spare_bytes_;
   struct Spares {
-    std::array<std::atomic<void*>, spare_blocks> blocks{};  // of `spare_bytes()`; null: used up
+    std::array<std::atomic<void*>, spare_blocks> blocks{};  // blocks of `spare_bytes()`; null: the block was used
   };
-  std::unique_ptr<Spares[]> spares_;  // by core
+  std::unique_ptr<Spares[]> spares_;  // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
   std::atomic<std::uint64_t> flushed_cas_{0};  // items up to this id are flushed
   std::atomic<Seconds> flush_due_{nothing_there};
-  std::atomic<std::uint32_t> pressure_{0};  // not 0: memory is short, see `relieve`; counts the reasons, so that none is lost
-  alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // last use of each shard's next candidate; read by every eviction
+  std::atomic<std::uint32_t> pressure_{0};  // the number of reasons for which memory is short, see `relieve`; 0: it is not short
+  alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // last use of each shard's next candidate for eviction
   alignas(64) std::atomic<std::uint64_t> cas_{0};
   alignas(64) std::atomic<std::size_t> used_bytes_{0};
-  std::atomic<std::size_t> held_bytes_{0};
-  std::atomic<std::size_t> retired_bytes_{0};
+  std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
-  std::atomic<std::uint64_t> moves_left_{0};  // items that the hands may still copy
+  std::atomic<std::uint64_t> moves_left_{0};  // items that the clock hands may still copy
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Cores of the host machine (1, 2 and 4), each in its event loop, on one store. A reader must find one whole value of its key, while other
-// cores change the item and the table. To be run under the thread and address sanitizers.
+// cores change the item and the table. The test is for runs under the thread and address sanitizers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +12,6 @@
 
 #include "apps/memcached/store.hpp"
 #include "kernel/events.hpp"
-#include "kernel/rcu.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::memcached {
@@ -40,7 +39,7 @@ struct Worker {
   Store* store;
   unsigned keys;
   int events_left;
-  std::vector<std::pair<unsigned, ItemPointer>> held;  // held over several events, as replies do
+  std::vector<std::pair<unsigned, ItemPointer>> held;  // items held over several events, as by replies
   std::atomic<bool> done{false};
   std::uint64_t hits = 0, broken = 0, refused = 0;
 
@@ -100,7 +99,7 @@ struct Worker {
   }
 };
 
-/// Runs `events_max` events on each of four cores. Fewer cores have fewer interleavings, so a quarter of the events is enough.
+/// Runs `events_max` events on each of four cores. Fewer cores have fewer interleavings, so they run only a quarter of the events.
 void play(unsigned cores, const StoreOptions& options, unsigned keys, int events_max) {
   const int events = cores == 4 ? events_max : events_max / 4;
   Store store(options);
@@ -142,7 +141,6 @@ StoreOptions tiny_table() {
 class StoreOnCores : public testing::TestWithParam<unsigned> {};
 
 TEST_P(StoreOnCores, FewKeysUnderContention) { play(GetParam(), tiny_table(), 16, 3000); }
-
 TEST_P(StoreOnCores, TableGrowsUnderReadersAndWriters) { play(GetParam(), tiny_table(), 20'000, 4000); }
 
 TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
@@ -151,7 +149,7 @@ TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
   play(GetParam(), options, 5000, 3000);
 }
 
-// Appends and counts are done without the lock and retried: none may be lost.
+// Appends and counts are done without the lock and retried. No append or count may be lost.
 TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
   const unsigned cores = GetParam();
   Store store(tiny_table());
@@ -161,8 +159,7 @@ TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
     std::memcpy(item->value_data(), value.data(), value.size());
     return store.commit(Mode::append, std::move(item), 0, 2).outcome;
   };
-  std::atomic<unsigned> done{0};
-  std::atomic<unsigned> failed{0};
+  std::atomic<unsigned> done{0}, failed{0};
   std::uint64_t total = 0;
   std::size_t bytes = 0;
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // The store on the kernel's own heap, in an arena a little larger than its limit. For any sizes of earlier values, a set is not refused
-// while memory is free, and the store's accounts equal the heap's. The host's heap would hide errors in both.
+// while memory is free, and the store's accounts equal the heap's. The host's heap would hide errors in both properties.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,6 @@ namespace neap::memcached {
 namespace {
 
 using host::HostMachine;
-
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 constexpr std::size_t table_buckets = 1 << 14;
 
@@ -38,7 +37,7 @@ void prepare_arena() {
   static_cast<void>(once);
 }
 
-/// As chosen by `main.cpp`: an eighth of memory is left to the network.
+/// Returns options as in main.cpp: an eighth of memory is left to the network.
 StoreOptions options_for(unsigned cores) {
   StoreOptions options;
   options.memory_bytes = arena_bytes / 8 * 7;
@@ -53,10 +52,10 @@ StoreOptions options_for(unsigned cores) {
   return options;
 }
 
-/// Cores that each run a list of commands, some in each event, as sessions do: no command begins while `must_wait` holds.
+/// Cores that each run a list of commands, some in each event, as sessions do. No command begins while `must_wait` is true.
 class Players {
  public:
-  /// False after the last command.
+  /// Returns false after the last command.
   using Command = std::function<bool(unsigned core)>;
 
   Players(Store& store, unsigned cores) : store_(store), timers_(cores), machine_(cores), cores_(cores) {}
@@ -73,8 +72,7 @@ class Players {
     ASSERT_TRUE(HostMachine::wait_until([&] { return finished_.load() == cores_; }, std::chrono::seconds(150)));
     drain();
   }
-  /// Waits until the cores have freed everything that was replaced and have left the event that freed it. Only then may the store be
-  /// destroyed.
+  /// Waits until the cores have freed all replaced items and have left the event that freed them. The store MUST NOT be destroyed earlier.
   void drain() {
     const auto pass_events = [&] {
       for (unsigned core = 0; core < cores_; ++core) machine_.on(core, [] {});
@@ -132,7 +130,7 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
   static void SetUpTestSuite() { prepare_arena(); }
   void SetUp() override { store_ = std::make_unique<Store>(options_for(GetParam())); }
 
-  /// Only the store's items are allocated on this heap; everything else, the table included, is on the host's own heap.
+  /// Only the store's items are allocated on this heap; all other memory, including the table, is on the host's own heap.
   void expect_accounts_match(Players& players) {
     players.drain();
     std::size_t spares = 0;
@@ -153,7 +151,7 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
   std::unique_ptr<Store> store_;
 };
 
-// Small values fill the memory. One in 300 of them is read again and again, so that each slab keeps one. Then large values are stored.
+// Small values fill the memory. One value in 300 is read again and again, so that each slab keeps one item. Then large values are stored.
 TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
   const unsigned cores = GetParam();
   constexpr unsigned smalls = 270'000, larges = 8'000, hot_distance = 300;
@@ -168,7 +166,7 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
       return true;
     });
     EXPECT_EQ(refused.load(), 0U);
-    // On one core: it must also reclaim the other cores' slabs.
+    // One core stores, so it must also reclaim the other cores' slabs.
     next = 0;
     players.play(20, 100'000, [&](unsigned core) {
       if (core != 0) return false;
@@ -189,14 +187,14 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
       }
     });
     EXPECT_GT(store.counters().moved, smalls / hot_distance);
-    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // of half of them: most used items stay, although they were moved
+    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // of the checked half: items in use stay, although they were moved
     EXPECT_GT(store.counters().bytes, store.memory_bytes() * 3 / 4);
     expect_accounts_match(players);
     store_.reset();
   }
 }
 
-// Each phase has other sizes, from any core: no set is refused, and each phase evicts little more than it stores.
+// Each phase has other sizes, from any core. No set is refused, and each phase evicts little more than it stores.
 TEST_P(StoreOnHeap, NoSetIsRefusedWhateverSizesCome) {
   const unsigned cores = GetParam();
   Store& store = *store_;
@@ -227,7 +225,7 @@ TEST_P(StoreOnHeap, NoSetIsRefusedWhateverSizesCome) {
   }
 }
 
-// A large value in a store full of small ones evicts thousands of them, a few in each event. Commands with small items go on meanwhile.
+// A large value in a store full of small items evicts thousands of items, a few in each event. Commands with small items go on meanwhile.
 TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
   constexpr unsigned smalls = 200'000, step = 32, events_max = 20'000;
   constexpr std::size_t large_bytes = 400'000, small_item = 200, large_item = large_bytes + 200;
@@ -276,7 +274,7 @@ TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
   }
 }
 
-// Replaced values are freed after the event. Many in one event must neither use more memory than their share nor evict other items.
+// Replaced values are freed after the event. Many replaced values in one event must not exceed their share of memory or evict other items.
 TEST_P(StoreOnHeap, ReplacingALargeValueOftenEvictsNothing) {
   Store& store = *store_;
   constexpr unsigned commands = 3'000, smalls = 50'000;

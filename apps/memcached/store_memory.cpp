@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // The store's memory: eviction when it is full, and reclamation of items.
 //
-// An item passes through three accounts. `used`: being received, or linked. `retired`: unlinked, but its grace period is not over. `held`:
-// its grace period is over, but replies in flight refer to it. `used + held` stays under the limit, so many slow readers make the cache
-// smaller; the machine does not run out of memory. `retired` has a separate bound. Eviction cannot keep `retired` below it, so commands
-// wait (store_relief.cpp). A command that would have to evict many items leaves most of them to the commands after it. Until then `used`
-// exceeds the limit, by at most `backlog_bytes_max`.
+// An item passes through three accounts. `used` has items that are being received or linked, and `retired` has unlinked items whose grace
+// period is not over. `held` has items after the grace period to which replies in flight still refer. `used + held` stays under the limit,
+// so many slow readers make the cache smaller, but the machine does not run out of memory. `retired` has a separate bound. Eviction cannot
+// keep `retired` below that bound, so commands wait (store_relief.cpp). A command that needs many evictions leaves most of them to later
+// commands. Until then `used` exceeds the limit, by at most `backlog_bytes_max`.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -31,7 +31,7 @@ bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
   return true;
 }
 
-/// Of the candidates of all shards, evicts or moves the one that has been unused for longest. False if no item is linked.
+/// Of the candidates of all shards, evicts or moves the one that has been unused for longest. Returns false if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
   const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if last uses are equal, shards take turns
   for (std::uint32_t attempt = 0; attempt < shard_count_; ++attempt) {
@@ -101,8 +101,7 @@ void Store::note_oldest(Shard& shard) noexcept {
 }
 
 // --- Reclamation -------------------------------------------------------------------------------------------------------------------------
-
-/// After `unlink`: the item counts as retired, and is reclaimed after a grace period.
+/// Called after `unlink`. Counts the item as retired, and reclaims it after a grace period.
 void Store::retire(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
@@ -128,7 +127,7 @@ void Store::reclaim(rcu::Node* node) noexcept {
   release_item(&item);
 }
 
-/// The last reference was released: of an item that never was in the table, or of one that only replies held.
+/// Called when the last reference was released, of an item that never was in the table, or of an item that only replies held.
 void Store::release(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   const std::size_t before = (item.counted_as_held ? held_bytes_ : used_bytes_).fetch_sub(bytes, std::memory_order_relaxed);
@@ -142,7 +141,6 @@ void Store::free(Item& item) noexcept {
 }
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
-
 StoreCounters Store::counters() const noexcept {
   StoreCounters sum;
   for (std::uint32_t index = 0; index < shard_count_; ++index) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Relief when memory is short: it is done before the next command, not in the middle of one.
+// Relief when memory is short. It is done before the next command, not within a command.
 //
 // The memory of a replaced or evicted item is free only after a grace period, so a command cannot evict to make room for its own item.
 // There are three shortages:
@@ -7,18 +7,17 @@
 // Retired items. A client that pipelines `append` on a large value retires a copy with each command. When more than half of
 // `retired_bytes_max` is retired, further commands wait: their session ends its event, and the grace period ends with it.
 //
-// A large item in a full store of small ones. To evict thousands of items for it in one event would delay all other clients of the core. So
-// it may exceed the limit, by a bounded amount, and the commands after it evict.
+// A large item in a full store of small items. Evicting thousands of items for it in one event would delay all other clients of the core.
+// So a large item may exceed the limit, by a bounded amount, and later commands evict.
 //
-// Fragmentation. Slabs that keep one item each have no room for a large value, although the limit is not reached. Each core has spare
-// blocks: one for small items only, one with room for the largest item. An allocation that fails uses the smallest block that suffices, and
-// no further command of that kind begins before the block is replaced. To replace it, items are evicted in their usual order, but small
-// ones that were used are copied instead. So slabs that the hand has passed become empty, even if some of their items stay. The price is
-// one copy for each of these items, and only while memory is short.
+// Fragmentation. Slabs that keep one item each have no room for a large value, although the limit is not reached. Each core has three spare
+// blocks: one only for small items, one for medium items, one with room for the largest item. An allocation that fails uses the smallest
+// block that suffices, and no further command of that size begins before the block is replaced. To replace a block, items are evicted in
+// their usual order, but small items that were used are copied instead. So slabs that the hand has passed become empty, even if some of
+// their items stay. The price, only while memory is short, is one copy for each of these items.
 //
-// All of this is done in steps of `step_evictions` items, one for each command that allocates or waits. Commands with small items, which
-// come from slabs, make a step and go on; commands with large ones wait until the shortage is over.
-#include <algorithm>
+// Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. Commands with small items (from
+// slabs) make a step and go on. Commands with larger items wait until the shortage is over.
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -37,8 +36,8 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
-/// Tries this core's blocks first. A small item needs a slab, and another core may take the block that is released for it; then the other
-/// cores' blocks are tried.
+/// Tries this core's blocks first, then those of other cores. A small item needs a slab, and another core may take the block that was
+/// released for that slab.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
@@ -47,7 +46,7 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
       std::atomic<void*>& place = spares_[(own + step) % cores_].blocks[size];
       if (bytes > (size == 0 ? slab_item_bytes_max : spare_bytes()[size])) continue;
       void* const block = place.exchange(nullptr, std::memory_order_seq_cst);
-      raise_pressure();  // after the exchange, so that `relieve` misses no block
+      raise_pressure();  // raised after the exchange, so that `relieve` misses no block
       if (block == nullptr) continue;
       if (memory_.shrink != nullptr && memory_.shrink(block, bytes)) return block;
       memory_.release(block);
@@ -57,10 +56,10 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   return nullptr;
 }
 
-/// True if a command that allocates `bytes` may begin.
+/// Returns true if a command that allocates `bytes` may begin.
 bool Store::relieve(std::size_t bytes, Seconds now) noexcept {
   require(machine::this_core() < cores_, "memcached: a core without spare blocks", machine::this_core());
-  if (relief_.try_lock()) {  // otherwise another core is doing this
+  if (relief_.try_lock()) {  // otherwise another core makes a step
     const std::lock_guard unlock(relief_, std::adopt_lock);
     if (relieve_a_little(now)) return true;
   }
@@ -71,22 +70,22 @@ bool Store::relieve(std::size_t bytes, Seconds now) noexcept {
   return may_pass;
 }
 
-/// One step. True if commands of any size may begin.
+/// Makes one step. Returns true if commands of any size may begin.
 bool Store::relieve_a_little(Seconds now) noexcept {
   std::uint32_t reasons = pressure_.load(std::memory_order_seq_cst);
   if (retired_bytes() > retired_bytes_max_ / 2) return false;
   const bool over_limit = bytes_over_limit() != 0;
   if (!over_limit && refill_spares()) {
     relief_round_ = 0;
-    // If another core used a block or retired more meanwhile, that is a new reason.
+    // If another core used a block or retired more bytes meanwhile, the number of reasons has changed and the exchange fails.
     return pressure_.compare_exchange_strong(reasons, 0, std::memory_order_seq_cst);
   }
-  // Evict more only once the items evicted before are free: their memory may be enough.
+  // Evict more only once the items that were evicted before are free, because their memory may be enough.
   if (!over_limit && (retired_bytes() > step_retired_bytes || ++relief_round_ % relief_rounds != 0)) return false;
   return !make_room(now);  // the cache is empty, so waiting would free no memory
 }
 
-/// The small blocks of all cores first: with them, commands with small items can go on while a large block is missing.
+/// Replaces the small blocks of all cores first. With these, commands with small items can go on while a large block is missing.
 bool Store::refill_spares() noexcept {
   for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
     for (unsigned core = 0; core < cores_; ++core) {
@@ -101,7 +100,7 @@ bool Store::refill_spares() noexcept {
   return memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min + spare_bytes_;
 }
 
-/// Evicts or moves some items. False if nothing is stored.
+/// Evicts or moves some items. Returns false if no item is stored.
 bool Store::make_room(Seconds now) noexcept {
   if (bytes_over_limit() == 0) moves_left_.store(counters().items, std::memory_order_relaxed);
   const std::size_t retired = retired_bytes();
@@ -111,8 +110,8 @@ bool Store::make_room(Seconds now) noexcept {
   return true;
 }
 
-/// Under the shard's lock: replaces `item` by a copy, as the newest item of its shard, not marked as used. False for an item that is not in
-/// a slab, or without memory.
+/// Replaces `item` by a copy, as the newest item of its shard, not marked as used. MUST be called under the shard's lock. Returns false if
+/// the item is not in a slab, or if there is no memory.
 bool Store::move(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = item_bytes(item);
   if (bytes > slab_item_bytes_max) return false;

@@ -6,15 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/test_server.hpp"
@@ -26,7 +23,7 @@ namespace {
 using test::put;
 using test::value_of;
 
-/// The reference: a store without limits, as a plain map.
+/// The model of a store: a plain map without limits.
 class Model {
  public:
   struct Entry {
@@ -55,7 +52,7 @@ class Model {
   }
 };
 
-// Random requests, compared with the model: outcomes, values, flags and ids, through growth of the table, expiry and flushes.
+// Compares the outcomes, values, flags and CAS ids of random requests with the model, through growth of the table, expiry and flushes.
 TEST(Store, DoesWhatAMapDoes) {
   for (unsigned seed = 1; seed <= 8; ++seed) {
     std::mt19937 random(seed);
@@ -165,7 +162,7 @@ TEST(Store, DoesWhatAMapDoes) {
         }
       }
     }
-    // In the end the store has every item of the model. Further items in the table are expired or flushed.
+    // In the end the store has every item of the model. All other items in the table are expired or flushed.
     std::size_t live = 0;
     for (const auto& [name, entry] : std::map(model.entries)) {
       if (model.find(name, now) == nullptr) continue;
@@ -181,7 +178,7 @@ TEST(Store, DoesWhatAMapDoes) {
   }
 }
 
-// A reply may refer to an item long after it was deleted; its bytes stay, and are counted.
+// A reply may refer to an item long after the item was deleted. The item's bytes stay, and are counted.
 TEST(Store, HeldItemsOutliveTheirDeletion) {
   Store store(test::small_store());
   put(store, Mode::set, "a", "first", 2);
@@ -218,7 +215,7 @@ TEST(Store, FootprintIsWhatTheHeapTakes) {
   }
 }
 
-// Two cores flush at once, and the one that read first writes last: items flushed by the other one must stay flushed.
+// Two cores flush at once, and the core that read first writes last. Items that the other core flushed must stay flushed.
 TEST(Store, AFlushNeverMovesBackwards) {
   std::atomic<std::uint64_t> flushed_up_to{0};
   detail::raise_to(flushed_up_to, 105);
@@ -235,7 +232,7 @@ void* allocate_and_run_meanwhile(std::size_t bytes) noexcept {
   return std::malloc(bytes);
 }
 
-// A copy that replaces an item has the item's expiry at that moment, not the one from when the copy began.
+// A copy that replaces an item gets the item's expiry at the time of the replacement, not at the beginning of the copy.
 TEST(Store, ATouchBesideACopyIsKept) {
   StoreOptions options = test::small_store();
   options.memory.allocate = &allocate_and_run_meanwhile;

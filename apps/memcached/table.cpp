@@ -11,7 +11,7 @@
 namespace neap::memcached {
 
 Table::Buckets* Table::allocate(Table* table, std::uint32_t buckets, std::uint32_t parity) noexcept {
-  // The heads are not cleared here, because a large array would block the core for milliseconds. Each is written when its bucket is copied.
+  // The heads are not cleared here, because a large array would block the core for milliseconds. Copying a bucket writes its head.
   void* const memory = std::malloc(sizeof(Buckets) + std::size_t{buckets} * sizeof(std::atomic<Item*>));
   if (memory == nullptr) return nullptr;
   return new (memory) Buckets{.node = {}, .table = table, .mask = buckets - 1, .parity = parity};
@@ -30,9 +30,9 @@ Table::~Table() {
   std::free(current_.load());
 }
 
-/// `growing_` is read before `current_`: if the switch happens in between, both are the new array, and it is changed once. In the other
-/// order only the old array might be seen, and the change lost. No bucket of this shard can be copied meanwhile, because the caller holds
-/// the shard's lock.
+/// `growing_` is read before `current_`. If the switch happens in between, both are the new array, and it is changed once. In the other
+/// order, only the old array might be seen, and the change would be lost. No bucket of this shard can be copied meanwhile, because the
+/// caller holds the shard's lock.
 template <typename Change>
 void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
   Buckets* const growing = growing_.load(std::memory_order_acquire);
@@ -87,7 +87,7 @@ void Table::move_bucket(Buckets& from, Buckets& to, std::uint32_t bucket) noexce
 }
 
 void Table::grow_step(std::uint64_t items, LockFunction lock_of, void* context) noexcept {
-  if (!growth_.try_lock()) return;  // another core is doing this
+  if (!growth_.try_lock()) return;  // another core grows the table
   const std::lock_guard unlock(growth_, std::adopt_lock);
   Buckets* const from = current_.load(std::memory_order_relaxed);
   Buckets* to = growing_.load(std::memory_order_relaxed);
@@ -115,7 +115,7 @@ void Table::grow_step(std::uint64_t items, LockFunction lock_of, void* context) 
   growing_.store(nullptr, std::memory_order_release);
   old_array_waits_.store(true, std::memory_order_relaxed);
   from->node.reclaim = [](rcu::Node* node) noexcept {
-    auto* const array = reinterpret_cast<Buckets*>(node);  // the node is its first member
+    auto* const array = reinterpret_cast<Buckets*>(node);  // the node is the array's first member
     array->table->old_array_waits_.store(false, std::memory_order_release);
     std::free(array);
   };

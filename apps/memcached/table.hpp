@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 // The hash table: read without a lock, grown while it is in use.
 //
-// A cache grows from zero to millions of items, and no event may take the time to move them all. So writers fill a table of twice the size,
-// a few buckets at a time, while readers use the old one. If an item moved while a reader is at it, the reader would continue in the wrong
-// chain. Therefore each item has two `next` pointers, and the new table uses the one that the old table does not. When all buckets are
-// copied, one pointer is switched. The old array is freed after a grace period. Only then may the table grow again, because the next array
-// uses the items' old pointers.
+// A cache grows from zero to millions of items, and no event may take the time to move all items. So writers fill a table of twice the
+// size, a few buckets at a time, while readers use the old table. If an item moved while a reader looks at it, the reader would continue in
+// the wrong chain. Therefore each item has two `next` pointers, and the new table uses the one that the old table does not. When all
+// buckets are copied, one pointer is switched. The old array is freed after a grace period. Only then may the table grow again, because the
+// next array uses the items' old pointers.
 //
 // Writers hold their shard's lock. The low bits of the hash choose the shard, and every table has at least as many buckets as there are
-// shards. So a lock covers whole chains, in both tables.
+// shards. So a lock covers whole chains in the old and in the new table.
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -30,11 +29,10 @@ class Table {
   /// `buckets` MUST be a power of two. Without memory the table is not `valid()`.
   Table(std::uint32_t buckets, Retire retire) noexcept;
   ~Table();
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
+  Table& operator=(Table&&) = delete;
   [[nodiscard]] bool valid() const noexcept { return current_.load(std::memory_order_relaxed) != nullptr; }
 
-  /// The item with this key, or null. Without a lock it is valid to the end of the event; under the shard's lock until that is released.
+  /// Returns the item with this key, or null. Under the shard's lock it is valid until the unlock, otherwise until the end of the event.
   [[nodiscard]] Item* find(std::string_view key, std::uint32_t hash) const noexcept {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
@@ -45,7 +43,7 @@ class Table {
     return nullptr;
   }
 
-  /// Calls `visit` with every item of the chain of `hash`; `visit` may remove that item. Under the shard's lock.
+  /// Calls `visit` with every item of the chain of `hash`; `visit` may remove that item. MUST be called under the shard's lock.
   template <typename Visit>
   void visit_chain(std::uint32_t hash, Visit visit) noexcept {
     Buckets* const buckets = current_.load(std::memory_order_acquire);  // read once, because another core may switch tables meanwhile
@@ -57,14 +55,13 @@ class Table {
     }
   }
 
-  // The following change chains. The caller MUST hold the lock of the item's shard.
+  // The following functions change chains. The caller MUST hold the lock of the item's shard.
   void insert(Item& item) noexcept;
   /// A reader sees either the old or the new item, at every moment.
   void replace(Item& old, Item& item) noexcept;
   void remove(Item& item) noexcept;
 
-  /// Starts to grow if `items` are too many, and copies a few buckets if the table is growing. Writers call this; they MUST NOT hold a
-  /// lock.
+  /// Starts to grow if `items` are too many, and copies a few buckets if the table is growing. MUST be called without a lock.
   template <typename LockOf>
   void grow_a_little(std::uint64_t items, LockOf lock_of) noexcept {
     if (growing_.load(std::memory_order_relaxed) == nullptr && !wants_to_grow(items)) return;
@@ -75,7 +72,7 @@ class Table {
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
-  static constexpr unsigned buckets_a_step = 8;  // for each write: the new table is complete long before it becomes too small
+  static constexpr unsigned buckets_a_step = 8;  // at each write: the new table is complete long before it becomes too small
   static constexpr std::uint32_t buckets_max = 1u << 30;
 
   struct Buckets {
@@ -99,7 +96,7 @@ class Table {
   std::atomic<Buckets*> current_{nullptr};
   std::atomic<Buckets*> growing_{nullptr};
   std::atomic<std::uint32_t> moved_{0};       // buckets of `current_` that are copied to `growing_`
-  std::atomic<bool> old_array_waits_{false};  // for its grace period
+  std::atomic<bool> old_array_waits_{false};  // the old array waits for its grace period
   std::uint64_t refused_at_items_ = 0;        // items when there was no memory for a larger array; tried again at twice as many
   SpinLock growth_;
   Retire retire_;

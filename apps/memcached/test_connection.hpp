@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests of sessions: a connection simulated by the test. It defines the functions of `net::Connection`, so exactly one source of a
-// program includes it, and the program links without a stack.
+// A connection simulated by the test, for tests of sessions. This file defines the functions of `net::Connection`, so exactly one source of
+// a program MUST include it, and the program links without a stack.
 //
-// It keeps the contract of net/network.hpp and treats memory as the stack does: at the end of an event, pieces of up to
-// `Connection::copy_bytes_max` bytes are copied while the send buffer has room, and longer ones stay where they are until acknowledged.
+// The connection keeps the contract of net/network.hpp and treats memory as the stack does. At the end of an event, pieces of up to
+// `Connection::copy_bytes_max` bytes are copied while the send buffer has room. Longer pieces stay where they are until acknowledged.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,9 @@ struct PlayedConnection : Connection {
   void begin(ConnectionHandler& handler) { bind(handler); }
   std::size_t space = send_queue_bytes_max;
   std::size_t wanted = 0;  ///< bytes of the last refused `send`
-  Buffer sent;             ///< not yet written to the stack
-  Buffer written;          ///< by the stack, not yet acknowledged
-  bool closed = false;
-  bool aborted = false;
+  Buffer sent;             ///< bytes not yet written to the stack
+  Buffer written;          ///< bytes that the stack would have, not yet acknowledged
+  bool closed = false, aborted = false;
   unsigned refusals = 0;
 
   [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
@@ -51,7 +50,6 @@ struct PlayedConnection : Connection {
       sent = std::move(rest);
     }
   }
-  /// Acknowledges up to `limit` bytes and returns them.
   std::string acknowledge(std::size_t limit = ~std::size_t{0}) {
     std::string text;
     for (Buffer* queue : {&written, &sent}) {
@@ -96,7 +94,7 @@ void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; 
 void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
 void ConnectionHandler::peer_closed() { connection().close(); }
 
-// Pieces gathered by the stack do not occur here, but the buffers refer to their functions.
+// Gathered pieces do not occur here, but the buffers refer to these functions.
 void GatheredPiece::release(void*) noexcept { std::abort(); }
 void GatheredPiece::join(Buffer::Piece&, Buffer::Piece&) noexcept { std::abort(); }
 

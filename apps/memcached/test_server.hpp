@@ -13,18 +13,18 @@
 
 namespace neap::memcached::test {
 
-inline std::uint64_t clock_ns = 0;  // one test at a time uses it
+inline std::uint64_t clock_ns = 0;  // the time of the current test
 constexpr std::uint64_t start_unix_s = 1'700'000'000;
 
 inline void advance_s(std::uint64_t seconds) { clock_ns += seconds * 1'000'000'000; }
 
-/// On one thread nothing else reads the items during a call, so unlinked items may be freed at once.
+/// On one thread no other code reads the items during a call, so unlinked items may be freed at once.
 inline void reclaim_at_once(rcu::Node& node) noexcept { node.reclaim(&node); }
 
 inline StoreOptions small_store() {
   StoreOptions options;
   options.shards = 4;
-  options.buckets = 4;  // so that it has to grow
+  options.buckets = 4;  // so that the table has to grow
   options.seed = {12345};
   options.retire = &reclaim_at_once;
   return options;
@@ -39,14 +39,13 @@ inline Store::Done put(Store& store, Mode mode, std::string_view key, std::strin
   return store.commit(mode, std::move(item), cas, now);
 }
 
-/// The stored value, if there is one. Marks the item as used.
+/// Returns the stored value, if there is one. Marks the item as used.
 inline std::optional<std::string> value_of(Store& store, std::string_view key, Seconds now) {
   Item* const item = store.find(store.key(key), now).item;
   if (item == nullptr) return std::nullopt;
   return std::string(item->value());
 }
 
-/// Takes all bytes of `reply`.
 inline std::string take_all(Reply& reply, std::size_t limit = ~std::size_t{0}) {
   std::string text;
   reply.take(limit, [&](const char* data, std::size_t bytes, Reply::Release release, void* owner) {
@@ -64,11 +63,11 @@ struct Server {
         service(store, Clock([]() noexcept { return clock_ns; }, start_unix_s), {.version = "1.6.0-test", .address = "192.0.2.1"}, cores) {}
 };
 
-/// One client; bytes in, bytes out.
+/// One client, which passes bytes to a conversation and returns the reply's bytes.
 struct Client {
   explicit Client(Server& server) : reply(server.service.core(0).replies), conversation(server.service, server.service.core(0)) {}
 
-  /// Sends `request` in pieces of `piece` bytes and returns all that came back.
+  /// Sends `request` in pieces of `piece` bytes and returns all bytes of the replies.
   std::string talk(std::string_view request, std::size_t piece = ~std::size_t{0}) {
     std::string answer;
     while (!request.empty()) {

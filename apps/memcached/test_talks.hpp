@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests of a protocol: conversations with known bytes, sent in one piece, byte by byte, and split in two at every place.
+// Conversations with known bytes, for tests of a protocol. They are sent in one piece, byte by byte, and split in two at every place.
 //
 // A parser that keeps a pointer into the first piece, or loses its position between two pieces, gives another answer at one of the splits.
-// A test program that includes this passes its conversations to `Talks` by INSTANTIATE_TEST_SUITE_P.
+// A test program passes its conversations to `Talks` by INSTANTIATE_TEST_SUITE_P.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,12 +14,27 @@
 
 namespace neap::memcached::test {
 
-/// A request, and the exact reply of memcached 1.6.18 with an empty cache; `closed`: memcached then closes the connection.
+/// A request, and the exact reply of memcached 1.6.18 with an empty cache; `closed` is true if memcached then closes the connection.
 struct Talk {
   const char* name;
-  std::string request;
-  std::string reply;
+  std::string request, reply;
   bool closed = false;
+};
+
+struct OneClient : testing::Test {
+  explicit OneClient(const StoreOptions& options = small_store()) : server(options) {}
+  Server server;
+  Client client{server};
+};
+
+/// The same with a cache of 4 KiB.
+struct LittleMemory : OneClient {
+  LittleMemory() : OneClient(options()) {}
+  static StoreOptions options() {
+    StoreOptions options = small_store();
+    options.memory_bytes = 4096;
+    return options;
+  }
 };
 
 inline void PrintTo(const Talk& talk, std::ostream* out) { *out << talk.name; }

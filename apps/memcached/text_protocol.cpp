@@ -21,7 +21,13 @@ void say(Context& context, bool quiet, std::string_view text) noexcept {
   if (!quiet) context.reply.put(text);
 }
 
-/// memcached reads 64 bits and keeps 32 of them. An item with a larger date must not expire later here than in memcached.
+/// Answers a command that is not as the protocol requires.
+void refuse(Context& context, bool quiet, std::string_view error) noexcept {
+  context.statistics.add(Count::protocol_errors);
+  say(context, quiet, error);
+}
+
+/// memcached reads 64 bits and keeps only 32 bits. An item with a larger date must not expire later here than in memcached.
 std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
   const auto number = read_signed(word);
   if (!number) return std::nullopt;
@@ -70,7 +76,6 @@ bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_m
 }  // namespace
 
 // --- Bytes to commands -------------------------------------------------------------------------------------------------------------------
-
 std::size_t TextProtocol::step(std::string_view input, Context& context) noexcept {
   switch (reading_) {
     case Reading::line:
@@ -123,7 +128,7 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   return line_end + 1;
 }
 
-/// The forms of get. Their parsing begins before the whole line has arrived.
+/// Begins any form of get. Its parsing begins before the whole line has arrived.
 std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context) noexcept {
   struct Form {
     std::string_view word;
@@ -157,7 +162,7 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     while (at < end && *at == ' ') ++at;
     const char* const word = at;
     if (context.reply.full()) return static_cast<std::size_t>(word - begin);
-    // A blank or a line end ends the word; any other control character is part of it.
+    // A blank or a line end ends the word. Any other control character is part of the word.
     for (;;) {
       at = detail::find_break(at, end);
       if (at == end || *at == ' ' || *at == '\n' || *at == '\0') break;
@@ -167,14 +172,14 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     const std::string_view text(word, static_cast<std::size_t>(at - word));
     if (at == end || (*at == '\r' && at + 1 == end)) {  // the word may continue in the next input
       if (text.size() <= key_bytes_max) return static_cast<std::size_t>(word - begin);
-      (void)word_of_get(text, context);  // already too long for a key
+      (void)word_of_get(text, context);  // the word is already too long for a key
       return static_cast<std::size_t>(at - begin);
     }
     if (!text.empty() && !word_of_get(text, context)) return static_cast<std::size_t>(at - begin);
     if (*at == ' ') continue;
     if (*at == '\0') {
       reading_ = Reading::rest;
-      return static_cast<std::size_t>(at - begin) + 1;  // includes this byte, because 0 would request more input
+      return static_cast<std::size_t>(at - begin) + 1;  // consumes this byte too, because a result of 0 would request more input
     }
     end_get(context);
     return static_cast<std::size_t>(at - begin) + (*at == '\r' ? 2 : 1);
@@ -229,7 +234,7 @@ void TextProtocol::end_get(Context& context) noexcept {
   context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
 }
 
-/// The error replaces the values found so far, unless some of them are final.
+/// Puts `error` in place of the get's values, unless these can no longer be removed from the reply (`get_is_final`).
 void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   context.statistics.add(Count::protocol_errors);
   if (!get_is_final(context.reply)) context.reply.rewind(get_start_);
@@ -238,7 +243,6 @@ void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
 }
 
 // --- Lines -------------------------------------------------------------------------------------------------------------------------------
-
 TextProtocol::Line::Line(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {
     if (text[at] == ' ') {
@@ -297,7 +301,7 @@ void TextProtocol::execute(std::string_view text, Context& context) {
   }
   context.statistics.add(Count::protocol_errors);
   if (line.count > 1 && line.count <= Line::kept && line.words[line.count - 1].starts_with("HTTP/")) {
-    context.closing = true;  // an HTTP request that a web page sends to this port must not be able to carry commands
+    context.closing = true;  // an HTTP request that a web page sends to this port must not execute commands
     return;
   }
   context.reply.put(error_unknown);
@@ -310,10 +314,8 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
   const auto expires = read_expiry(line.words[3], context);
   const auto bytes = read_signed(line.words[4]);
   const auto expected_cas = mode == Mode::cas ? read_unsigned(line.words[5]) : std::uint64_t{0};
-  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, error_format);
-  }
+  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2)
+    return refuse(context, quiet, error_format);
   context.statistics.add(Count::cmd_set);
   const auto value_bytes = static_cast<std::uint64_t>(*bytes);
   const Key key = context.store().key(key_text);
@@ -339,10 +341,7 @@ void TextProtocol::transfer_done(Context& context) noexcept {
   ItemPointer item = std::move(context.transfer.item);
   const Mode mode = context.transfer.mode;
   const bool quiet = context.transfer.quiet;
-  if (!item->value_line().ends_with("\r\n")) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
-  }
+  if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
   const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
   context.copied_bytes += done.copied_bytes;
   const Outcome outcome = done.outcome;
@@ -374,15 +373,10 @@ void TextProtocol::remove(const Line& line, Context& context) noexcept {
   const bool quiet = line.count > 2 && line.quiet();  // otherwise "noreply" is the key
   if (line.count > 2) {
     const bool zero = line.words[2] == "0";
-    if (!(line.count == 3 ? zero || quiet : zero && quiet)) {
-      context.statistics.add(Count::protocol_errors);
-      return say(context, quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
-    }
+    if (!(line.count == 3 ? zero || quiet : zero && quiet))
+      return refuse(context, quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
   }
-  if (!has_key(line.words[1])) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, error_format);
-  }
+  if (!has_key(line.words[1])) return refuse(context, quiet, error_format);
   const bool done = context.store().remove(context.store().key(line.words[1]), 0, context.now).outcome == Outcome::stored;
   context.statistics.add(done ? Count::delete_hits : Count::delete_misses);
   say(context, quiet, done ? "DELETED\r\n" : "NOT_FOUND\r\n");
@@ -391,10 +385,8 @@ void TextProtocol::remove(const Line& line, Context& context) noexcept {
 void TextProtocol::count(bool up, const Line& line, Context& context) noexcept {
   const bool quiet = line.quiet();
   const auto delta = read_unsigned(line.words[2]);
-  if (!has_key(line.words[1]) || !delta) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, has_key(line.words[1]) ? "CLIENT_ERROR invalid numeric delta argument\r\n" : error_format);
-  }
+  if (!has_key(line.words[1]) || !delta)
+    return refuse(context, quiet, has_key(line.words[1]) ? "CLIENT_ERROR invalid numeric delta argument\r\n" : error_format);
   const Store::Done done = context.store().arithmetic(context.store().key(line.words[1]), up, *delta, 0, context.now);
   context.copied_bytes += done.copied_bytes;
   switch (done.outcome) {
@@ -419,10 +411,7 @@ void TextProtocol::count(bool up, const Line& line, Context& context) noexcept {
 void TextProtocol::touch(const Line& line, Context& context) noexcept {
   const bool quiet = line.quiet();
   const auto expires = read_expiry(line.words[2], context);
-  if (!has_key(line.words[1]) || !expires) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, has_key(line.words[1]) ? error_expiry : error_format);
-  }
+  if (!has_key(line.words[1]) || !expires) return refuse(context, quiet, has_key(line.words[1]) ? error_expiry : error_format);
   const bool found = context.store().touch(context.store().key(line.words[1]), *expires, context.now).item != nullptr;
   context.statistics.add(Count::cmd_touch);
   context.statistics.add(found ? Count::touch_hits : Count::touch_misses);
@@ -434,10 +423,7 @@ void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
   Seconds when = 0;
   if (line.count != (quiet ? 2U : 1U)) {
     const auto delay = read_signed(line.words[1]);
-    if (!delay) {
-      context.statistics.add(Count::protocol_errors);
-      return say(context, quiet, error_expiry);
-    }
+    if (!delay) return refuse(context, quiet, error_expiry);
     const auto asked = static_cast<std::int32_t>(*delay);
     if (asked > 0) when = context.service.clock.expiry(asked, context.now);
   }
@@ -446,19 +432,16 @@ void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
   say(context, quiet, "OK\r\n");
 }
 
-/// The command is checked and accepted, and has no effect.
+/// Checks and accepts the command, which has no effect.
 void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
-  if (!read_unsigned(line.words[1])) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, line.quiet(), error_format);
-  }
+  if (!read_unsigned(line.words[1])) return refuse(context, line.quiet(), error_format);
   say(context, line.quiet(), "OK\r\n");
 }
 
 void TextProtocol::statistics(const Line& line, Context& context) {
   Reply& reply = context.reply;
   const std::string_view topic = line.count > 1 ? line.words[1] : std::string_view{};
-  if (topic == "detail" || topic == "cachedump") {  // this store keeps no such data: the replies are empty
+  if (topic == "detail" || topic == "cachedump") {  // this store keeps no such data, so the replies are empty
     const std::string_view how = line.count > 2 ? line.words[2] : std::string_view{};
     if (topic == "cachedump") return reply.put(line.count < 4 ? "CLIENT_ERROR bad command line\r\n" : "END\r\n");
     if (how == "on" || how == "off") return reply.put("OK\r\n");

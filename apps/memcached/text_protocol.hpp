@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // The classic text protocol (memcached's doc/protocol.txt), as memcached 1.6 answers it.
 //
-// A command is a line. A get may name any number of keys: its line is handled key by key as it arrives, so its length has no bound and
-// needs no memory. Differences from memcached:
-// - A line, other than a get's, that is longer than `line_bytes_max` is answered by "CLIENT_ERROR line too long" and skipped. memcached
+// A command is a line. A get may name any number of keys. Its line is handled key by key as it arrives, so the line needs no memory, and
+// its length has no bound. Differences from memcached:
+// - A line longer than `line_bytes_max`, except a get's, is answered by "CLIENT_ERROR line too long" and skipped. memcached
 //   closes the connection without a reply, or answers "ERROR" if the whole line arrived at once.
-// - An error in a get replaces the values of that get only. memcached also drops replies to earlier requests that arrived together with it.
+// - An error in a get replaces only the values of that get. memcached also drops replies to earlier requests that arrived together with it.
 // - The meta commands (mg, ms, …) are not implemented.
 #pragma once
 
@@ -22,28 +22,28 @@ class TextProtocol {
  public:
   static constexpr std::size_t line_bytes_max = 2048;  ///< without the line end; as in memcached
 
-  /// Executes one command at the front of `input`, or the part of a get that has arrived, and returns how many bytes were consumed. 0: more
-  /// bytes are needed, at most `input_bytes_max` in all. Stops early when the reply is full.
+  /// Executes one command at the front of `input`, or the part of a get that has arrived, and returns how many bytes were consumed. If the
+  /// result is 0, more bytes are needed, at most `input_bytes_max` in all. The function stops early when the reply is full.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
   static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
-  /// How many bytes of `more` the caller should append to an `input` for which `step` returned 0.
+  /// Returns how many bytes of `more` the caller should append to an `input` for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
-  /// Bytes of the reply that may be sent. A malformed get withdraws its values, so values wait for the end of the get's line unless they
-  /// are final (`get_is_final`). Never 0 for a reply that is full.
+  /// Returns how many bytes of the reply may be sent. An error in a get removes the get's values from the reply. So the values are sent
+  /// only after the end of the get's line, or once `get_is_final`. The result is never 0 for a reply that is full.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_is_final(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
-  /// The size of the item that `step` with this input allocates, 0 if none.
+  /// Returns the size of the item that `step` with this input allocates, 0 if none.
   [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
   static constexpr std::size_t values_held_bytes = 32 * 1024;
-  /// The value that a command announced is complete.
+  /// Called when the value that a command announced is complete.
   void transfer_done(Context& context) noexcept;
 
  private:
   struct Line {
     static constexpr std::size_t kept = 8;
     std::array<std::string_view, kept> words;
-    std::size_t count = 0;  ///< of all words, including those not kept
+    std::size_t count = 0;  ///< number of all words, including those not kept
     explicit Line(std::string_view text) noexcept;
     [[nodiscard]] bool quiet() const noexcept { return count > 0 && count <= kept && words[count - 1] == "noreply"; }
   };
@@ -55,8 +55,8 @@ class TextProtocol {
   };
 
   void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;
-  /// The values of the get cannot be withdrawn any more: they are more than `values_held_bytes`, or some of them were sent, or they alone
-  /// fill the reply, by bytes or by segments. Without the last rule the parser and the connection would wait for each other for ever.
+  /// True if the get's values can no longer be removed from the reply. They are more than `values_held_bytes`, or some of them were sent,
+  /// or they alone fill the reply, by bytes or by segments. Without the last rule, parser and connection would deadlock.
   [[nodiscard]] bool get_is_final(const Reply& reply) const noexcept {
     return reply.position() - get_start_ > values_held_bytes || reply.taken() > get_start_ || (reply.full() && reply.taken() >= get_start_);
   }
@@ -64,7 +64,7 @@ class TextProtocol {
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_rest(std::string_view input, Context& context) noexcept;
-  /// Handles one word of a get's line; false: it was answered by an error.
+  /// Handles one word of a get's line. Returns false if the word was answered by an error.
   bool word_of_get(std::string_view word, Context& context) noexcept;
   void end_get(Context& context) noexcept;
   void fail_get(std::string_view error, Context& context) noexcept;
@@ -79,12 +79,9 @@ class TextProtocol {
   void statistics(const Line& line, Context& context);
 
   Reading reading_ = Reading::line;
-  bool get_with_cas_ = false;
-  bool get_with_touch_ = false;
-  bool get_expiry_known_ = false;
-  bool get_has_keys_ = false;
+  bool get_with_cas_ = false, get_with_touch_ = false, get_expiry_known_ = false, get_has_keys_ = false;
   Seconds get_expires_ = 0;
-  std::uint64_t get_start_ = 0;  ///< position in the reply
+  std::uint64_t get_start_ = 0;  ///< position of the get's values in the reply
 };
 
 }  // namespace neap::memcached

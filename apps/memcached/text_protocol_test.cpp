@@ -12,9 +12,7 @@ namespace neap::memcached {
 namespace {
 
 using namespace std::string_literals;
-using test::Client;
-using test::Server;
-using test::Talk;
+using namespace test;
 
 const std::string key_250(250, 'k');
 const std::string key_251(251, 'k');
@@ -138,7 +136,7 @@ const std::vector<Talk> talks = {
      "line\r\nEND\r\n"},
     {"WebPage", "GET / HTTP/1.0\r\n\r\nflush_all\r\n", "", true},
     {"LongestLine", std::string(2048, 'a') + "\r\nget a\r\n", "ERROR\r\nEND\r\n"},
-    // memcached closes without a reply here, or answers ERROR; this text is Neap's own.
+    // memcached closes the connection without a reply here, or answers ERROR. The text is Neap's own.
     {"LineTooLong", std::string(2050, 'a') + "\r\nget a\r\n", "CLIENT_ERROR line too long\r\nEND\r\n"},
     {"EndlessLine", std::string(100'000, 'a'), "CLIENT_ERROR line too long\r\n"},
     {"DeleteOfAKeyCalledNoreply", "delete noreply\r\n", "NOT_FOUND\r\n"},
@@ -160,9 +158,10 @@ INSTANTIATE_TEST_SUITE_P(Text, Talks, testing::ValuesIn(talks), name_of);
 
 namespace {
 
-TEST(TextProtocol, ExpiryRelativeAndAbsolute) {
-  Server server;
-  Client client(server);
+struct TextProtocol : test::OneClient {};
+struct TextProtocolOfLittleMemory : test::LittleMemory {};
+
+TEST_F(TextProtocol, ExpiryRelativeAndAbsolute) {
   const auto now = test::start_unix_s + test::clock_ns / 1'000'000'000;
   EXPECT_EQ(client.talk("set r 0 10 1\r\nr\r\nset d 0 " + std::to_string(now + 20) + " 1\r\nd\r\nset m 0 2592000 1\r\nm\r\n"),
             "STORED\r\nSTORED\r\nSTORED\r\n");
@@ -179,9 +178,7 @@ TEST(TextProtocol, ExpiryRelativeAndAbsolute) {
   EXPECT_EQ(server.store.counters().items, 1U);  // the expired item was unlinked
 }
 
-TEST(TextProtocol, DelayedFlushTakesWhatIsThereThen) {
-  Server server;
-  Client client(server);
+TEST_F(TextProtocol, DelayedFlushTakesWhatIsThereThen) {
   EXPECT_EQ(client.talk("set a 0 0 1\r\n1\r\nflush_all 5\r\n"), "STORED\r\nOK\r\n");
   test::advance_s(4);
   EXPECT_EQ(client.talk("set b 0 0 1\r\n2\r\nget a b\r\n"), "STORED\r\nVALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n");
@@ -192,15 +189,13 @@ TEST(TextProtocol, DelayedFlushTakesWhatIsThereThen) {
   EXPECT_EQ(client.talk("get c d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");  // the second call replaced the first
 }
 
-TEST(TextProtocol, StatisticsCountRequests) {
-  Server server;
-  Client client(server);
+TEST_F(TextProtocol, StatisticsCountRequests) {
   client.talk("set a 0 0 1\r\nx\r\nget a b\r\ngat 0 a\r\ndelete b\r\nincr b 1\r\ncas b 0 0 1 1\r\nx\r\ntouch b 1\r\n");
   const std::string shown = client.talk("stats\r\n");
   for (const char* line : {"cmd_get 3", "cmd_set 2", "get_hits 2", "get_misses 1", "delete_misses 1", "incr_misses 1", "cas_misses 1",
                            "touch_hits 1", "touch_misses 1", "curr_items 1", "total_items 1", "limit_maxbytes 67108864", "threads 1",
                            "version 1.6.0-test", "time 1700000000", "evictions 0"}) {
-    if (std::string_view(line).starts_with("time ")) continue;  // other tests moved the clock
+    if (std::string_view(line).starts_with("time ")) continue;  // other tests advanced the clock
     EXPECT_NE(shown.find("STAT " + std::string(line) + "\r\n"), std::string::npos) << line << " in\n" << shown;
   }
   EXPECT_TRUE(shown.ends_with("END\r\n"));
@@ -213,10 +208,8 @@ TEST(TextProtocol, StatisticsCountRequests) {
   EXPECT_NE(after.find("STAT curr_items 1\r\n"), std::string::npos);
 }
 
-// A get of any length is answered with bounded memory: the reply does not exceed its limit, and no value is lost when the parser stops.
-TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
-  Server server;
-  Client client(server);
+// A get of any length is answered with bounded memory: The reply does not exceed its limit, and no value is lost when the parser stops.
+TEST_F(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   const std::string value(100'000, 'v');
   client.talk("set a 0 0 100000\r\n" + value + "\r\n");
   std::string request = "get";
@@ -240,12 +233,8 @@ TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   EXPECT_LE(bytes_max, Reply::full_bytes + value.size() + 1024);
 }
 
-// Without memory the connection stays open: the item is refused, its data is discarded, and the old value of the key is removed.
-TEST(TextProtocol, OutOfMemoryIsReportedAndTheDataDiscarded) {
-  StoreOptions options = test::small_store();
-  options.memory_bytes = 4096;
-  Server server(options);
-  Client client(server);
+// Without memory the connection stays open. The item is refused, its data is discarded, and the key's old value is removed.
+TEST_F(TextProtocolOfLittleMemory, OutOfMemoryIsReportedAndTheDataDiscarded) {
   EXPECT_EQ(client.talk("set a 0 0 1\r\nx\r\nset a 0 0 5000\r\n" + std::string(5000, 'y') + "\r\nget a\r\nset a 0 0 1\r\nz\r\n"),
             "STORED\r\nSERVER_ERROR out of memory storing object\r\nEND\r\nSTORED\r\n");
 }

@@ -15,7 +15,7 @@ std::string joined(std::span<const std::string_view> words) {
   return text;
 }
 
-/// The errors that `arguments` found, as one line.
+/// Returns the errors that `arguments` found, as one line.
 std::string refusal(const Arguments& arguments) {
   std::string text = arguments.complaints();
   while (text.ends_with('\n')) text.pop_back();

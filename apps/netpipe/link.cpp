@@ -11,7 +11,7 @@ namespace neap::netpipe {
 
 namespace {
 
-/// Makes a piece of a message whose contents are checked.
+/// Makes a piece of a message. The peer checks the contents of this message.
 net::Buffer checked_piece(const Session& session, std::size_t bytes) {
   auto block = std::make_unique<std::vector<std::byte>>(bytes);
   session.fill_bulk(*block);
@@ -30,7 +30,7 @@ Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const 
 }
 
 Link::~Link() {
-  // `closed` was not called: the handler was refused, or the machine's network ends.
+  // A session is left if `closed` was not called, because the handler was refused or the machine's network ends.
   if (session_ != nullptr) {
     session_->connection_lost("the connection ended");
     give_back();
@@ -86,7 +86,7 @@ void Link::work() {
   end_if_done();
 }
 
-/// Sends output while the connection accepts it; true if any was sent.
+/// Sends output while the connection accepts it. Returns true if any byte was sent.
 bool Link::send_output() {
   bool any = false;
   while (session_->has_output()) {  // output that was refused before is in `unsent_`

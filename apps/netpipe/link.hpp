@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A session on a connection.
 //
-// The measurement is of the path from the card to the application and back, so this class adds as little to it as possible. Received
-// messages are counted and released in place. Sent ones are references to one constant block, or filled anew if contents are checked.
+// The path from the card to the application and back is measured, so this class adds as little to it as possible. Received messages are
+// counted and released in place. Sent messages are references to one constant block, or new blocks if contents are checked.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace neap::netpipe {
 
-/// The contents of messages that are not checked: shared by all sessions, constant.
+/// The contents of messages that are not checked. They are constant, and all sessions share them.
 class Filling {
  public:
   /// Throws `bad_alloc`.
   Filling() : bytes_(block_bytes, std::byte{'a'}) {}
   static constexpr std::size_t block_bytes = 256 * 1024;
-  /// At most `block_bytes`.
+  /// `bytes` MUST NOT exceed `block_bytes`.
   [[nodiscard]] std::span<const std::byte> first(std::size_t bytes) const noexcept {
     require(bytes <= bytes_.size(), "netpipe: more than one block of filling", bytes);
     return std::span(bytes_).first(bytes);
@@ -35,8 +35,8 @@ class Filling {
 
 class Link final : public net::ConnectionHandler {
  public:
-  /// Receives the session when it is `between` connections, `finished` or `failed`: once, in an event of the connection's core. A
-  /// transmitter's session is returned after the connection is closed, so that its peer has had time to listen again.
+  /// Receives the session when it is `between` connections, `finished` or `failed`. Called once, in an event of the connection's core. A
+  /// transmitter's session is passed on after the connection is closed, so that the peer has had time to listen again.
   using Done = std::move_only_function<void(std::unique_ptr<Session>)>;
 
   /// Calls the session's `begin`. `filling` MUST outlive the connection.
@@ -47,7 +47,7 @@ class Link final : public net::ConnectionHandler {
   void peer_closed() override;
   void closed() override;
 
-  /// The session; null after it was passed to `Done`.
+  /// Returns the session, or null after it was passed to `Done`.
   [[nodiscard]] Session* session() noexcept { return session_.get(); }
 
  private:
@@ -64,11 +64,11 @@ class Link final : public net::ConnectionHandler {
   std::unique_ptr<Session> session_;
   const Filling& filling_;
   Done done_;
-  net::Buffer input_;   ///< received, not consumed yet, because output is due first
+  net::Buffer input_;   ///< received and not yet consumed, because output has to be sent first
   net::Buffer unsent_;  ///< refused by the connection for lack of room; sent first when there is room
   Timer idle_timer_;
   bool active_ = false;  ///< bytes were received or sent since the last check
-  bool ending_ = false;  ///< closed or aborted by this link
+  bool ending_ = false;  ///< this link has closed or aborted the connection
 };
 
 }  // namespace neap::netpipe

@@ -2,7 +2,6 @@
 // NetPIPE on bare metal: measures how fast messages of every size pass between this machine and another, which runs Debian's NPtcp or Neap.
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 

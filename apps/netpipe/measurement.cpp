@@ -12,7 +12,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-/// As printf's %WIDTH.DECIMALSf.
+/// Formats `value` like printf's %WIDTH.DECIMALSf.
 std::string decimal(double value, int decimals, std::size_t width) {
   char text[400];  // the largest double has 309 digits before the point
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals).ptr;

@@ -9,17 +9,17 @@ namespace neap::netpipe {
 
 struct Measurement {
   unsigned index = 0;
-  std::uint64_t bytes = 0;  ///< of one message
+  std::uint64_t bytes = 0;  ///< bytes of one message
   std::uint32_t repeats = 0;
-  double seconds = 0;          ///< one message, one way: the best trial's mean
+  double seconds = 0;          ///< the best trial's mean time of one message in one direction
   bool bidirectional = false;  ///< the same number of bytes was sent in the other direction in that time
   bool checked = false;        ///< contents were checked and correct; the time has no meaning
 
-  /// In NetPIPE's unit of 2^20 bit/s, both directions together.
+  /// Returns the throughput of both directions together, in NetPIPE's unit of 2^20 bit/s.
   [[nodiscard]] double megabits_per_second() const noexcept;
-  /// The line that NPtcp shows while it measures.
+  /// Returns the line that NPtcp shows while it measures.
   [[nodiscard]] std::string shown_line() const;
-  /// The line in its output file: bytes, Mbps, seconds; or bytes and repeats.
+  /// Returns the line in NPtcp's output file. It has bytes, Mbps and seconds, or bytes and repeats.
   [[nodiscard]] std::string file_line() const;
 };
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // The options of a measurement.
 //
-// The protocol does not carry them: the receiver knows the sizes and the mode from its own options, which MUST equal those of the
-// transmitter, as with NetPIPE itself. So they are words of the command line, and the same words over control.
+// The protocol does not carry the options. The receiver knows the sizes and the mode from its own options, which MUST equal the
+// transmitter's, as with NetPIPE itself. So the options are words of the command line, and the same words over control.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "kernel/arguments.hpp"
 #include "net/network.hpp"
@@ -19,25 +17,23 @@ namespace neap::netpipe {
 enum class Role : std::uint8_t { transmitter, receiver };
 
 struct Options {
-  static constexpr std::uint32_t bytes_max = 1 << 28;
-  static constexpr std::uint32_t perturbation_max = 1 << 20;
-  static constexpr std::uint32_t repeats_max = 0x7FFFFFFF;
+  static constexpr std::uint32_t bytes_max = 1 << 28, perturbation_max = 1 << 20, repeats_max = 0x7FFFFFFF;
 
   std::uint32_t from = 1;          ///< bytes of the smallest message
-  std::uint32_t to = 10'000'000;   ///< the largest size, without its perturbation
+  std::uint32_t to = 10'000'000;   ///< bytes of the largest message, without its perturbation
   std::uint32_t perturbation = 3;  ///< this many bytes below and above each size are measured too; 0: none
-  std::uint32_t repeats = 0;       ///< of each size; 0: as many as take a tenth of a second. The transmitter's value applies
-  bool stream = false;             ///< one way only; a connection for each trial
+  std::uint32_t repeats = 0;       ///< messages of each size; 0: as many as take 0.1 s. Only the transmitter's value is used
+  bool stream = false;             ///< messages only from transmitter to receiver; a connection for each trial
   bool bidirectional = false;      ///< both sides send at the same time
-  bool integrity = false;          ///< contents are checked; one trial a size instead of three
+  bool integrity = false;          ///< contents are checked; each size has one trial, not three
   bool reset = false;              ///< a connection for each trial
   friend bool operator==(const Options&, const Options&) = default;
 
-  /// Each trial has a connection of its own.
+  /// True if each trial has its own connection.
   [[nodiscard]] bool resets() const noexcept { return reset || stream; }
 
   /// Reads `from=`, `to=`, `perturbation=`, `repeats=`, `stream=`, `bidirectional=`, `integrity=`, `reset=`; the defaults are those of
-  /// `otherwise`. With `integrity=on` sizes begin at 5 and have no perturbation unless these are given.
+  /// `otherwise`. With `integrity=on`, the defaults are 5 for `from` and 0 for `perturbation`.
   static Options from_words(Arguments& arguments, const Options& otherwise);
 };
 
@@ -48,7 +44,7 @@ struct ClientOptions {
   unsigned core = 0;
   std::chrono::nanoseconds wait{0};  ///< how long to retry while the peer refuses the first connection
 };
-/// Reads the same words and `peer=A.B.C.D:PORT`, `core=` and `wait=` (at most an hour). Rejects a bad or missing peer.
+/// Reads the words of `Options::from_words` and `peer=A.B.C.D:PORT`, `core=` and `wait=` (at most an hour). Rejects a bad or missing peer.
 ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores, unsigned core_otherwise);
 
 }  // namespace neap::netpipe

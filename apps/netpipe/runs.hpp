@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
@@ -14,25 +13,25 @@
 namespace neap::netpipe {
 
 struct Run {
-  unsigned number = 0;  ///< from 1
+  unsigned number = 0;  ///< runs are numbered from 1
   Role role = Role::receiver;
   std::string peer;
-  Session::State state = Session::State::running;  ///< never `between`
+  Session::State state = Session::State::running;  ///< `between` counts as `running`
   std::string reason;                              ///< why it failed
   std::vector<Measurement> points;
 };
 
-/// The last `runs_max` measurements. Any core may call any function; results are copies.
+/// The last `runs_max` measurements. All functions MAY be called on any core; results are copies.
 class Runs {
  public:
   static constexpr std::size_t runs_max = 8;
 
-  /// Adds a run and returns its number; drops the oldest if there are too many. Throws `bad_alloc`.
+  /// Adds a run and returns its number; drops the oldest run if there are too many. Throws `bad_alloc`.
   unsigned begin(Role role, std::string peer);
   /// Adds a result. Does nothing for a run that is not kept any more.
   void add(unsigned number, const Measurement& point);
   void end(unsigned number, Session::State state, const std::string& reason);
-  /// The run with that number, or the last one for 0. Its number is 0 if there is none.
+  /// Returns the run with that number, or the last run for 0. If there is no such run, the result's number is 0.
   [[nodiscard]] Run copy(unsigned number) const;
 
  private:

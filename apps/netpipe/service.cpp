@@ -17,12 +17,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Delay before the next connection: the peer has to listen again, and may refuse or reset connections until it does.
+/// Delay before the next connection. The peer has to listen again, and may refuse or reset connections before that.
 constexpr milliseconds connect_again_after{5};
 constexpr std::chrono::seconds connect_again_limit{10};
 
 std::string to_string(net::Endpoint endpoint) { return endpoint.address.to_string() + ":" + std::to_string(endpoint.port); }
-
 std::uint64_t in(std::chrono::nanoseconds delay) noexcept { return machine::now_ns() + static_cast<std::uint64_t>(delay.count()); }
 
 }  // namespace
@@ -56,7 +55,6 @@ Run Service::run(unsigned number) {
 }
 
 // --- Measurements that peers begin -------------------------------------------------------------------------------------------------------
-
 task<Result<void>> Service::serve(std::uint16_t port) {
   co_return co_await network_.listen(port, [this](net::Connection& connection) { return accept(connection); });
 }
@@ -70,7 +68,7 @@ std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connect
       ++counters_.refused;
       return nullptr;
     }
-    // Frees the place when the session, which owns the last copy of the report, is destroyed.
+    // Frees the place when the session is destroyed, because the session owns the last copy of its report function.
     std::shared_ptr<void> place(nullptr, [this](void*) { --sessions_; });
     session = std::make_unique<Session>(
         Role::receiver, serving(), &machine::now_ns,
@@ -90,7 +88,7 @@ void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
   over(*session);
 }
 
-/// A receiver's run begins with its first result, so that a peer without results displaces no older run.
+/// A receiver's run is added with its first result, so that a peer without results displaces no older run.
 void Service::report(Session& session, const std::string& peer, const Measurement& point) {
   if (session.run == 0) {
     session.run = runs_.begin(session.role(), peer);
@@ -108,7 +106,7 @@ void Service::over(const Session& session) {
     if (session.run != 0) print("netpipe: run ", session.run, " finished");
   } else {
     ++(session.introduced() ? counters_.failed : counters_.strangers);
-    // Without a run nothing is printed; otherwise any peer could flood the console.
+    // Without a run no line is printed. Otherwise any peer could flood the console.
     if (session.run != 0) print("netpipe: run ", session.run, " failed: ", session.reason());
   }
   runs_.end(session.run, session.state(), session.reason());
@@ -150,7 +148,6 @@ bool Service::put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& sessi
 }
 
 // --- Measurements that this machine begins -----------------------------------------------------------------------------------------------
-
 Result<unsigned> Service::begin(const ClientOptions& client) {
   return begin(client, [] {});
 }
@@ -163,7 +160,7 @@ task<Result<Run>> Service::measure(ClientOptions client) {
   co_return run(*number);
 }
 
-/// `ended` is called on this core.
+/// Calls `ended` on this core when the measurement has ended.
 Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
   if (measuring_.exchange(true)) return failure(ErrorCode::full, "a measurement is under way");
   measuring_core_ = client.core;
@@ -180,7 +177,7 @@ Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
 }
 
 task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, Ended ended) {
-  /// Handed over to the core that measures, and back. This allocates nothing.
+  /// This node is handed over to the core that measures, and back, without an allocation.
   struct RemoteRun : RemoteNode {
     RemoteRun(Service& service_, const ClientOptions& client_, unsigned number_)
         : RemoteNode{.run = [](RemoteNode* node) noexcept { static_cast<RemoteRun*>(node)->back.fulfil(); }},
@@ -207,20 +204,20 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
       }(at, home));
     });
     co_await remote.back;
-  } catch (const std::bad_alloc&) {  // nothing was begun there
+  } catch (const std::bad_alloc&) {  // the other core has not begun
     give_up(run);
   }
   measuring_ = false;
   ended();
 }
 
-/// Ends a run for lack of memory. The reason's text is so short that storing it allocates nothing.
+/// Ends a run for lack of memory. The reason's text is so short that storing it does not allocate.
 void Service::give_up(unsigned run) noexcept {
   ++counters_.failed;
   runs_.end(run, Session::State::failed, "out of memory");
 }
 
-/// A whole run, on the core that measures.
+/// Performs a whole run. MUST be called on the core that measures.
 task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
   require(this_core() == client.core, "netpipe: a run is measured on its core", client.core);
   auto session = std::make_unique<Session>(
@@ -229,11 +226,11 @@ task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
   session->run = run;
   ++counters_.begun;
   session = co_await drive_connections(client, std::move(session));
-  if (session == nullptr) throw std::bad_alloc();  // it was destroyed with a connection for which there was no memory
+  if (session == nullptr) throw std::bad_alloc();  // the session was destroyed with a connection for which there was no memory
   over(*session);
 }
 
-/// Takes the session through all its connections, on the core that measures; returns it when it has ended.
+/// Runs the session in all its connections, and returns it when it has ended. MUST be called on the core that measures.
 task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
   measuring_session_ = session.get();
   if (stop_wanted_) session->stop();
@@ -246,12 +243,12 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
         return std::make_unique<Link>(connection, std::move(session), filling_,
                                       [&back](std::unique_ptr<Session> own) { back.fulfil(std::move(own)); });
       } catch (const std::bad_alloc&) {
-        measuring_session_ = nullptr;  // it may have been destroyed with the link, so `stop` must not find it
+        measuring_session_ = nullptr;  // the session may have been destroyed with the link, so `stop` must not find it
         throw;
       }
     };
     const Result<void> connected = co_await network_.connect(client.peer, std::move(acceptor));
-    if (session == nullptr && !connected.has_value()) break;  // no memory: it was destroyed with its connection
+    if (session == nullptr && !connected.has_value()) break;  // without memory, the session was destroyed with its connection
     if (session == nullptr) session = co_await back;
     if (session->touched()) limit_ns = in(connect_again_limit);
     const bool refused = !connected.has_value() && connected.error().code == ErrorCode::closed;
@@ -266,7 +263,7 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
 
 task<bool> Service::stop() {
   if (!measuring_) co_return false;
-  stop_wanted_ = true;  // its session may not have reached its core yet
+  stop_wanted_ = true;  // the session may not have reached its core yet
   co_await on_core(measuring_core_, [this] {
     if (measuring_session_ != nullptr) measuring_session_->stop();
   });

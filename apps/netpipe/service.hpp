@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// The measurements of one machine: those that peers begin, and the one that it may have begun itself.
+// The measurements of one machine: those that peers begin, and the one that the machine may have begun itself.
 //
-// A connection's session belongs to the connection's core. If each trial has its own connection, the next one may arrive on another core.
-// Until then the session waits here, by its peer's address, for the core that accepts it. (Two such measurements from one address at the
-// same time would take each other's connections; NPtcp itself serves one at a time.)
+// A connection's session belongs to the connection's core. If each trial has its own connection, the next connection may arrive on another
+// core. Until then the session waits here, under its peer's address, for the core that accepts the connection. (Two such measurements from
+// one address at the same time would take each other's connections. NPtcp itself serves one measurement at a time.)
 #pragma once
 
 #include <atomic>
@@ -25,31 +25,30 @@ namespace neap::netpipe {
 
 class Service {
  public:
-  /// Measurements at the same time that peers began; more are refused.
+  /// The maximum of simultaneous measurements that peers begin; further ones are refused.
   static constexpr unsigned sessions_max = 256;
-  /// Sessions between two connections; a further one fails.
+  /// The maximum of sessions between two connections; a further session fails.
   static constexpr std::size_t waiting_max = 16;
   static constexpr std::chrono::seconds waiting_limit{20};
 
-  /// MUST exist as long as the machine runs. `core` measures by default. Throws `bad_alloc`.
+  /// The service MUST exist as long as the machine runs. `core` measures by default. Throws `bad_alloc`.
   Service(net::Network& network, const Options& serving, unsigned core);
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
+  Service& operator=(Service&&) = delete;
 
-  /// Serves `port` on every core. Errors as `net::Network::listen`.
+  /// Serves `port` on every core. Errors: those of `net::Network::listen`.
   [[nodiscard]] task<Result<void>> serve(std::uint16_t port);
-  /// Begins a measurement with a peer that listens, on `client.core`, and returns the run's number. Errors: `full` (one is in progress),
+  /// Begins a measurement on `client.core`, with a peer that listens, and returns the run's number. Errors: `full` (one is in progress),
   /// `out_of_memory`.
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client);
-  /// The same, and waits for its end. The run has the result.
+  /// Begins a measurement and waits for its end. The run contains the result.
   [[nodiscard]] task<Result<Run>> measure(ClientOptions client);
-  /// Asks the measurement in progress to end before its next length; false if there is none.
+  /// Asks the measurement in progress to end before its next length; returns false if there is none.
   [[nodiscard]] task<bool> stop();
 
-  /// Cores that can measure.
+  /// The number of cores that can measure.
   [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
   [[nodiscard]] unsigned measuring_core() const noexcept { return core_; }
-  /// The options for the next sessions that peers begin. Any core may call these.
+  /// The options for the next sessions that peers begin. Both MAY be called on any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
   /// Returns the run. Before that, ends sessions as failed if their next connection did not arrive in time.
@@ -57,8 +56,8 @@ class Service {
 
   struct Counters {
     std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
-    std::atomic<std::uint64_t> strangers{0};  ///< of `begun`, those that failed before any word of the protocol
-    std::atomic<std::uint64_t> refused{0};    ///< beyond `sessions_max`, or without memory
+    std::atomic<std::uint64_t> strangers{0};  ///< measurements in `begun` that failed before any word of the protocol
+    std::atomic<std::uint64_t> refused{0};    ///< measurements refused by `sessions_max` or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
   void report_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const;
@@ -92,9 +91,9 @@ class Service {
   std::atomic<bool> measuring_{false};
   std::atomic<unsigned> measuring_core_{0};
   std::atomic<bool> stop_wanted_{false};
-  Session* measuring_session_ = nullptr;  // accessed only on that core
+  Session* measuring_session_ = nullptr;  // accessed only on the core that measures
 
-  mutable SpinLock lock_;  // protects the following
+  mutable SpinLock lock_;  // protects the following members
   Options serving_;
   std::vector<Waiting> waiting_;
 };

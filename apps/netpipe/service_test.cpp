@@ -14,11 +14,10 @@ namespace {
 using namespace std::chrono_literals;
 using host::HostMachine;
 using net::testing::TwoMachines;
-
 constexpr std::uint16_t port = 5003;
 constexpr net::Endpoint server_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A server of two cores that serves, and a client of two that measures.
+/// A server with two cores, and a client with two cores that measures.
 class ServiceTest : public ::testing::Test {
  public:
   ServiceTest() {
@@ -47,7 +46,7 @@ class ServiceTest : public ::testing::Test {
     world_.machine.run(core, [&]() -> task<void> { answer = co_await command(service, words); });
     return answer;
   }
-  /// The last run that the server kept, once it is over.
+  /// Waits until the server's last run is over, and returns it.
   netpipe::Run served_run() {
     netpipe::Run run;
     EXPECT_TRUE(HostMachine::wait_until([&] {
@@ -147,7 +146,7 @@ TEST_F(ServiceTest, OneMeasurementAtATime) {
   EXPECT_EQ(ask(client_, 2, {"stop"}), "error: nothing is being measured");
 }
 
-// The session runs on another core and may not have reached it yet.
+// The session runs on another core, and may not have reached that core yet.
 TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
   world_.machine.run(2, [&]() -> task<void> {
     EXPECT_TRUE(client_.begin({.measured = {}, .peer = server_endpoint, .core = 3}).has_value());
@@ -206,7 +205,7 @@ TEST_F(ServiceTest, CommandsAnswerInOneLineAndBadOnesChangeNothing) {
     EXPECT_EQ(answer.find('\n'), std::string::npos) << answer;
   }
   EXPECT_EQ(server_.serving(), (Options{.to = 1 << 20, .stream = true}));
-  // With the roles exchanged, because a machine's cores are counted from 0.
+  // The roles are exchanged, because a machine's cores are counted from 0.
   client_.set_serving({.to = 3});
   world_.machine.run(2, [&]() -> task<void> { EXPECT_TRUE((co_await client_.serve(port)).has_value()); });
   EXPECT_EQ(ask(server_, 0, {"run", "peer=10.0.0.2:5003", "to=3", "repeats=5", "core=1"}), "ok run=1");

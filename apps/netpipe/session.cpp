@@ -16,7 +16,7 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view sync = "SyncMe";
 constexpr std::string_view quit = "QUIT\0"sv;
-constexpr double ticks_per_second = 1e8;  // of the time on the wire
+constexpr double ticks_per_second = 1e8;  // unit of the time that the receiver sends
 constexpr std::size_t word_bytes = sizeof(std::uint32_t);
 
 /// Byte `at` of a message whose contents are checked: little-endian words, each with its own number as the value. Bytes after the last
@@ -42,7 +42,6 @@ void Session::begin() {
 }
 
 // --- Steps -------------------------------------------------------------------------------------------------------------------------------
-
 void Session::enter(Step step) {
   step_ = step;
   switch (step) {
@@ -53,7 +52,7 @@ void Session::enter(Step step) {
       expect_text(sync.size());
       break;
     case Step::size_sync:
-      // A peer that ends the run sends QUIT here, which is shorter.
+      // A peer that ends the run sends QUIT here. QUIT is shorter than SyncMe, so its length is awaited first.
       if (transmits()) say(sync);
       expect_text(quit.size());
       break;
@@ -91,7 +90,7 @@ void Session::enter(Step step) {
   }
 }
 
-/// Enters further steps until input or output is due.
+/// Enters further steps until one needs input or has output.
 void Session::advance() {
   while (state_ == State::running && !has_output() && text_wanted_ == 0 && bulk_wanted_ == 0) {
     if ((step_ == Step::probe || step_ == Step::trial) && messages_left_ > 0) {
@@ -152,7 +151,7 @@ void Session::begin_size() {
   Step next = Step::quit;
   if (point && !enough) {
     point_ = *point;
-    // A receiver gets the number from its peer. Until then it needs the old number for the trial that is still being timed.
+    // A receiver gets the number of repeats from its peer. Until then it needs the old number for the trial that is still being timed.
     if (transmits()) repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
     next = Step::size_sync;
   }
@@ -181,7 +180,6 @@ Measurement Session::measured(double seconds) const noexcept {
 }
 
 // --- Messages ----------------------------------------------------------------------------------------------------------------------------
-
 void Session::begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32_t messages) {
   exchange_ = exchange;
   message_bytes_ = bytes;
@@ -215,8 +213,8 @@ void Session::exchange_done() {
   }
   messages_ += options_.stream ? repeats_ : 1;
   ++trial_;
-  // At this point a receiver has only begun to send its last message. If its time ended here, it would be far too short for few repeats of
-  // large messages. The peer's next word arrives when the peer has received all of it.
+  // At this point a receiver has only begun to send its last message. If the trial's time ended here, it would be far too short for few
+  // repeats of large messages. The peer's next word arrives when the peer has received the whole message.
   time_runs_on_ = !transmits() && !options_.stream;
   if (!time_runs_on_) time_trial();
   if (options_.resets()) {
@@ -238,7 +236,7 @@ void Session::time_trial() {
   best_seconds_ = trial_ == 1 ? one_way : std::min(best_seconds_, one_way);
 }
 
-/// The first byte of the peer's next word has arrived.
+/// Called when the first byte of the peer's next word has arrived.
 void Session::word_begins() {
   if (!std::exchange(time_runs_on_, false)) return;
   time_trial();
@@ -272,7 +270,6 @@ bool Session::check(std::span<const std::byte> bytes) noexcept {
 }
 
 // --- Input -------------------------------------------------------------------------------------------------------------------------------
-
 std::size_t Session::consume(std::span<const std::byte> bytes) {
   std::size_t used = 0;
   while (state_ == State::running && used < bytes.size()) {
@@ -295,7 +292,7 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
       used += taken;
       if (bulk_wanted_ == 0 && exchange_ == Exchange::receive_then_send) bulk_bytes_ = message_bytes_;
     } else {
-      break;  // output is due first
+      break;  // output has to be sent first
     }
     advance();
   }
@@ -361,7 +358,6 @@ void Session::expect_text(std::size_t bytes) noexcept {
 }
 
 // --- Output ------------------------------------------------------------------------------------------------------------------------------
-
 void Session::say(std::string_view words) {
   require(text_bytes_ + words.size() <= text_.size(), "netpipe: two words wait to be sent at most", text_bytes_);
   std::memcpy(text_.data() + text_bytes_, words.data(), words.size());
@@ -387,7 +383,6 @@ void Session::bulk_sent(std::uint64_t bytes) {
 }
 
 // --- Ends --------------------------------------------------------------------------------------------------------------------------------
-
 void Session::fail(std::string reason) {
   if (state_ == State::finished || state_ == State::failed) return;
   state_ = State::failed;
@@ -398,12 +393,13 @@ void Session::fail(std::string reason) {
 
 void Session::connection_lost(const char* why) {
   if (state_ != State::running) return;
-  // A peer need not answer a transmitter's QUIT.
+  // A peer may close without an answer to a transmitter's QUIT.
   if (step_ == Step::quit && transmits()) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. It resets a connection made in between, which is then tried again.
+  // NPtcp closes its listener with each connection and opens it again. It resets a connection that is made in between. The session tries it
+  // again.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;
     text_bytes_ = text_wanted_ = 0;

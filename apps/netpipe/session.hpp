@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: BSL-1.0
-// One measurement by NetPIPE's protocol, as version 3.7.2 of its TCP module speaks it. It does not depend on a network: the caller passes
-// received bytes to `consume`, asks for output, and gives a clock.
+// One measurement by NetPIPE's protocol, as version 3.7.2 of its TCP module speaks it. The class does not depend on a network. The caller
+// passes received bytes to `consume`, asks for output, and gives a clock.
 //
 // The wire carries:
 // - "SyncMe" from each side before each timed part;
 // - the number of repeats (u32) from the transmitter;
 // - messages, whose size both sides compute (sweep.hpp);
-// - when streaming, the time that the receiver took (u32, in 10 ns);
+// - with `stream`, the time that the receiver took (u32, in units of 10 ns);
 // - "QUIT" with its terminating zero from each side at the end.
 // Numbers are in network order. One run:
 //
 //   SyncMe, 100 round trips of the smallest message, SyncMe [*]
-//   for each size: SyncMe, repeats, and three times (once for an integrity check): SyncMe, the messages [*]; streaming: the receiver's time
+//   for each size:
+//     SyncMe, the number of repeats
+//     three times (with `integrity` once): SyncMe, the messages [*]
+//     with `stream`: the receiver's time
 //   QUIT
 //
-// At [*], if each trial has a connection of its own: QUIT, and the run continues in a new connection that the transmitter opens.
+// At [*], if each trial has its own connection, both sides send QUIT. The run continues in a new connection that the transmitter opens.
 //
-// This receiver sends "SyncMe" only as an answer, while NPtcp's sends it unasked. So this receiver notices a transmitter that ends the run.
-// A session's memory is bounded for any input: sizes come from its own options, and numbers are checked.
+// This receiver sends "SyncMe" only as an answer, so that it detects a transmitter that ends the run. NPtcp's receiver sends it unasked. A
+// session's memory is bounded for any input, because sizes come from its own options, and numbers are checked.
 #pragma once
 
 #include <array>
@@ -36,55 +39,55 @@ namespace neap::netpipe {
 
 class Session {
  public:
-  /// Nanoseconds; never goes back.
+  /// Returns nanoseconds, and never goes back.
   using Clock = std::uint64_t (*)() noexcept;
   using Report = std::function<void(Session&, const Measurement&)>;
 
   enum class State : std::uint8_t {
     running,
-    between,   ///< the owner closes this connection once its output is sent; the next one continues (`begin`)
+    between,   ///< the owner closes the connection once its output is sent; the session goes on in the next (`begin`)
     finished,  ///< the owner closes the connection once its output is sent
     failed,    ///< the owner aborts the connection; see `reason`
   };
 
   Session(Role role, const Options& options, Clock clock, Report report);
 
-  /// A connection is open: the first, or the next one after `between`.
+  /// MUST be called when a connection is open: the first, or the next one after `between`.
   void begin();
-  /// Consumes received bytes and returns how many. Fewer than all while output waits (the caller MUST call again when it is sent), or when
-  /// the session is not running any more.
+  /// Consumes received bytes and returns their number. It consumes fewer than all while output waits, or when the session is not running
+  /// any more. The caller MUST call again when the output is sent.
   std::size_t consume(std::span<const std::byte> bytes);
 
-  /// Output that is due: `text` first, then `bulk_bytes` of message.
+  /// The output to send: first `text`, then `bulk_bytes` of a message.
   [[nodiscard]] std::span<const std::byte> text() const noexcept { return std::span(text_).first(text_bytes_); }
   [[nodiscard]] std::uint64_t bulk_bytes() const noexcept { return bulk_bytes_; }
   [[nodiscard]] bool has_output() const noexcept { return text_bytes_ > 0 || bulk_bytes_ > 0; }
-  /// All of `text` was sent.
+  /// MUST be called when all of `text` was sent.
   void text_sent();
-  /// `bytes` of the message were sent; at most `bulk_bytes`.
+  /// MUST be called when `bytes` of the message (at most `bulk_bytes`) were sent.
   void bulk_sent(std::uint64_t bytes);
   /// Fills `out` with the next bytes of a message whose contents are checked.
   void fill_bulk(std::span<std::byte> out) const noexcept;
 
-  /// The peer or the network ended the connection. A session that was just beginning in a further connection waits for another (`between`).
+  /// MUST be called when the peer or the network ended the connection. If no byte arrived in a further connection, the session waits for
+  /// another one (`between`).
   void connection_lost(const char* why);
-  /// Ends the session with an error.
   void fail(std::string reason);
-  /// A transmitter ends the run in order before its next length.
+  /// Makes a transmitter end the run in order, before its next length.
   void stop() noexcept { stop_wanted_ = true; }
-
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Messages of trials that were sent and, unless streaming, returned; the log counts them as requests. A stream's count at its end.
+  /// Messages of trials that were sent and, without `stream`, returned. The log counts them as requests. With `stream` they count at the
+  /// trial's end.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
-  /// The first SyncMe has arrived: the peer speaks the protocol.
+  /// True if the first SyncMe has arrived, so the peer speaks the protocol.
   [[nodiscard]] bool introduced() const noexcept { return introduced_; }
-  /// Bytes were received since the last `begin`.
+  /// True if bytes were received since the last `begin`.
   [[nodiscard]] bool touched() const noexcept { return !untouched_; }
 
-  unsigned run = 0;  ///< for the owner: the number of the run
+  unsigned run = 0;  ///< the number of the run, for the owner
 
  private:
   static constexpr std::uint32_t probe_round_trips = 100;
@@ -134,26 +137,23 @@ class Session {
   State state_ = State::between;
   Step step_ = Step::probe_sync;
   std::string reason_;
-  bool introduced_ = false;
-  bool stop_wanted_ = false;
+  bool introduced_ = false, stop_wanted_ = false;
   bool untouched_ = true;  // no byte was received in this connection
 
   Sweep sweep_;
   Sweep::Point point_;
   std::uint64_t bytes_before_;
   double seconds_before_ = 0;
-  std::uint32_t repeats_ = 0;
-  std::uint32_t trial_ = 0;
+  std::uint32_t repeats_ = 0, trial_ = 0;
   double best_seconds_ = 0;
   bool time_runs_on_ = false;              // a receiver's trial ends when the peer's next word begins
-  std::optional<Measurement> unreported_;  // the size's result, if that trial is its last
+  std::optional<Measurement> unreported_;  // the size's result, if that trial is the size's last one
 
   // the exchange of messages in progress
   Exchange exchange_ = Exchange::send_only;
   std::uint64_t message_bytes_ = 0;
-  std::uint32_t messages_left_ = 0;  // after the current one
-  std::uint64_t messages_ = 0;
-  std::uint64_t began_ns_ = 0;
+  std::uint32_t messages_left_ = 0;  // messages after the current one
+  std::uint64_t messages_ = 0, began_ns_ = 0;
   std::uint64_t sent_at_ = 0, received_at_ = 0;  // bytes since the exchange began
 
   // input and output of the current step

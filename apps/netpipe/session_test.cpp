@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@ using namespace std::string_view_literals;
 
 std::uint64_t clock_ns = 0;
 std::uint64_t read_clock() noexcept { return clock_ns; }
-
 std::span<const std::byte> bytes_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
 /// A session with its reported results and its output.
@@ -38,7 +36,7 @@ struct Side {
     sent += out.size();
     return out;
   }
-  /// Takes all output until the session waits, messages included.
+  /// Takes all output, including messages, until the session waits.
   std::string said() {
     std::string text;
     while (session.has_output()) {
@@ -47,15 +45,22 @@ struct Side {
     return text;
   }
   std::size_t hear(std::string_view text) { return session.consume(bytes_of(text)); }
-  /// The session must consume all of `text`.
+  /// Checks that the session consumes all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
+
+  /// The session must consume all of `text`, and answer with `answer`.
+  void must_answer(std::string_view text, std::string_view answer) {
+    must_hear(text);
+    EXPECT_EQ(said(), answer);
+  }
+  void expect_finished() { EXPECT_EQ(session.state(), Session::State::finished) << session.reason(); }
 
   std::vector<Measurement> points;
   Session session;
   std::size_t sent = 0;
 };
 
-/// Runs two sides until both have ended. Every byte takes 10 ns, and pieces have any size. Returns the number of connections.
+/// Runs two sides until both have ended. Every byte takes 10 ns, and pieces have random sizes. Returns the number of connections.
 int converse(Side& one, Side& other, unsigned seed) {
   std::mt19937 random(seed);
   one.session.begin();
@@ -90,7 +95,7 @@ int converse(Side& one, Side& other, unsigned seed) {
 
 // --- Sizes and results -------------------------------------------------------------------------------------------------------------------
 
-// Both sides must compute the same sizes. These are NPtcp's, as it printed them.
+// Both sides must compute the same sizes. The expected sizes are those that NPtcp printed.
 TEST(Sweep, SizesAreThoseOfNPtcp) {
   Sweep sweep(1, 200, 3);
   std::vector<std::uint64_t> sizes;
@@ -135,7 +140,7 @@ TEST(Sweep, RepeatsAreThoseOfNPtcp) {
   EXPECT_EQ(Sweep::repeats(1, 1, 0.0), 100'000'000U);
 }
 
-// The same numbers as in a run of NPtcp: the lines that it printed, and those of its output file.
+// The numbers are from a run of NPtcp. The expected lines are those that it printed, and those of its output file.
 TEST(Measurement, LinesAreThoseOfNPtcp) {
   const Measurement point{.index = 16, .bytes = 45, .repeats = 355, .seconds = 160.93e-6};
   EXPECT_EQ(point.shown_line(), " 16:      45 bytes    355 times -->      2.13 Mbps in     160.93 usec");
@@ -167,29 +172,21 @@ TEST(Options, WordsAreCheckedTogether) {
 
 // --- The protocol ------------------------------------------------------------------------------------------------------------------------
 
-// NPtcp's words as a transmitter, one size, as shown by strace.
+// The input is what strace showed of an NPtcp transmitter with one size.
 TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   Side receiver(Role::receiver, {.from = 2, .to = 2});
   receiver.session.begin();
   EXPECT_EQ(receiver.said(), "");
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
-  for (int i = 0; i < 100; ++i) {
-    receiver.must_hear("ab");
-    EXPECT_EQ(receiver.said(), "aa");
-  }
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
+  receiver.must_answer("SyncMe", "SyncMe");
+  for (int i = 0; i < 100; ++i) receiver.must_answer("ab", "aa");
+  receiver.must_answer("SyncMe", "SyncMe");
+  receiver.must_answer("SyncMe", "SyncMe");
   receiver.must_hear("\0\0\0\4"sv);
   for (int trial = 0; trial < 3; ++trial) {
-    receiver.must_hear("SyncMe");
-    EXPECT_EQ(receiver.said(), "SyncMe");
+    receiver.must_answer("SyncMe", "SyncMe");
     for (int i = 0; i < 4; ++i) {
       clock_ns += trial == 1 ? 30'000 : 80'000;
-      receiver.must_hear("ab");
-      EXPECT_EQ(receiver.said(), "aa");
+      receiver.must_answer("ab", "aa");
     }
     clock_ns += 8'000;  // until the transmitter has received the last message, it sends nothing more
   }
@@ -197,12 +194,11 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   EXPECT_TRUE(receiver.points.empty()) << "the last message has not arrived yet";
   receiver.must_hear("Q");
   clock_ns += 1'000'000;
-  receiver.must_hear("UIT\0"sv);
-  EXPECT_EQ(receiver.said(), "QUIT\0"sv);
+  receiver.must_answer("UIT\0"sv, "QUIT\0"sv);
   ASSERT_EQ(receiver.points.size(), 1U);
   EXPECT_EQ(receiver.points[0].repeats, 4U);
-  EXPECT_NEAR(receiver.points[0].seconds, 16e-6, 1e-9);  // the best trial's, one way
-  EXPECT_EQ(receiver.session.state(), Session::State::finished);
+  EXPECT_NEAR(receiver.points[0].seconds, 16e-6, 1e-9);  // the best trial's time of one direction
+  receiver.expect_finished();
 }
 
 TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
@@ -215,7 +211,7 @@ TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
     transmitter.must_hear("aab");
   }
   EXPECT_EQ(transmitter.said(), "SyncMe");
-  // NPtcp does not wait for the answer before it sends the next word: two may arrive at once.
+  // NPtcp does not wait for the answer before it sends the next word, so two words may arrive at once.
   transmitter.must_hear("SyncMe");
   EXPECT_EQ(transmitter.said(), "SyncMe");
   transmitter.must_hear("SyncMe");
@@ -232,9 +228,9 @@ TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
 TEST(Session, StreamedTimeIsTheReceiversAndComesInTheNextConnection) {
   const Options options{.from = 4, .to = 4, .repeats = 5, .stream = true};
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
-  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // the probe's, and after it and each trial another one
-  EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
-  EXPECT_EQ(receiver.session.state(), Session::State::finished) << receiver.session.reason();
+  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // one for the probe, one after it, and one after each trial
+  transmitter.expect_finished();
+  receiver.expect_finished();
   ASSERT_EQ(transmitter.points.size(), 1U);
   ASSERT_EQ(receiver.points.size(), 1U);
   EXPECT_NEAR(transmitter.points[0].seconds, receiver.points[0].seconds, 1e-8);
@@ -250,11 +246,11 @@ class EveryMode : public ::testing::TestWithParam<Mode> {};
 TEST_P(EveryMode, BothSidesAgreeForAnySplit) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     Options served = GetParam().options;
-    served.repeats = 0;  // the transmitter's value holds
+    served.repeats = 0;  // the transmitter's value is used
     Side transmitter(Role::transmitter, GetParam().options), receiver(Role::receiver, served);
     const int connections = converse(transmitter, receiver, seed);
-    EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
-    EXPECT_EQ(receiver.session.state(), Session::State::finished) << receiver.session.reason();
+    transmitter.expect_finished();
+    receiver.expect_finished();
     EXPECT_GT(transmitter.points.size(), 5U);
     ASSERT_EQ(transmitter.points.size(), receiver.points.size());
     const auto trials = GetParam().options.integrity ? 1 : 3;
@@ -263,7 +259,7 @@ TEST_P(EveryMode, BothSidesAgreeForAnySplit) {
       EXPECT_EQ(transmitter.points[i].bytes, receiver.points[i].bytes);
       EXPECT_EQ(transmitter.points[i].repeats, receiver.points[i].repeats);
       EXPECT_GT(transmitter.points[i].seconds, 0.0);
-      // A receiver begins before the transmitter and ends after it. For a stream both use the receiver's time, rounded.
+      // A receiver's time begins before the transmitter's and ends after it. With `stream` both use the receiver's time, rounded.
       EXPECT_GE(receiver.points[i].seconds, transmitter.points[i].seconds - (GetParam().options.stream ? 1e-6 : 1e-12));
     }
   }
@@ -283,34 +279,28 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
   converse(transmitter, receiver, 3);  // 10 us each way
   ASSERT_EQ(transmitter.points.size(), 1U);
-  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the step is 500: 1000/501 times 10 us are expected
+  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the step is 500, so 1000/501 times 10 us are expected
   EXPECT_NEAR(transmitter.points[0].seconds, 10e-6, 1e-7);
 }
 
 // --- Ends --------------------------------------------------------------------------------------------------------------------------------
-
-/// A receiver past its probe, waiting for the first size.
+/// Takes a receiver through its probe, so that it waits for the first size.
 void introduce(Side& receiver) {
   receiver.session.begin();
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
-  for (int i = 0; i < 100; ++i) {
-    receiver.must_hear("b");
-    EXPECT_EQ(receiver.said(), "a");
-  }
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
+  receiver.must_answer("SyncMe", "SyncMe");
+  for (int i = 0; i < 100; ++i) receiver.must_answer("b", "a");
+  receiver.must_answer("SyncMe", "SyncMe");
 }
 
 TEST(Session, EitherSideMayEndFirst) {
   Side shorter(Role::transmitter, {.to = 10, .repeats = 3}), longer(Role::receiver, {.to = 1000});
   converse(shorter, longer, 1);
-  EXPECT_EQ(shorter.session.state(), Session::State::finished);
-  EXPECT_EQ(longer.session.state(), Session::State::finished);
+  shorter.expect_finished();
+  longer.expect_finished();
   Side eager(Role::transmitter, {.to = 1000, .repeats = 3}), reluctant(Role::receiver, {.to = 10});
   converse(eager, reluctant, 1);
-  EXPECT_EQ(reluctant.session.state(), Session::State::finished);
-  EXPECT_EQ(eager.session.state(), Session::State::finished) << eager.session.reason();
+  reluctant.expect_finished();
+  eager.expect_finished();
   EXPECT_EQ(eager.points.size(), reluctant.points.size());
 }
 
@@ -318,8 +308,8 @@ TEST(Session, StopEndsBeforeTheNextLength) {
   Side transmitter(Role::transmitter, {.to = 1000, .repeats = 3}), receiver(Role::receiver, {.to = 1000});
   transmitter.session.stop();
   converse(transmitter, receiver, 1);
-  EXPECT_EQ(transmitter.session.state(), Session::State::finished);
-  EXPECT_EQ(receiver.session.state(), Session::State::finished);
+  transmitter.expect_finished();
+  receiver.expect_finished();
   EXPECT_EQ(receiver.points.size(), 0U);
 }
 
@@ -386,11 +376,10 @@ TEST(Session, LostConnectionsFailUnlessTheyAreExpected) {
   receiver.session.connection_lost("gone");
   EXPECT_EQ(receiver.session.state(), Session::State::failed);
   EXPECT_EQ(receiver.session.reason(), "gone");
-  // If each trial has its own connection, a connection that ends before its first word is tried again.
+  // If each trial has its own connection, a connection that ends before its first byte is tried again.
   Side resetting(Role::receiver, {.reset = true});
   introduce(resetting);
-  resetting.must_hear("QUIT\0"sv);
-  EXPECT_EQ(resetting.said(), "QUIT\0"sv);
+  resetting.must_answer("QUIT\0"sv, "QUIT\0"sv);
   EXPECT_EQ(resetting.session.state(), Session::State::between);
   resetting.session.begin();
   resetting.session.connection_lost("gone");
@@ -401,7 +390,7 @@ TEST(Session, LostConnectionsFailUnlessTheyAreExpected) {
   EXPECT_EQ(resetting.session.state(), Session::State::failed);
 }
 
-// For any input: no crash, no report of a sanitizer, no more output than was requested, and an ended session stays ended.
+// No input may cause a crash, a sanitizer's report or more output than was requested. An ended session stays ended.
 TEST(Session, SurvivesAnyPeer) {
   std::mt19937 random(4711);
   constexpr std::string_view vocabulary[] = {"SyncMe"sv,           "QUIT\0"sv, "\0\0\0\3"sv, "\0\0\0\0"sv,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The sizes that are measured, and how often: NetPIPE 3.7.2's own series. Both sides compute it; the protocol does not carry it.
+// The sizes that are measured, and their repeats, as in NetPIPE 3.7.2. Both sides compute the sizes; the protocol does not carry them.
 //
 // Lengths grow by a step that doubles at every second length. Once the step is large enough, lengths a little below and above each length
 // are measured too (perturbations): 1, 2, 3, 4, 6, 8, 12, 13, 16, 19, 21, 24, 27, 29, 32, 35, 45, …
@@ -20,24 +20,23 @@ class Sweep {
   struct Point {
     unsigned index = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t step = 0;   ///< to the next length
-    bool new_length = false;  ///< false: another perturbation of the previous length
+    std::uint64_t step = 0;   ///< step to the next length
+    bool new_length = false;  ///< false if this is another perturbation of the previous length
   };
 
   Sweep(std::uint32_t from, std::uint32_t to, std::uint32_t perturbation) noexcept
       : to_(to), perturbation_(perturbation), length_(from), step_(from > 1 ? from / 2 : 1), lengths_(from > 1 ? 1 : 0) {}
 
-  /// The next one; none when all are done. Every size is at least 1 and at most `to` + `perturbation`.
+  /// Returns the next size, or no value after the last. Every size is at least 1 and at most `to` + `perturbation`.
   [[nodiscard]] std::optional<Point> next() noexcept;
 
-  /// How often a transmitter repeats a message, computed from the time of the size before (`seconds`, one way). 3 to 2^31 - 1.
+  /// Returns how often a transmitter repeats a message, 3 to 2^31 - 1 times. `seconds` is the time of the previous size in one direction.
   [[nodiscard]] static std::uint32_t repeats(std::uint64_t bytes_before, std::uint64_t step, double seconds) noexcept;
 
  private:
   std::uint64_t to_, perturbation_, length_, step_;
   std::int64_t offset_ = 0;
-  unsigned lengths_;
-  unsigned index_ = 0;
+  unsigned lengths_, index_ = 0;
   bool within_length_ = false;
 };
 

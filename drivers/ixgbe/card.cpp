@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint32_t frame_bytes_min = 60;
-constexpr std::uint32_t frame_bytes_max = 15'500;  // 8.2.3.22.13: the card's own limit is 15.5 KiB with everything
+constexpr std::uint32_t frame_bytes_max = 15'500;  // 8.2.3.22.13: the card's own limit is 15.5 KiB, including tags and FCS
 
 Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
   for (const pci::Device& device : pci::devices()) {
@@ -62,7 +62,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   const auto bar = (*device)->map_bar(0);
   if (!bar) co_return std::unexpected(bar.error());
   if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
-  // 10 Gbit/s, plus PCIe packet headers and descriptors.
+  // 10 Gbit/s of frames, and the bytes of PCIe packet headers and descriptors.
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable_registers();
@@ -164,13 +164,13 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs are held, or not in use yet.
+// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs are held, or not in use yet.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
   if (auto done = co_await reset_card(registers_); !done) co_return std::unexpected(done.error());
-  // Not before the reset: a card that an earlier owner left running would continue to use that owner's rings, in memory that now has
-  // another use.
+  // Bus mastering starts only after the reset. A card that an earlier owner left running would otherwise continue to use that owner's
+  // rings, whose memory now has another use.
   device_.enable(true);
   std::uint64_t lost = 0;  // frames not sent; the card does no DMA now
   for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
@@ -183,19 +183,19 @@ task<Result<std::uint64_t>> Card::bring_up() {
   if (auto done = co_await start_queues(); !done) co_return std::unexpected(done.error());
   if (auto done = start_interrupts(); !done) co_return std::unexpected(done.error());
   look_at_link(false);
-  // Frames that arrived after reception was enabled and before their queue was enabled.
+  // Counts the frames that arrived after reception was enabled and before their queue was enabled.
   for (unsigned core = 0; core < receiving(); ++core) lost += statistics_.collect_dropped(registers_, core);
   co_return lost;
 }
 
 task<Result<void>> Card::start_queues() {
-  // 4.6.7: filters and queues are programmed with reception off, then switched on, then the queues enabled and their tails moved.
+  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then the queues, and their tails are moved.
   program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
   }
   program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
-  // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
+  // 4.6.8: the order for transmission is the same. DMATXCTL.TE is set before the queues are enabled.
   program_transmit(registers_, options_.queues.frame_bytes_max);
   for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });
   for (auto& pair : pairs_) {
@@ -255,7 +255,7 @@ void Card::inspect() {
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
   // Without a link no frame hangs and none arrives. So if the interrupt is lost, only this timer notices that the link came up.
-  link_watch_.cancel();  // with a link no register is read
+  link_watch_.cancel();  // with a link the timer is not needed
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;
   set_link(status.up);
@@ -294,7 +294,7 @@ FrameSender& Card::attach(FrameReceiver& receiver) {
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
-  // A TCP filter comes first; this is never called for a steered UDP port.
+  // A TCP filter takes precedence over RSS. This function is never called for a steered UDP port.
   for (const auto& [flow, core] : steered_) {
     if (flow == destination_port && flow != 0) return core;
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // The Intel 82599 10 Gb/s Ethernet card.
 //
-// One card serves all cores and shares nothing between them: each of the first 16 cores owns a receive queue, a transmit queue and an
-// interrupt vector (a QueuePair), and RSS sends every flow to one of them. Further cores have a transmit queue and a vector only: replies
-// to their frames arrive on other cores. The core that opened the card handles its link, faults and statistics.
+// One card serves all cores, which share none of its queues. Each of the first 16 cores owns a receive queue, a transmit queue and an
+// interrupt vector (a QueuePair), and RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so
+// replies to their frames arrive on other cores. The core that opened the card handles its link, faults and statistics.
 //
 // `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and
-// `link_changed` reports it later.
+// `link_changed` reports the link later.
 //
 // Section numbers are those of the Intel 82599 datasheet, document 331520.
 #pragma once
@@ -31,13 +31,13 @@
 
 namespace neap::ixgbe {
 
-/// 8.2.3.5.16: a vector each. The last of the 64 vectors serves all other causes.
+/// 8.2.3.5.16: each pair has a vector. The last of the 64 vectors serves all other causes.
 constexpr unsigned pairs_max = 63;
 
 struct Options {
-  unsigned rss_cores = 0;  ///< cores 0 to rss_cores - 1 get flows; 0: all that receive
-  /// Left out of RSS: it gets TCP to `reserved_port` and, if it is core 0, frames that RSS does not hash (such as ARP). If there is only
-  /// one core, it stays in RSS.
+  unsigned rss_cores = 0;  ///< cores 0 to rss_cores - 1 get flows; 0: all cores that receive
+  /// RSS leaves this core out. The core gets TCP to `reserved_port` and, if it is core 0, frames that RSS does not hash (such as ARP). If
+  /// there is only one core, it stays in RSS.
   std::optional<unsigned> reserved_core;
   std::uint16_t reserved_port = 0;
   std::uint32_t itr_us = Moderation::itr_us_default;
@@ -46,15 +46,14 @@ struct Options {
 
 class Card final : public NetDevice, public policy::Device {
  public:
-  /// See `open` below. Public for `new` alone.
+  /// Called by `open` below, and public only for `new`.
   Card(const pci::Device& device, Registers registers, bool sfp, Options options);
-  Card(const Card&) = delete;
-  Card& operator=(const Card&) = delete;
+  Card& operator=(Card&&) = delete;
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
   ~Card() override;
 
-  /// Stops the card and detaches its stacks: none of them is called after this. The card MUST NOT be destroyed before they have released
-  /// their buffers. On the core that opened it.
+  /// Stops the card and detaches its stacks: no stack is called after this. The card MUST NOT be destroyed before the stacks have released
+  /// their buffers. MUST be called on the core that opened the card.
   [[nodiscard]] task<void> close();
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
@@ -67,7 +66,7 @@ class Card final : public NetDevice, public policy::Device {
   void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
-  // policy::Device. `unsupported` for a core that does not receive, `invalid` for a time that the card does not support.
+  // policy::Device. Errors: `unsupported` (the core does not receive), `invalid` (the card does not support the interval).
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
   [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
@@ -79,9 +78,9 @@ class Card final : public NetDevice, public policy::Device {
   /// and `out_of_memory` (nothing has changed), `full` (no filter left), those of a reset of the card.
   [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
 
-  /// The card's own counts, up to now. On the core that opened it. Errors: `closed` (card gone).
+  /// Returns the card's own counts up to now. MUST be called on the core that opened the card. Errors: `closed` (card gone).
   [[nodiscard]] Result<Statistics> collect_statistics() noexcept;
-  /// `core` below `limits().transmit_queues`; its counters may be read from any core.
+  /// `core` MUST be below `limits().transmit_queues`. The pair's counters MAY be read on any core.
   [[nodiscard]] QueuePair& pair(unsigned core) noexcept {
     require(core < pairs_.size(), "ixgbe: this core has no queue pair", core);
     return *pairs_[core];
@@ -90,12 +89,11 @@ class Card final : public NetDevice, public policy::Device {
  private:
   friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
 
-  /// Held while the card or a queue is being set up anew, by one task at a time; `close` waits for it.
+  /// A lock that one task holds while it sets up the card or a queue anew. `close` waits for that task.
   class Work {
    public:
     explicit Work(bool& busy) noexcept : busy_(busy) { busy_ = true; }
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
+    Work& operator=(Work&&) = delete;
     ~Work() { busy_ = false; }
 
    private:
@@ -121,16 +119,15 @@ class Card final : public NetDevice, public policy::Device {
   void set_link(bool up) noexcept;
   void stop() noexcept;
   [[nodiscard]] std::uint32_t lowest_itr_us() const noexcept;
-  /// Cores 0 to this - 1 receive.
+  /// Returns the number of cores that receive: cores 0 to this number - 1.
   [[nodiscard]] unsigned receiving() const noexcept { return std::min(static_cast<unsigned>(pairs_.size()), rss::queues_max); }
 
   const pci::Device& device_;
   Registers registers_;
   Options options_;
-  Moderation moderation_;
   bool sfp_;
   unsigned home_core_;
-  /// Flow (as `program_steering` takes it) and core, by filter; flow 0: the filter is free. The first is the reserved port's.
+  /// For each filter, its flow (as `program_steering` takes it) and core; flow 0: the filter is free. The first is the reserved port's.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
   std::vector<MacAddress> groups_;
@@ -138,21 +135,20 @@ class Card final : public NetDevice, public policy::Device {
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // the value in EITR
-  std::atomic<std::uint64_t> unmasked_ = 0;                     // vectors of queues that interrupt
+  std::atomic<std::uint64_t> unmasked_ = 0;                     // a bit for each unmasked vector
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
   /// A queue that hangs asks the home core, which may read registers, for an inspection.
   CoalescedCall inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
   Statistics statistics_;
   CardCounters counters_;
   Timer link_watch_;
-  bool stopped_ = false;
-  bool busy_ = false;
+  bool stopped_ = false, busy_ = false;
   bool reset_wanted_ = false;  // a fault needs a reset of the card
 };
 
-/// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will be its home core. Errors: `not_found`,
-/// `invalid` (options), `unsupported` (too few interrupt vectors), `out_of_memory`, `timeout` (message names the register), `device`,
-/// `closed`.
+/// Finds the card at `where`, or the first 82599 in bus order, and starts it. MUST be called on the core that will be the card's home core.
+/// Errors: `not_found`, `invalid` (options), `unsupported` (too few interrupt vectors), `out_of_memory`, `timeout` (message names the
+/// register), `device`, `closed`.
 [[nodiscard]] task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where = {}, Options options = {});
 
 }  // namespace neap::ixgbe

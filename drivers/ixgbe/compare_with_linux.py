@@ -9,14 +9,13 @@ header.
     compare_with_linux.py [--header ixgbe_type.h]
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,6 +24,10 @@ import register_table  # noqa: E402
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
 # A lower number of shared names means that the header could not be parsed.
 SHARED_MIN = 380
+PRINT_VALUES = """\
+int printf(const char*, ...);
+int main(void) { for (unsigned i = 0; i < sizeof values / sizeof values[0]; ++i) printf("%lu\\n", values[i]); }
+"""
 
 
 def definitions(header: str) -> dict[str, tuple[str, str]]:
@@ -37,54 +40,20 @@ def definitions(header: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def evaluate(body: str, parameter: str, index: int) -> int | None:
-    """The macro's value for an index, or None if it is not an arithmetic expression."""
-    expression = re.sub(rf"\b{re.escape(parameter)}\b", str(index), body) if parameter else body
-    expression = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
-    if not re.fullmatch(r"[0-9a-fA-FxX\s()+\-*<>=?:&|]+", expression):
-        return None
-    # C's a ? b : c, innermost parentheses first.
-    ternary = re.compile(r"^(.*?)\?(.*):(.*)$", re.S)
-
-    def value(text: str) -> int:
-        text = text.strip()
-        while text.startswith("(") and matching(text, 0) == len(text) - 1:
-            text = text[1:-1].strip()
-        depth = 0
-        for i, character in enumerate(text):
-            depth += {"(": 1, ")": -1}.get(character, 0)
-            if character == "?" and depth == 0:
-                parts = ternary.match(text)
-                assert parts
-                condition, rest = text[:i], text[i + 1 :]
-                colon = top_level_colon(rest)
-                return value(rest[:colon]) if value(condition) else value(rest[colon + 1 :])
-        return int(eval(text, {"__builtins__": {}}))  # noqa: S307 - digits and operators only, checked above
-
-    try:
-        return value(expression)
-    except (SyntaxError, AssertionError, ValueError, ZeroDivisionError):
-        return None
+def expression(body: str, parameter: str, index: int) -> str | None:
+    """The macro's text for an index, or None if it is not an arithmetic expression."""
+    text = re.sub(rf"\b{re.escape(parameter)}\b", str(index), body) if parameter else body
+    return text if re.fullmatch(r"[0-9a-fA-FxXuUlL\s()+\-*<>=?:&|]+", text) else None
 
 
-def matching(text: str, at: int) -> int:
-    depth = 0
-    for i in range(at, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[i], 0)
-        if depth == 0:
-            return i
-    raise ValueError("unbalanced")
-
-
-def top_level_colon(text: str) -> int:
-    depth = 0
-    for i, character in enumerate(text):
-        depth += {"(": 1, ")": -1, "?": 1}.get(character, 0)
-        if character == ":":
-            if depth == 0:
-                return i
-            depth -= 1
-    raise ValueError("no colon")
+def evaluate(expressions: Sequence[str]) -> list[int]:
+    """The values of C's constant expressions, by a C compiler."""
+    source = f"static const unsigned long values[] = {{{', '.join(expressions)}}};\n{PRINT_VALUES}"
+    with tempfile.TemporaryDirectory() as place:
+        program = f"{place}/values"
+        subprocess.run(["gcc", "-x", "c", "-o", program, "-"], input=source, text=True, check=True, capture_output=True, timeout=60)
+        printed = subprocess.run([program], text=True, check=True, capture_output=True, timeout=60).stdout
+    return [int(word) for word in printed.split()]
 
 
 def places(register: register_table.Register, index: int) -> set[int]:
@@ -97,12 +66,11 @@ def places(register: register_table.Register, index: int) -> set[int]:
 
 
 def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
-    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared.
-
-    A register without a name in Linux has `linux = ""` in the table.
-    """
+    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared. A register without a
+    name in Linux has `linux = ""` in the table."""
     linux = definitions(header)
     shared, differences = 0, []
+    entries: list[tuple[register_table.Register, int, str]] = []
     for register in table.registers:
         if not register.linux:
             continue
@@ -111,16 +79,17 @@ def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
             continue
         shared += 1
         parameter, body = linux[register.linux]
-        for i in range(register.count) if parameter else [0]:
-            value = evaluate(body, parameter, i)
-            if value is None:
-                differences.append(f"{register.name}: {register.linux} is {body} in Linux, which is no number")
-                break
-            if value not in places(register, i):
-                ours = ", ".join(f"{place:#07x}" for place in sorted(places(register, i)))
-                differences.append(f"{register.name}[{i}]: {ours} here, {value:#07x} in Linux")
-                break
-    return shared, differences
+        texts = [expression(body, parameter, i) for i in (range(register.count) if parameter else [0])]
+        if None in texts:
+            differences.append(f"{register.name}: {register.linux} is {body} in Linux, which is no number")
+        else:
+            entries += [(register, i, text) for i, text in enumerate(texts)]
+    wrong: dict[str, str] = {}
+    for (register, i, _), value in zip(entries, evaluate([text for *_, text in entries])):
+        if value not in places(register, i):
+            ours = ", ".join(f"{place:#07x}" for place in sorted(places(register, i)))
+            wrong.setdefault(register.name, f"{register.name}[{i}]: {ours} here, {value:#07x} in Linux")
+    return shared, differences + list(wrong.values())
 
 
 def newest_package() -> tuple[str, str]:
@@ -135,13 +104,10 @@ def newest_package() -> tuple[str, str]:
 
 
 def fetch_header(package: str) -> str:
-    """The header from a linux-source package."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["apt-get", "download", package], cwd=place, check=True, capture_output=True, timeout=900)
-        file = next(Path(place).glob("*.deb"))
-        subprocess.run(["dpkg-deb", "-x", str(file), f"{place}/x"], check=True, timeout=300)
-        archive = next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))
-        with tarfile.open(archive) as source:
+        subprocess.run(["dpkg-deb", "-x", str(next(Path(place).glob("*.deb"))), f"{place}/x"], check=True, timeout=300)
+        with tarfile.open(next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))) as source:
             for member in source:
                 if member.name.endswith(HEADER):
                     found = source.extractfile(member)

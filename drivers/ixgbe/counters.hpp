@@ -2,7 +2,7 @@
 // The driver's counters.
 //
 // Each counter has one writer, the queue's core, and any core may read it. So `stats` does not interrupt the writers. Each struct is
-// followed by its table: a counter that is missing there is never reported.
+// followed by the table of its counters' names. A counter that is missing in the table is never reported.
 #pragma once
 
 #include "kernel/counter.hpp"
@@ -35,10 +35,7 @@ constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {
 
 /// Counters of a transmit queue. Outgoing frames are counted in `log::Traffic` when they are queued, as frames on the wire.
 struct TransmitCounters {
-  Counter contexts;
-  Counter refused_full;
-  Counter refused_invalid;
-  Counter tail_writes;
+  Counter contexts, refused_full, refused_invalid, tail_writes;
   Counter lost;         ///< frames dropped when a queue was stopped
   Counter hangs;        ///< watchdog periods in which the card made no progress
   Counter wrong_heads;  ///< heads beyond the descriptors that the card was notified of
@@ -53,10 +50,9 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.wrong_heads", &TransmitCounters::wrong_heads},
 };
 
-/// Counters of a queue pair.
 struct PairCounters {
   Counter interrupts;
-  Counter empty_interrupts;  ///< found neither frames nor completions
+  Counter empty_interrupts;  ///< interrupts that found neither frames nor completions
   Counter budget_exits;
   Counter idle_finds;  ///< checks before sleep that found work
 };
@@ -69,10 +65,9 @@ constexpr NamedCount<PairCounters, Counter> pair_counts[] = {
 
 /// Counters of the card, written by the core that opened it.
 struct CardCounters {
-  Counter other_interrupts;
-  Counter link_changes;
+  Counter other_interrupts, link_changes;
   Counter memory_errors;  ///< errors that the card's ECC logic could not correct
-  Counter dma_errors;     ///< the card could not reach memory
+  Counter dma_errors;     ///< accesses in which the card could not reach memory
   Counter resets;         ///< resets after one of these errors, or after a queue did not stop
   Counter gone;           ///< reads that returned all ones
 };

@@ -9,8 +9,6 @@ If it refuses the table, nothing is written.
     generate_registers.py --rust OUT.rs
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -90,10 +88,7 @@ def cpp_fit_checks(fields: list[Field], check: str) -> list[str]:
 
 def cpp_register(register: Register) -> list[str]:
     name = pascal(register.name)
-    covered = 0
-    for f in register.fields:
-        covered |= f.mask
-    spare = ~covered & 0xFFFFFFFF
+    spare = ~register.mask & 0xFFFFFFFF
     out = ["", f"/// {register.name}: {register.text} ({register.access}; {register.section})", f"struct {name} {{"]
     out += [cpp_member(f) for f in register.fields]
     if spare:
@@ -110,16 +105,11 @@ def cpp_register(register: Register) -> list[str]:
     if spare:
         terms.append("(reserved & reserved_mask)")
     out.append("    return " + "\n           | ".join(terms) + ";")
-    out.append("  }")
-    out.append(f"  [[nodiscard]] static constexpr {name} from_raw(std::uint32_t raw_value) {{")
-    out.append("    return {")
+    out += ["  }", f"  [[nodiscard]] static constexpr {name} from_raw(std::uint32_t raw_value) {{", "    return {"]
     out += [f"        .{f.name} = {cpp_extract(f, 'raw_value', 32)}," for f in register.fields]
     if spare:
         out.append("        .reserved = raw_value & reserved_mask,")
-    out.append("    };")
-    out.append("  }")
-    out.append(f"  friend constexpr bool operator==(const {name}&, const {name}&) = default;")
-    out.append("};")
+    out += ["    };", "  }", f"  friend constexpr bool operator==(const {name}&, const {name}&) = default;", "};"]
     if not register.array:
         out.append(f"inline constexpr Location<{name}> {register.name}{{{register.ranges[0].offset:#07x}U}};")
         return out
@@ -222,67 +212,48 @@ def rust_access(access: str) -> str:
 
 
 def generate_rust(table: Table) -> str:
-    out = [RUST_HEAD]
-    out.append("#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]")
-    out.append("#[repr(u16)]")
-    out.append("pub enum Register {")
+    out = [RUST_HEAD, "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]", "#[repr(u16)]", "pub enum Register {"]
     for register in table.registers:
-        out.append(f"    /// {register.text} ({register.section})")
-        out.append(f"    {pascal(register.name)},")
-    out.append("}")
-    out.append("")
-    out.append(f"pub static REGISTERS: [RegisterInfo; {len(table.registers)}] = [")
+        out += [f"    /// {register.text} ({register.section})", f"    {pascal(register.name)},"]
+    out += ["}", "", f"pub static REGISTERS: [RegisterInfo; {len(table.registers)}] = ["]
     slot, slots = 0, []
     for register in table.registers:
-        mask = 0
-        for f in register.fields:
-            mask |= f.mask
         first = register.reset if register.reset_first is None else register.reset_first
         array = str(register.array).lower()
         out.append(
             f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {array}, '
             f'section: "{register.section}", '
-            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, "
-            f"self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, "
+            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, "
+            f"mask: {register.mask:#010x}, self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, "
             f"ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
         )
         slots.append(slot)
         slot += register.count
-    out.append("];")
-    out.append("")
+    out += ["];", ""]
     out.append("/// The index of each register's first entry among all entries.")
     out.append(f"pub const FIRST_SLOT: [u16; {len(slots)}] = [{', '.join(map(str, slots))}];")
     out.append("")
     out.append("/// One slot for each entry of each register.")
     out.append(f"pub const SLOTS: usize = {slot};")
     out.append("")
-    out.append("pub mod field {")
-    out.append("    use super::Field;")
+    out += ["pub mod field {", "    use super::Field;"]
     for register in table.registers:
-        out.append(f"    pub mod {register.name.lower()} {{")
-        out.append("        use super::Field;")
-        for f in register.fields:
-            out.append(f"        pub const {f.name.upper()}: Field = Field {{ shift: {f.low}, width: {f.width} }};")
+        out += [f"    pub mod {register.name.lower()} {{", "        use super::Field;"]
+        out += [f"        pub const {f.name.upper()}: Field = Field {{ shift: {f.low}, width: {f.width} }};" for f in register.fields]
         out.append("    }")
-    out.append("}")
-    out.append("")
-    out.append("pub mod descriptor {")
-    out.append("    use super::WideField;")
+    out += ["}", "", "pub mod descriptor {", "    use super::WideField;"]
     for descriptor in table.descriptors:
         out.append(f"    /// {descriptor.text} ({descriptor.section})")
-        out.append(f"    pub mod {snake(descriptor.name)} {{")
-        out.append("        use super::WideField;")
+        out += [f"    pub mod {snake(descriptor.name)} {{", "        use super::WideField;"]
         for f in descriptor.fields:
             place = f"word: {f.low // 64}, shift: {f.low % 64}, width: {f.width}"
             out.append(f"        pub const {f.name.upper()}: WideField = WideField {{ {place} }};")
         out.append("    }")
-    out.append("}")
-    out.append("")
-    return "\n".join(out)
+    return "\n".join([*out, "}", ""])
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Leaves an equal file alone (so that nothing is rebuilt). Replaces a different one atomically (so that readers see a whole file)."""
+    """Leaves an equal file alone, so that nothing is rebuilt. Replaces a different file atomically, so that readers see a whole file."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

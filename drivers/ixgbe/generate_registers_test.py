@@ -2,7 +2,6 @@
 """The generator refuses contradictory tables and names the row. Its output compiles and passes static assertions."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,8 @@ import compare_with_linux
 import generate_registers as generator
 import pytest
 import register_table
+
+from tools.process import finished
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -66,8 +67,7 @@ def test_a_wrong_table_does_not_change_the_old_output(tmp_path: Path) -> None:
     table, output = tmp_path / "registers.toml", tmp_path / "out.hpp"
     table.write_text("[block.one.AAA]\noffset = 2\n" + ROW)
     output.write_text("old")
-    command = [sys.executable, str(HERE / "generate_registers.py"), "--table", str(table), "--cpp", str(output)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = finished([sys.executable, str(HERE / "generate_registers.py"), "--table", str(table), "--cpp", str(output)])
     assert result.returncode == 1
     assert result.stderr.startswith("generate_registers: registers.toml: AAA:") and result.stderr.count("\n") == 1
     assert output.read_text() == "old"
@@ -130,8 +130,7 @@ def test_the_cpp_compiles_without_a_warning_and_is_correct(tmp_path: Path) -> No
     source.write_text(CHECKS)
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wpedantic", "-Wshadow", "-Werror"]
     for extra in ([], ["-DNDEBUG", "-O2"]):
-        command = [compiler, "-std=c++23", "-fsyntax-only", *warnings, *extra, f"-I{tmp_path}", f"-I{ROOT}", str(source)]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        result = finished([compiler, "-std=c++23", "-fsyntax-only", *warnings, *extra, f"-I{tmp_path}", f"-I{ROOT}", str(source)], 120)
         assert result.returncode == 0, result.stderr
 
 
@@ -142,8 +141,7 @@ def test_a_value_that_does_not_fit_does_not_compile(tmp_path: Path, expression: 
     assert generator.main(["--cpp", str(tmp_path / "ixgbe/registers.hpp")]) == 0
     source = tmp_path / "wrong.cpp"
     source.write_text(f'#include "ixgbe/registers.hpp"\nusing namespace neap::ixgbe;\nconstexpr auto wrong = {expression};\n')
-    command = ["g++", "-std=c++23", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", str(source)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = finished(["g++", "-std=c++23", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", str(source)], 120)
     assert result.returncode != 0 and ("panic" in result.stderr or "assert" in result.stderr), result.stderr
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The Ethernet link.
 //
-// No function here waits for a link, which may come at any time after power-up. `start_link` sets the card up for it, and the LSC interrupt
-// reports its changes.
+// No function here waits for a link, because a link may come up at any time after power-up. `start_link` prepares the card for a link, and
+// the LSC interrupt reports changes of the link.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ struct LinkStatus {
   std::uint32_t megabits = 0;  ///< 0 when down or unknown
 };
 
-/// 82599 datasheet 4.6.4: laser on, module's settings, SFI at 10 Gb/s, restart. `sfp`: the card has an SFP+ cage; other cards keep the link
-/// mode of their EEPROM. A missing or unknown module is reported on the console and is no error, because one may be plugged in later.
+/// 82599 datasheet 4.6.4: turns the laser on, loads the module's settings, selects SFI at 10 Gb/s and restarts the link. `sfp` is true if
+/// the card has an SFP+ cage; other cards keep the link mode of their EEPROM. The console shows a missing or unknown module. That is no
+/// error, because a module may be plugged in later.
 [[nodiscard]] task<Result<void>> start_link(Registers registers, bool sfp);
 
 /// Reads LINKS (8.2.3.22.20).

@@ -13,8 +13,7 @@
 namespace neap::ixgbe {
 
 struct Moderation {
-  static constexpr std::uint32_t step_us = 2;
-  static constexpr std::uint32_t interval_steps_max = 511;
+  static constexpr std::uint32_t step_us = 2, interval_steps_max = 511;
   static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted because the studies use it; becomes 1022
   static constexpr std::uint32_t itr_us_default = 16;
 
@@ -23,7 +22,7 @@ struct Moderation {
   /// The interval that the card uses, in microseconds; 0: interrupts are not delayed.
   [[nodiscard]] constexpr std::uint32_t itr_us() const noexcept { return interval_steps * step_us; }
 
-  /// Rounds up to the next step, so that 1 does not become "off". Errors: `invalid` above `itr_us_max`.
+  /// Rounds up to the next step, so that 1 does not become 0 ("off"). Errors: `invalid` above `itr_us_max`.
   [[nodiscard]] static constexpr Result<Moderation> from_us(std::uint32_t wanted_us) noexcept {
     if (wanted_us > itr_us_max) return failure(ErrorCode::invalid, "the card takes 0us to 1024us, in steps of 2us", wanted_us);
     const std::uint32_t steps = (wanted_us + step_us - 1) / step_us;

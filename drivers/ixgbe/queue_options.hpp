@@ -9,26 +9,23 @@
 
 namespace neap::ixgbe {
 
-/// A value of `QueueOptions::flow_control` is the sum of these: the card obeys pause frames, and sends them.
+/// A value of `QueueOptions::flow_control` is the sum of these: 1 if the card obeys pause frames, 2 if it sends them.
 constexpr std::uint32_t flow_control_receive = 1;
 constexpr std::uint32_t flow_control_transmit = 2;
-/// A flow to steer is a destination port, plus this for UDP; 0 means no flow.
+/// A flow to steer is a destination port, plus `steer_udp` for UDP; 0 means no flow.
 constexpr std::uint32_t steer_udp = 1U << 16;
 
 struct QueueOptions {
-  std::uint32_t receive_descriptors = 512;
-  std::uint32_t transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< ring plus the stack's share, 2 KiB each; more if the ring needs them
+  std::uint32_t receive_descriptors = 512, transmit_descriptors = 512;
+  std::uint32_t receive_buffers = 2048;  ///< 2 KiB each, for the ring and the stack; more if the ring needs more
   std::uint32_t frame_bytes_max = 1514;
   std::uint32_t budget_descriptors = 64;  ///< receive descriptors that one event may take
-  // 8.2.3.9.10: fetch when fewer than the first are on the card and the second are waiting; write back when the third are done.
-  std::uint32_t prefetch_threshold = 32;
-  std::uint32_t host_threshold = 8;
-  std::uint32_t write_back_threshold = 0;
+  // 8.2.3.9.10: the card fetches if fewer than PTHRESH descriptors are on the card and HTHRESH wait, and writes back if WTHRESH are done.
+  std::uint32_t prefetch_threshold = 32, host_threshold = 8, write_back_threshold = 0;
   std::uint32_t head_write_back = 0;  ///< 1: the card writes the ring's head to one word, not DD to each descriptor (7.2.3.5.2)
   std::uint32_t coalescing = 0;       ///< 1: RSC (7.1.12)
   std::uint32_t vlan = 0;             ///< the tag of all frames; 0: none (7.4)
-  // These take effect at any time.
+  // The following options take effect at any time.
   std::uint32_t promiscuous = 0;
   std::uint32_t flow_control = 0;  ///< 3.7.7
   std::uint32_t cache_hints = 0;   ///< 1: DCA (7.5)
@@ -37,11 +34,11 @@ struct QueueOptions {
   /// Coalesced frames wait for the end of the interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
   static constexpr std::uint32_t coalescing_itr_us_min = 6;
 
-  /// True: a frame without a free descriptor is dropped. False: it waits for one and blocks other cores' frames.
+  /// Returns true if a frame without a free descriptor is dropped. Otherwise it waits for a descriptor and blocks other cores' frames.
   [[nodiscard]] constexpr bool drops() const noexcept { return (flow_control & flow_control_transmit) == 0; }
 
-  /// Null if the card takes these options together with an interval of `itr_us` on some queue; otherwise the reason why not. Ranges of the
-  /// single options are checked by their rows.
+  /// Returns null if the card takes these options together, with an interval of `itr_us` on some queue; otherwise the reason why not. Each
+  /// option's row checks its range.
   [[nodiscard]] const char* why_refused(std::uint32_t itr_us) const noexcept;
 };
 

@@ -90,7 +90,7 @@ bool QueuePair::detach() noexcept {
   require(machine::this_core() == index_, "ixgbe: a stack is detached on another core than the queue pair's", index_);
   if (attached()) log::watch(nullptr);
   receiver_ = nullptr;
-  transmit_.hold(held_);  // ends the run, so that the next frame is checked, and refused
+  transmit_.hold(held_);  // ends the run, so that the next frame is checked and refused
   receive_.on_buffers_wanted(nullptr, nullptr);
   end_.reset();
   idle_.reset();
@@ -102,11 +102,11 @@ void QueuePair::report_link() noexcept {
   if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
 
-// For the first frame of an event and after the end of a run. So the link's state is checked only here, not within a run.
+// Called for the first frame of an event and after the end of a run. The link's state is checked only here, not within a run.
 TransmitResult QueuePair::transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
   if (receiver_ == nullptr || !link_up_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::unexpected(ErrorCode::closed);
-  end_->request();  // before a refusal, too: reclaim may find tokens to deliver
+  end_->request();  // even before a refusal, because reclaim may find tokens to deliver
   transmit_.begin_run();
   if (transmit_.transmit_alike(pieces, offload, token)) return {};
   return transmit_.transmit(pieces, offload, token);
@@ -158,7 +158,7 @@ void QueuePair::end_of_event() noexcept {
     progress_seen_ = transmit_.progress();
     watchdog_.arm(hang_period, [this] { watch(); });
   }
-  // In a later event, because the stack may reply to a token with the next frame.
+  // The rest is delivered in a later event, because the stack may reply to a token with the next frame.
   if (transmit_.deliverable()) repeat_.ask(index_);
 }
 
@@ -166,7 +166,7 @@ void QueuePair::watch() noexcept {
   transmit_.reclaim();
   if (transmit_.deliverable()) repeat_.ask(index_);
   if (transmit_.pending() == 0 || held_) return;
-  // Without a link the card keeps frames for any time.
+  // Without a link the card may keep frames for ever.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
     hung_ = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A core's queues of the card: receive and transmit as one event. Cores from 16 on have only a transmit queue.
+// A core's two queues of the card, receive and transmit, served by one event. Cores from 16 on have only a transmit queue.
 //
 // Receive and transmit share a vector, so one event serves both: first TX completions (memory returns to the stack), then up to `budget`
 // received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
@@ -8,7 +8,7 @@
 // again, behind the waiting events. Before the core sleeps, the rings are checked once more.
 //
 // Interrupts are not masked while an event runs. The vector's cause clears itself when the message is sent (EIAC). A later cause only sets
-// a bit. It raises the next interrupt after the interval of interrupt moderation. Masking would cost two register writes for each event and
+// a bit; the next interrupt follows after the interval of interrupt moderation. Masking would cost two register writes for each event and
 // save nothing.
 #pragma once
 
@@ -28,56 +28,55 @@ namespace neap::ixgbe {
 
 class QueuePair final : public FrameSender {
  public:
-  /// Both queues have number `index`, which is also the core's.
+  /// `index` is the number of both queues and of the core.
   QueuePair(Registers registers, unsigned index) noexcept
       : receive_(registers, index, traffic_), transmit_(registers, index, traffic_), index_(index) {}
-  QueuePair(const QueuePair&) = delete;
-  QueuePair& operator=(const QueuePair&) = delete;
+  QueuePair& operator=(QueuePair&&) = delete;
   ~QueuePair() override;
 
-  /// Memory for both queues. MUST be called on the pair's core, for memory on its NUMA node. Errors: `invalid`, `out_of_memory`; then
-  /// nothing has changed.
+  /// Allocates memory for both queues. MUST be called on the pair's core, so that the memory is on that core's NUMA node. Errors:
+  /// `invalid`, `out_of_memory`; after an error nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
-  /// Frees that memory, if no `program` has used it.
+  /// Frees the memory of the last `prepare`, if no `program` has used it.
   void discard_prepared() noexcept;
 
-  // The steps to stop a running pair and to continue with other options. Each MUST run on the pair's core. Between them the caller waits
-  // until the queues are off or on.
+  // The steps to stop a running pair and to continue with other options. Each step MUST run on the pair's core. Between steps, the caller
+  // waits until the queues are off or on.
   /// After this call no tail is written: frames to be sent are refused as by a full ring.
   void hold() noexcept;
   /// True if all frames that the card was notified of are sent.
   [[nodiscard]] bool drained() noexcept;
-  /// Passes up all received frames, and returns the tokens of unsent ones. Returns the number of unsent frames. Both queues MUST be off.
+  /// Passes up all received frames, returns the tokens of unsent frames to the stack, and returns their number. Both queues MUST be off.
   [[nodiscard]] std::uint32_t empty() noexcept;
   void program(const QueueOptions& options) noexcept;
-  /// ReceiveQueue::enable, if the pair receives.
+  /// Calls ReceiveQueue::enable if the pair receives.
   [[nodiscard]] task<Result<void>> enable_receive(bool on) const;
   /// MUST be called when both queues are on.
   void resume() noexcept;
 
-  /// On the pair's core, once. Passes frames to `receiver` from the next event on, first those that wait in the ring.
+  /// Passes frames to `receiver` from the next event on, first those that wait in the ring. MUST be called once, on the pair's core.
   void attach(FrameReceiver& receiver);
-  /// On the pair's core. The receiver is not called after this. False: an event of the pair is still queued; try again in a later event.
+  /// Detaches the receiver. MUST be called on the pair's core. Returns false if an event of the pair is still queued; the caller
+  /// MUST then try again in a later event.
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
 
-  /// Any core. Without a link `transmit` refuses frames, and waiting frames do not count as a hang.
+  /// MAY be called on any core. Without a link `transmit` refuses frames, and waiting frames do not count as a hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
-  /// One core at a time. Reports the link to the receiver on the pair's core, with its state at that moment.
+  /// Reports the link's state at the time of the report, on the pair's core. MUST be called by one core at a time.
   void announce_link() noexcept { link_call_.ask(index_); }
-  /// Takes over the options that may change while the queues run. On the pair's core.
+  /// Takes over the options that may change while the queues run. MUST be called on the pair's core.
   void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }
 
-  /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. MUST be set before
-  /// `attach`.
+  /// `call(context)` runs on the pair's core, from its watchdog, whenever transmission makes no progress. MUST be set before `attach`.
   void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
     require(receiver_ == nullptr, "ixgbe: the callback for hangs is set after attach", index_);
     hang_call_ = call;
     hang_context_ = context;
   }
 
-  /// True once for each call of `on_hang`'s callback since the last `take_hang`. Any core.
+  /// True if the callback of `on_hang` was called since the last `take_hang`. MAY be called on any core.
   [[nodiscard]] bool take_hang() noexcept { return hung_.exchange(false); }
 
   // FrameSender, on the pair's core.
@@ -88,23 +87,23 @@ class QueuePair final : public FrameSender {
   /// The event of this pair's vector.
   void interrupt() noexcept;
 
-  /// True if the card has written back descriptors that were not processed yet. On the pair's core.
+  /// True if the card has written back descriptors that were not processed yet. MUST be called on the pair's core.
   [[nodiscard]] bool work_pending() const noexcept { return receive_.ready() || transmit_.ready(); }
 
-  /// On the pair's core: the cache line of the receive descriptor that is written back next. Null while frames are in flight on a link:
-  /// their completions are written elsewhere, and would not wake a core that monitors this line.
+  /// Returns the cache line of the receive descriptor that is written back next. MUST be called on the pair's core. Null while frames are
+  /// in flight on a link: their completions change other memory, and would not wake a core that monitors this line.
   [[nodiscard]] const volatile void* next_receive_line() const noexcept {
     if (transmit_.pending() != 0 && link_up_.load(std::memory_order_relaxed)) return nullptr;
     return receive_.next_line();
   }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
-  /// Cores from 16 on have no receive queue, because RSS cannot name one.
+  /// Cores from 16 on have no receive queue, because RSS cannot name such a queue.
   [[nodiscard]] bool receives() const noexcept { return index_ < rss::queues_max; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
-  /// The traffic of both queues. The core's log counts from here while a stack is attached.
+  /// The traffic of both queues. The core's log reads these counters while a stack is attached.
   [[nodiscard]] const log::Traffic& traffic() const noexcept { return traffic_; }
 
   /// A transmit queue with frames in flight hangs if it makes no progress for this long.
@@ -112,7 +111,7 @@ class QueuePair final : public FrameSender {
 
  private:
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
-  /// The event without an interrupt. If it finds work, it writes its own log record.
+  /// Runs the pair's event without an interrupt. If it finds work, it writes its own log record.
   void poll() noexcept;
   void work() noexcept;
   [[nodiscard]] bool check_before_sleep() noexcept;
@@ -124,8 +123,7 @@ class QueuePair final : public FrameSender {
   ReceiveQueue receive_;
   TransmitQueue transmit_;
   FrameReceiver* receiver_ = nullptr;
-  std::atomic<bool> link_up_ = false;
-  std::atomic<bool> hung_ = false;
+  std::atomic<bool> link_up_ = false, hung_ = false;
   unsigned index_;
   std::uint32_t budget_ = 64;
   bool held_ = false;
@@ -142,8 +140,8 @@ class QueuePair final : public FrameSender {
   PairCounters counters_;
 };
 
-/// `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released, so a later `program` uses the
-/// ring that belongs to the current options.
+/// Calls `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released, so a later `program` uses
+/// the ring that belongs to the current options.
 [[nodiscard]] task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options);
 
 }  // namespace neap::ixgbe

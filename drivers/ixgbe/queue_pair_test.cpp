@@ -30,8 +30,17 @@ struct QueuePairTest : testing::Test {
   void attach() {
     machine.on(0, [&] { pair->attach(stack); });
   }
+  void start_attached(const QueueOptions& options = {}) {
+    start(options);
+    attach();
+  }
+  /// Sends a frame of 100 bytes; on core 0.
+  TransmitResult transmit(void* token = nullptr) {
+    const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+    return pair->transmit({&piece, 1}, {}, token);
+  }
   void TearDown() override {
-    // Hooks belong to core 0.
+    // The hooks belong to core 0.
     machine.on(0, [&] {
       stack.release_all();
       pair.reset();
@@ -41,17 +50,14 @@ struct QueuePairTest : testing::Test {
     for (std::uint32_t i = 0; i < frames; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
   }
   [[nodiscard]] bool received(std::size_t frames) {
-    return HostMachine::wait_until([&] {
-      std::size_t now = 0;
-      machine.on(0, [&] { now = stack.frames.size(); });
-      return now == frames;
-    });
+    return HostMachine::wait_until([&] { return machine.value_on(0, [&] { return stack.frames.size(); }) == frames; });
   }
   [[nodiscard]] std::uint64_t receive_tails() const { return pair->receive_queue().counters().tail_writes.value(); }
 
   struct LogEnds {
     ~LogEnds() { log::release(); }
   } after_the_machine;
+  const Bytes bytes = frame_of(1, 100);
   test::TestCard card;
   test::TestReceiver stack;
   HostMachine machine{1};
@@ -75,8 +81,7 @@ TEST_F(QueuePairTest, LinkChangesAreReportedOnceAndOnlyWhileAttached) {
 
 // The card raises no second interrupt for descriptors that it has announced already.
 TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
-  start();
-  attach();
+  start_attached();
   machine.on(0, [&] {
     receive(3 * 64 + 16);
     pair->interrupt();
@@ -91,10 +96,8 @@ TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
   });
 }
 
-// Other events run between two events of one queue.
 TEST_F(QueuePairTest, OtherEventsRunBetweenBudgets) {
-  start();
-  attach();
+  start_attached();
   std::size_t seen = 0;
   machine.on(0, [&] {
     receive(200);
@@ -106,8 +109,7 @@ TEST_F(QueuePairTest, OtherEventsRunBetweenBudgets) {
 }
 
 TEST_F(QueuePairTest, AnInterruptOfTheVectorDeliversFrames) {
-  start();
-  attach();
+  start_attached();
   for (std::uint32_t round = 1; round <= 20; ++round) {
     receive(7);  // the machine sleeps: without the interrupt the ring is not processed
     machine.interrupt(0, vector);
@@ -132,15 +134,14 @@ TEST_F(QueuePairTest, TheCoresLogCountsTrafficWhileAStackIsAttached) {
   EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "no traffic is watched any more";
 }
 
-// One record for each interrupt, including empty ones, and for each poll that found work. It is written before the frames are processed.
+// Each interrupt, even without work, and each poll that found work writes one record. The record precedes the processing of the frames.
 TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
-  start();
-  attach();
+  start_attached();
   machine.run(0, []() -> task<void> {
     EXPECT_TRUE((co_await log::prepare({})).has_value());
     EXPECT_TRUE((co_await log::start({})).has_value());
   });
-  machine.on(0, [&] { pair->interrupt(); });  // empty
+  machine.on(0, [&] { pair->interrupt(); });  // finds no work
   machine.on(0, [&] {
     receive(100);  // more than a budget: the rest is found by polling
     pair->interrupt();
@@ -164,8 +165,7 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
 
 // Interrupt moderation may delay the interrupt beyond the write-back.
 TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
-  start();
-  attach();
+  start_attached();
   machine.on(0, [&] { receive(5); });  // no interrupt
   ASSERT_TRUE(received(5));
   machine.on(0, [&] {
@@ -173,11 +173,8 @@ TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
     EXPECT_EQ(pair->counters().interrupts.value(), 0U);
   });
   machine.interrupt(0, vector);  // the delayed interrupt
-  ASSERT_TRUE(HostMachine::wait_until([&] {
-    std::uint64_t empty = 0;
-    machine.on(0, [&] { empty = pair->counters().empty_interrupts.value(); });
-    return empty == 1;
-  }));
+  const auto empty = [&] { return pair->counters().empty_interrupts.value(); };
+  ASSERT_TRUE(HostMachine::wait_until([&] { return machine.value_on(0, empty) == 1; }));
 }
 
 TEST_F(QueuePairTest, FramesFromBeforeAttachArriveAfterIt) {
@@ -192,15 +189,12 @@ TEST_F(QueuePairTest, FramesFromBeforeAttachArriveAfterIt) {
 }
 
 TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteIncludingThoseOfLaterHooks) {
-  start();
-  attach();
-  const Bytes bytes = frame_of(1, 100);
-  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  start_attached();
   std::optional<EventEndHook> server;
   machine.on(0, [&] {
-    server.emplace([&] { EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value()); });
-    EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value());
-    EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value());
+    server.emplace([&] { EXPECT_TRUE(transmit(&card).has_value()); });
+    EXPECT_TRUE(transmit(&card).has_value());
+    EXPECT_TRUE(transmit(&card).has_value());
     server->request();
   });
   machine.on(0, [&] {
@@ -214,8 +208,7 @@ TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteIncludingThoseOfLaterHooks) {
 }
 
 TEST_F(QueuePairTest, ReleasesRefillAnEmptyRing) {
-  start({.receive_descriptors = 64, .receive_buffers = 64});
-  attach();
+  start_attached({.receive_descriptors = 64, .receive_buffers = 64});
   machine.on(0, [&] { stack.keep = true; });
   std::uint32_t sent = 0;
   for (int round = 0; round < 10; ++round) {
@@ -238,13 +231,10 @@ TEST_F(QueuePairTest, ReleasesRefillAnEmptyRing) {
 }
 
 TEST_F(QueuePairTest, WithoutALinkFramesAreRefused) {
-  start();
-  attach();
-  const Bytes bytes = frame_of(1, 100);
-  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  start_attached();
   machine.on(0, [&] {
     pair->set_link(false);
-    const auto refused = pair->transmit({&piece, 1}, {}, nullptr);
+    const auto refused = transmit();
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error(), ErrorCode::closed);
     EXPECT_EQ(pair->transmit_queue().pending(), 0U);
@@ -252,29 +242,24 @@ TEST_F(QueuePairTest, WithoutALinkFramesAreRefused) {
 }
 
 TEST_F(QueuePairTest, WithoutLinkOrStackFramesAreRefusedFromTheNextEventOn) {
-  start();
-  attach();
-  const Bytes bytes = frame_of(1, 100);
-  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
-  const auto send = [&] { return pair->transmit({&piece, 1}, {}, nullptr); };
+  start_attached();
   machine.on(0, [&] {
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(send().has_value());
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(transmit().has_value());
     pair->set_link(false);
   });
   machine.on(0, [&] {
-    EXPECT_EQ(send().error(), ErrorCode::closed);
+    EXPECT_EQ(transmit().error(), ErrorCode::closed);
     pair->set_link(true);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(send().has_value());
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(transmit().has_value());
     card.transmit();
     EXPECT_TRUE(pair->detach());
-    EXPECT_EQ(send().error(), ErrorCode::closed) << "at once";
+    EXPECT_EQ(transmit().error(), ErrorCode::closed) << "at once";
   });
 }
 
-// A queued event of the pair needs the pair to exist.
+// `detach` must not let the pair be destroyed while one of its events is queued.
 TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
-  start();
-  attach();
+  start_attached();
   machine.on(0, [&] {
     receive(200);
     pair->interrupt();
@@ -288,10 +273,9 @@ TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
 }
 
-// `monitor` sleeps on this line, which must change with the next frame's write-back at any place in the ring.
+// A core that sleeps by `monitor` watches this line. The next frame's write-back must change the line, at any place in the ring.
 TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
-  start({.receive_descriptors = 64, .receive_buffers = 256});
-  attach();
+  start_attached({.receive_descriptors = 64, .receive_buffers = 256});
   const auto words = [](const volatile void* line) {
     std::array<std::uint64_t, 8> copy{};
     std::memcpy(copy.data(), const_cast<const void*>(line), sizeof copy);
@@ -312,27 +296,24 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   }
 }
 
-// Completions are written elsewhere, so a core that sleeps on the receive ring would keep the frames' memory for ever.
+// Completions are written to other memory, so a core that sleeps on the receive ring would keep the frames' memory for ever.
 TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
-  start();
-  attach();
-  const Bytes bytes = frame_of(1, 100);
-  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
-  machine.on(0, [&] { EXPECT_TRUE(pair->transmit({&piece, 1}, {}, nullptr).has_value()); });
+  start_attached();
+  machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });
   machine.on(0, [&] {
     EXPECT_EQ(pair->next_receive_line(), nullptr);
     card.transmit();
     EXPECT_TRUE(pair->work_pending());
     pair->interrupt();
     EXPECT_NE(pair->next_receive_line(), nullptr);
-    EXPECT_TRUE(pair->transmit({&piece, 1}, {}, nullptr).has_value());
+    EXPECT_TRUE(transmit().has_value());
     pair->set_link(false);
     EXPECT_NE(pair->next_receive_line(), nullptr) << "without a link they may wait for any time";
   });
 }
 
 struct QueuePairClockTest : testing::Test {
-  // MUST be created before the machine.
+  // The clock MUST be created before the machine.
   host::ManualClock clock{1'000'000};
 };
 
@@ -351,7 +332,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
     pair->on_hang([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
     pair->attach(stack);
   });
-  // `on` returns when the event has run. Its end hooks and due timers run before the next event.
+  // `on` returns when the event has run. The event's end hooks and due timers run before the next event.
   const auto hangs_after = [&](std::chrono::nanoseconds time) {
     std::uint64_t hangs = 0;
     machine.on(0, [] {});
@@ -401,7 +382,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
       EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
       EXPECT_EQ(rings(sender).second, 64U);
     }
-    // The pair does not keep the half that was allocated.
+    // The pair does not keep the receive ring that was allocated.
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // The buffers of received frames.
 //
-// A frame is handed up without a copy, so its buffer is in use until the application has read it, which may take any time. So the pool of a
-// queue is larger than its ring, and bounded. When the pool is empty, the ring is not refilled and the card drops (and counts) frames for
-// which it has no descriptor. The next releases fill the ring again. Traffic never allocates memory; a larger ring may add buffers.
+// A frame is passed up without a copy, so its buffer is in use until the application has read the frame. That may take any time, so a
+// queue's pool is larger than its ring, and bounded. When the pool is empty, the ring is not refilled and the card drops (and counts)
+// frames for which it has no descriptor. The next releases fill the ring again. Traffic never allocates memory; only a change to a larger
+// ring may add buffers.
 //
-// Headers are separate from data, so that the card's writes and the stack's headers do not share cache lines. Data are aligned to their
-// size, so that no buffer crosses a 4 KiB border.
+// Headers are separate from data, so that the card's writes and the stack's headers do not share cache lines. Each buffer's data
+// are aligned to their size, so that no buffer crosses a 4 KiB border.
 #pragma once
 
 #include <cassert>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -30,19 +30,17 @@ class ReceivePool {
   struct Buffer : ReceiveBuffer {
     ReceivePool* pool = nullptr;
     std::uint64_t bus_address = 0;
-    // Valid in a frame's first buffer, while the frame is being assembled.
+    // Both are valid in a frame's first buffer, while the frame is being assembled.
     Buffer* last = nullptr;
     std::uint32_t pieces = 0;
   };
 
-  ReceivePool() = default;
-  ReceivePool(const ReceivePool&) = delete;
-  ReceivePool& operator=(const ReceivePool&) = delete;
+  ReceivePool& operator=(ReceivePool&&) = delete;
 
   /// Allocates buffers until there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> grow_to(std::uint32_t count);
 
-  /// Takes `count` buffers and calls `use(i, buffer)` for each, i from 0. The caller MUST have checked `available()`.
+  /// Takes `count` buffers and calls `use(i, buffer)` for each, with i from 0 on. The caller MUST have checked `available()`.
   template <std::uint32_t count, class Use>
   void take(Use use) noexcept {
     require(count <= available(), "ixgbe: more buffers taken than the pool has", count);
@@ -57,7 +55,7 @@ class ReceivePool {
   }
 
   void put_back(Buffer* buffer) noexcept {
-    // Called for each frame. As a `require` it would cost about 4 of 61 instructions (`neap bench driver`, receive, batch 32).
+    // This runs for each frame. A `require` would cost about 4 of 61 instructions (`neap bench driver`, receive, batch 32).
     assert(buffer->pool == this && available() < size_);
     buffer->next = free_;
     free_ = buffer;
@@ -86,11 +84,10 @@ class ReceivePool {
   };
   std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
-  // Buffers missing up to the threshold; below zero: that many more are available. Counting towards zero saves 2.9 of 64 instructions a
-  // frame over a count of available buffers (`neap bench driver`, receive, batch 32).
+  // `threshold_` minus the number of available buffers. Compared with a count of available buffers, it saves 2.9 of 64 instructions a frame
+  // (`neap bench driver`, receive, batch 32).
   std::int32_t missing_ = 0;
-  std::uint32_t size_ = 0;
-  std::uint32_t threshold_ = 0;
+  std::uint32_t size_ = 0, threshold_ = 0;
   void (*wanted_)(void*) noexcept = nullptr;
   void* context_ = nullptr;
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t coalesced_pieces_max = 16;
 
 std::uint32_t pieces_of(const QueueOptions& options) noexcept {
-  // The frame's size does not include a tag that the card leaves in place.
+  // `frame_bytes_max` does not include a tag that the card leaves in place.
   constexpr std::uint32_t vlan_tags_bytes = 8;
   const std::uint32_t pieces = (options.frame_bytes_max + vlan_tags_bytes + ReceivePool::buffer_bytes - 1) / ReceivePool::buffer_bytes;
   return options.coalescing != 0 ? std::max(pieces, coalesced_pieces_max) : pieces;
@@ -53,13 +53,13 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::RDH(index_), {.head = 0});
   registers_.write(reg::RDT(index_), {.tail = 0});
   // 8.2.3.8.7: one buffer for each descriptor, in KiB. A queue without descriptors drops frames and counts them in QPRDC. So a core that
-  // falls behind does not block other cores' frames in the packet buffer that all share.
+  // falls behind does not block other cores' frames in the shared packet buffer.
   constexpr std::uint32_t advanced_one_buffer = 1;
   registers_.write(reg::SRRCTL(index_), {.packet_buffer_kib = ReceivePool::buffer_bytes / 1024,
                                          .header_buffer_64 = 4,
                                          .descriptor_type = advanced_one_buffer,
                                          .drop_enable = options.drops()});
-  // 7.1.12, 8.2.3.8.13: the maximum number of buffers.
+  // 7.1.12, 8.2.3.8.13: the maximum number of buffers for a merged frame.
   constexpr std::uint32_t descriptors_16 = 3;
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
   // 7.4.1: the tag goes from the frame into the descriptor.
@@ -72,8 +72,8 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
 }
 
 task<Result<void>> ReceiveQueue::enable(bool on) const {
-  // 4.6.7: set RXDCTL.ENABLE, poll it, and only then write the tail. Off: the same, and then the card may still write for 100 us
-  // (4.6.7.1.2).
+  // 4.6.7: set RXDCTL.ENABLE, poll it, and only then write the tail. A queue is turned off in the same way, but the card may write for
+  // another 100 us (4.6.7.1.2).
   registers_.modify(reg::RXDCTL(index_), [on](reg::Rxdctl& value) { value.enable = on; });
   auto done = co_await wait_for(
       registers_, reg::RXDCTL(index_), [on](reg::Rxdctl value) { return value.enable == on; }, 100ms,
@@ -115,17 +115,17 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
   return taken == up_to_ring_end && taken != limit ? taken + receive_run(receiver, limit - taken) : taken;
 }
 
-// Most descriptors are a whole frame without errors and without a stripped VLAN tag, which one test of the status word shows. They take the
-// fast path; `take_piece` handles all others.
+// Most descriptors hold a whole frame without errors and without a stripped VLAN tag. One test of the status word detects this, for the
+// fast path; `take_piece` handles all other descriptors.
 unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
-  // Bits of length - 1 that are zero if the length is 1 to the size of a buffer.
+  // The bits of (length - 1) that are all zero if the length is 1 to the size of a buffer.
   static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
   constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
   constexpr std::uint64_t tested_bits =
       whole | wrong_length | Written::receive_error_mask | Written::l4_error_mask | Written::ip_error_mask | Written::vlan_packet_mask;
-  // 7.1.6.2: the card has these findings at the same bits as `ReceiveInfo`, so a mask is enough and nothing is shifted.
+  // 7.1.6.2: the card's results are at the same bits as in `ReceiveInfo`, so a mask is enough and no shift is needed.
   static_assert(Written::l4_checksum_checked_mask == ReceiveInfo::l4_good && Written::ip_checksum_checked_mask == ReceiveInfo::ip_good);
   static_assert(Written::rss_hash_mask == ReceiveInfo::hash_mask && Written::rss_type_mask == ReceiveInfo::hash_type_mask);
   constexpr std::uint64_t checked = ReceiveInfo::l4_good | ReceiveInfo::ip_good;
@@ -146,7 +146,7 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
     if (((status - one_byte) & tested_bits) == wanted) [[likely]] {
       slot->frame->bytes = length;
       slot->frame->next = nullptr;
-      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // which also means: no errors
+      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // here a checked sum is right
     } else {
       if (!is_done(status)) break;
       if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {
@@ -157,7 +157,7 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
     }
   }
   if (unpassed != slot) receiver.receive({unpassed, slot});
-  // Only now: while frames are being passed up, their slots MUST NOT be reused.
+  // `head_` moves only now, because the slots of frames MUST NOT be reused while the frames are passed up.
   const auto taken = static_cast<std::uint32_t>(descriptor - begin);
   head_ += taken;
   posted_ -= taken;
@@ -227,8 +227,8 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
   using Part = descriptor::ReceiveWriteBackCoalesced;
   const bool joined = Part::get_rsc_count(first, status) != 0;
   const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
-  // Only descriptors after this one that the card owns are valid. Any other slot, or one where another frame continues, is a fault of the
-  // card.
+  // The next descriptor must follow this one and belong to the card. Any other slot, or one in which another frame continues, is a fault of
+  // the card.
   const std::uint32_t owned = posted_ - ring_.slot(following - head_);
   const bool wrong_place = joined && (next >= ring_.size() || ring_.slot(next - following) >= owned);
   if (wrong_place || unfinished_[next] != nullptr) [[unlikely]] {

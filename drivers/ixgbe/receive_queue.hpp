@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // A receive queue: from a descriptor that the card wrote back to a frame in the stack.
 //
-// The ring holds buffers of the queue's pool. Beside it is a list with a slot for each descriptor. `receive` walks the ring by DD bits and
-// records the card's report on each frame in the list. A contiguous part of the list is then passed up in one call, without a copy. At the
-// end of the event, `refill` posts new buffers in batches of 16 and notifies the card by one tail write. In between, the ring may run short
-// but cannot overflow: 16 descriptors always stay unposted. So the tail never reaches the head and is always a multiple of 16 (four cache
-// lines of descriptors).
+// The ring holds buffers of the queue's pool. A list beside the ring has a slot for each descriptor. `receive` walks the ring by DD bits
+// and records the card's report on each frame in the list. A contiguous part of the list is then passed up in one call, without a copy. At
+// the end of the event, `refill` posts new buffers in batches of 16 and notifies the card by one tail write. Between two refills the ring
+// may run short. It cannot overflow, because 16 descriptors always stay unposted. So the tail never reaches the head and is always a
+// multiple of 16 (four cache lines of descriptors).
 //
-// A frame longer than a buffer occupies several descriptors. They follow each other, or with RSC each names the next (82599 datasheet
-// 7.1.6.2), with other frames in between. The pieces received so far are kept at the slot of the descriptor in which the frame continues.
-// When the last piece arrives, the frame takes that piece's slot in the list.
+// A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each names the next
+// (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are kept at the slot of the descriptor in which
+// the frame continues. When the last piece arrives, the frame takes that piece's slot in the list.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -43,7 +43,7 @@ class ReceiveQueue {
 
   /// Programs the ring's address (82599 datasheet 4.6.7, per queue). The queue MUST be off, with every buffer in the pool.
   void program(const QueueOptions& options) noexcept;
-  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). `refill` posts buffers once it is on. Errors: `timeout`, `closed`.
+  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). `refill` posts buffers once the queue is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
   /// Takes back all posted buffers. The queue MUST be off, and completed descriptors SHOULD have been received before.
   void empty() noexcept;
@@ -59,8 +59,8 @@ class ReceiveQueue {
   /// The cache line of the descriptor that the card writes back next.
   [[nodiscard]] const volatile void* next_line() const noexcept { return ring_.line_of(head_); }
 
-  /// Posts as many buffers as there is room for, in whole batches. If the pool has too few, releases call `wanted(context)` once it has a
-  /// batch again.
+  /// Posts as many buffers as there is room for, in whole batches. If the pool has too few buffers, `wanted(context)` is called when
+  /// releases have brought it to a batch again.
   void refill() noexcept;
   void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
@@ -74,7 +74,7 @@ class ReceiveQueue {
  private:
   using Written = descriptor::ReceiveWriteBack;
   [[nodiscard]] static bool is_done(std::uint64_t status) noexcept { return (status & Written::descriptor_done_mask) != 0; }
-  /// The card's checksum, hash and VLAN results for the frame that ends with this descriptor.
+  /// Returns the card's checksum, hash and VLAN results for the frame that ends with this descriptor.
   [[nodiscard]] static ReceiveInfo info_of(std::uint64_t first, std::uint64_t status) noexcept;
 
   struct Memory {
@@ -83,19 +83,18 @@ class ReceiveQueue {
     std::unique_ptr<ReceivePool::Buffer*[]> unfinished;
   };
 
-  /// `receive` for contiguous descriptors.
+  /// `receive` for descriptors that are contiguous in memory.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
-  /// Handles any completed descriptor, at this slot of the ring. True: a frame ends with it and is now in the slot. Not inlined, because
-  /// that would slow the fast path of `receive_run`.
+  /// Handles any completed descriptor, at slot `place`. Returns true if a frame ends with it; the frame is then in the slot. Not inlined,
+  /// because inlining would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
-  /// Returns the frame's buffers to the pool.
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
   Registers registers_;
   DescriptorRing ring_;
-  std::unique_ptr<ReceivedFrame[]> slots_;              // by slot of the ring: the descriptor's buffer; then the frame, until `refill`
-  std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // by slot of the ring: the pieces of the frame that continues in it
+  std::unique_ptr<ReceivedFrame[]> slots_;              // for each slot of the ring: its buffer, later its frame, until `refill`
+  std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // for each slot of the ring: pieces of the frame that continues there
   Memory spare_;                                        // memory of the last `prepare`
   std::uint32_t head_ = 0;                              // next descriptor to check
   std::uint32_t tail_ = 0;                              // next descriptor to fill
@@ -103,10 +102,10 @@ class ReceiveQueue {
   std::uint32_t pieces_max_ = 1;
   std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
-  std::uint32_t parts_ = 0;  // in the present run: descriptors that do not end a frame
+  std::uint32_t parts_ = 0;  // descriptors of the current run that do not end a frame
   unsigned index_;
   reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);
-  ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped, too
+  ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped too
 
   ReceivePool pool_;
   void (*wanted_)(void*) noexcept = nullptr;

@@ -10,18 +10,35 @@ namespace {
 
 using test::Bytes;
 using test::frame_of;
+constexpr std::uint32_t ring = 64, capacity = ring - ReceiveQueue::refill_batch_descriptors;
+using Part = descriptor::ReceiveWriteBackCoalesced;
+using Whole = descriptor::ReceiveWriteBack;
 
-constexpr std::uint32_t ring = 64;
-constexpr std::uint32_t capacity = ring - ReceiveQueue::refill_batch_descriptors;
+/// The write-back of a frame in one descriptor, or of a frame's last part.
+Whole whole(std::uint32_t bytes) { return {.descriptor_done = true, .end_of_packet = true, .length = bytes}; }
+/// The write-back of a part that continues in descriptor `next`.
+Part part(std::uint32_t next, std::uint32_t bytes) {
+  return {.rsc_count = 1, .descriptor_done = true, .next_descriptor = next, .length = bytes};
+}
 
 struct ReceiveQueueTest : testing::Test {
   void make(std::uint32_t buffers = 4 * ring, std::uint32_t frame_bytes_max = 1514) {
-    const QueueOptions options{.receive_descriptors = ring, .receive_buffers = buffers, .frame_bytes_max = frame_bytes_max};
+    make({.receive_descriptors = ring, .receive_buffers = buffers, .frame_bytes_max = frame_bytes_max});
+  }
+  void make(const QueueOptions& options) {
     ASSERT_TRUE(queue.prepare(options).has_value());
     queue.program(options);
     queue.refill();
   }
-  void expect_no_leak() {
+  void receive(std::uint32_t frames) {
+    for (std::uint32_t i = 0; i < frames; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  }
+  void expect_only(const Bytes& frame) {
+    ASSERT_EQ(stack.frames.size(), 1U);
+    EXPECT_EQ(stack.frames.front(), frame);
+  }
+  /// No buffer is lost, whatever the test did.
+  void TearDown() override {
     stack.release_all();
     EXPECT_EQ(queue.pool().available() + queue.posted(), queue.pool().size());
   }
@@ -33,8 +50,7 @@ struct ReceiveQueueTest : testing::Test {
 
 TEST_F(ReceiveQueueTest, RingWrapsDeliverEveryByteInOrder) {
   make();
-  std::uint32_t sent = 0;
-  std::uint32_t received = 0;
+  std::uint32_t sent = 0, received = 0;
   for (std::uint32_t round = 0; round < 200; ++round) {
     for (std::uint32_t i = 0; i < 1 + round % capacity; ++i) {
       if (card.receive(frame_of(sent, 60 + sent % 1455))) ++sent;
@@ -51,25 +67,23 @@ TEST_F(ReceiveQueueTest, RingWrapsDeliverEveryByteInOrder) {
   EXPECT_EQ(received, sent);
   EXPECT_GT(sent, 20 * ring);
   EXPECT_EQ(traffic.rx_frames.value(), sent);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestFollows) {
   make();
-  for (std::uint32_t i = 0; i < 40; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  receive(40);
   EXPECT_EQ(queue.receive(stack, 16), 16U);
   EXPECT_TRUE(queue.ready());
   EXPECT_EQ(queue.receive(stack, 64), 24U);
   EXPECT_FALSE(queue.ready());
   EXPECT_EQ(stack.frames.size(), 40U);
-  expect_no_leak();
 }
 
 // One call for each frame would cost as much as all other work. A dropped frame splits the list of frames in two. So does a frame with
 // several descriptors, because its first pieces are not frames.
 TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   make(4 * ring, 9000);
-  for (std::uint32_t i = 0; i < 20; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  receive(20);
   EXPECT_EQ(queue.receive(stack, 64), 20U);
   EXPECT_EQ(stack.calls, 1U);
   queue.refill();
@@ -85,29 +99,23 @@ TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   }
   EXPECT_EQ(queue.receive(stack, 64), 0U);
   EXPECT_EQ(stack.calls, 4U) << "no call without a frame";
-  expect_no_leak();
 }
 
 // 7.4.5: the card's filter passes frames without a tag.
 TEST_F(ReceiveQueueTest, FramesWithoutTheVlansTagAreDroppedAndCounted) {
-  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7};
-  ASSERT_TRUE(queue.prepare(options).has_value());
-  queue.program(options);
-  queue.refill();
+  make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7});
   ASSERT_TRUE(card.receive(frame_of(1, 100)));
   ASSERT_TRUE(card.receive(frame_of(2, 100), {.vlan_packet = true, .vlan = 5 << 13 | 7}));  // 5: a priority
   ASSERT_TRUE(card.receive(frame_of(3, 100), {.vlan_packet = true, .vlan = 8}));
   EXPECT_EQ(queue.receive(stack, 64), 3U);
-  ASSERT_EQ(stack.frames.size(), 1U);
-  EXPECT_EQ(stack.frames.front(), frame_of(2, 100));
+  expect_only(frame_of(2, 100));
   EXPECT_EQ(queue.counters().dropped_untagged.value(), 2U);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
   make();
   const std::uint64_t before = queue.counters().tail_writes.value();
-  for (std::uint32_t i = 0; i < capacity; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  receive(capacity);
   EXPECT_EQ(queue.receive(stack, 64), capacity);
   queue.refill();
   queue.refill();
@@ -118,7 +126,7 @@ TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
 // With fewer than a batch of descriptors free, the tail is not written.
 TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   make();
-  for (std::uint32_t i = 0; i < 15; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  receive(15);
   queue.receive(stack, 64);
   const std::uint64_t before = queue.counters().tail_writes.value();
   queue.refill();
@@ -126,7 +134,7 @@ TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   EXPECT_EQ(queue.posted(), capacity - 15);
 }
 
-// The descriptors after the posted ones are those of the previous round and still have DD set.
+// The descriptors after the posted ones are from the previous round and still have DD set.
 TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
   make(ring);
   stack.keep = true;
@@ -142,7 +150,6 @@ TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
   EXPECT_FALSE(queue.ready());
   EXPECT_EQ(queue.receive(stack, 64), 0U);
   EXPECT_EQ(stack.frames.size(), sent);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
@@ -171,7 +178,6 @@ TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
   ASSERT_TRUE(card.receive(frame_of(4711, 300)));
   EXPECT_EQ(queue.receive(stack, 64), 1U);
   EXPECT_EQ(stack.frames.back(), frame_of(4711, 300));
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, AFrameInSeveralDescriptorsIsOneChainEvenAcrossEvents) {
@@ -191,7 +197,6 @@ TEST_F(ReceiveQueueTest, AFrameInSeveralDescriptorsIsOneChainEvenAcrossEvents) {
   EXPECT_EQ(stack.frames[0], large);
   EXPECT_EQ(stack.frames[1], exact);
   EXPECT_EQ(stack.frames[2], frame_of(3, 64));
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, OnlyAFrameLongerThanAllowedIsDropped) {
@@ -199,10 +204,8 @@ TEST_F(ReceiveQueueTest, OnlyAFrameLongerThanAllowedIsDropped) {
   ASSERT_TRUE(card.receive(frame_of(1, 5000)));
   ASSERT_TRUE(card.receive(frame_of(2, 64)));
   queue.receive(stack, 64);
-  ASSERT_EQ(stack.frames.size(), 1U);
-  EXPECT_EQ(stack.frames[0], frame_of(2, 64));
+  expect_only(frame_of(2, 64));
   EXPECT_EQ(queue.counters().dropped_overlong.value(), 1U);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, FramesWithErrorsAreDroppedAndCounted) {
@@ -211,24 +214,20 @@ TEST_F(ReceiveQueueTest, FramesWithErrorsAreDroppedAndCounted) {
   ASSERT_TRUE(card.receive(frame_of(2, 5000), {.receive_error = true}));
   ASSERT_TRUE(card.receive(frame_of(3, 100)));
   queue.receive(stack, 64);
-  ASSERT_EQ(stack.frames.size(), 1U);
-  EXPECT_EQ(stack.frames[0], frame_of(3, 100));
+  expect_only(frame_of(3, 100));
   EXPECT_EQ(queue.counters().dropped_errors.value(), 2U);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, ImpossibleLengthsFromABrokenCardAreDropped) {
   make(4 * ring, 9000);
-  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 0});
-  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = ReceivePool::buffer_bytes + 1});
+  card.receive_raw(whole(0));
+  card.receive_raw(whole(ReceivePool::buffer_bytes + 1));
   card.receive_raw({.descriptor_done = true, .end_of_packet = false, .length = 65535});
-  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 10});  // the rest of the third
+  card.receive_raw(whole(10));  // the rest of the third
   ASSERT_TRUE(card.receive(frame_of(3, 100)));
   EXPECT_EQ(queue.receive(stack, 64), 5U);
-  ASSERT_EQ(stack.frames.size(), 1U);
-  EXPECT_EQ(stack.frames[0], frame_of(3, 100));
+  expect_only(frame_of(3, 100));
   EXPECT_EQ(queue.counters().dropped_errors.value(), 3U);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
@@ -269,67 +268,55 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   EXPECT_EQ(info.vlan_tag(), 123U);
 }
 
-// 7.1.6.2: each part of a merged frame names the next; whole frames lie between them.
+// 7.1.6.2: each part of a merged frame names the next part. Whole frames lie between the parts.
 TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
-  using Part = descriptor::ReceiveWriteBackCoalesced;
-  using Whole = descriptor::ReceiveWriteBack;
-  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1};
-  ASSERT_TRUE(queue.prepare(options).has_value());
-  queue.program(options);
+  make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1});
   EXPECT_TRUE(card.registers().read(reg::RSCCTL(0)).enable);
-  queue.refill();
   card.receive_raw(Part{.rsc_count = 2, .descriptor_done = true, .next_descriptor = 2, .length = 2000});
-  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
-  card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 4, .length = 2001});
-  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 61});
-  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
+  card.receive_raw(whole(60));
+  card.receive_raw(part(4, 2001));
+  card.receive_raw(whole(61));
+  card.receive_raw(whole(100));
   EXPECT_EQ(queue.receive(stack, 64), 5U);
   ASSERT_EQ(stack.frames.size(), 3U);
   EXPECT_EQ(stack.frames[0].size(), 60U);
   EXPECT_EQ(stack.frames[1].size(), 61U);
   EXPECT_EQ(stack.frames[2].size(), 2000U + 2001 + 100);
   // No posted descriptor has this number: the frame is dropped and its buffers are returned.
-  card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 3, .length = 2000});
+  card.receive_raw(part(3, 2000));
   EXPECT_EQ(queue.receive(stack, 64), 1U);
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
-  expect_no_leak();
 }
 
-// A merged frame must continue in a descriptor that the card owns. At any other place it would be merged with a later frame.
+// A merged frame must continue in a descriptor that the card owns. Otherwise it would be merged with a later frame.
 TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
-  using Part = descriptor::ReceiveWriteBackCoalesced;
-  using Whole = descriptor::ReceiveWriteBack;
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
-  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1};
-  ASSERT_TRUE(queue.prepare(options).has_value());
-  queue.program(options);
-  queue.refill();
+  make({.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1});
   ASSERT_EQ(queue.posted(), capacity);
-  // The stack keeps frames, so the ring stays short: from here on the card owns `few` descriptors.
+  // The stack keeps frames, so the ring stays short. From here on the card owns `few` descriptors.
   stack.keep = true;
   std::uint32_t at = 0;
   for (; queue.posted() != few; ++at) {
-    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
+    card.receive_raw(whole(60));
     ASSERT_EQ(queue.receive(stack, 1), 1U);
   }
   std::uint64_t dropped = 0;
   std::uint32_t left = few;
-  // The descriptor itself, the one before, the first that is not posted, the last of the ring, and numbers beyond the ring.
+  // Wrong numbers: the descriptor's own, the one before it, the first that is not posted, the ring's last, and numbers beyond the ring.
   for (const std::uint32_t next : {at, at + 1 - 2, at + few, ring - 1, ring, ring + at + 10, 0xFFFFU}) {
-    card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = next, .length = 2000});
+    card.receive_raw(part(next, 2000));
     ASSERT_EQ(queue.receive(stack, 1), 1U);
     EXPECT_EQ(queue.counters().dropped_errors.value(), ++dropped) << next;
     ++at;
     --left;
   }
-  // The last one that the card owns is valid.
-  card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = at + left - 1, .length = 2000});
-  for (std::uint32_t i = 2; i < left; ++i) card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
-  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
+  // The number of the last descriptor that the card owns is valid.
+  card.receive_raw(part(at + left - 1, 2000));
+  for (std::uint32_t i = 2; i < left; ++i) card.receive_raw(whole(60));
+  card.receive_raw(whole(100));
   ASSERT_EQ(queue.receive(stack, ring), left);
   EXPECT_EQ(stack.frames.back().size(), 2100U);
   EXPECT_EQ(queue.counters().dropped_errors.value(), dropped);
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, NoWriteOfTheCardOvertakesAnother) {
@@ -338,7 +325,7 @@ TEST_F(ReceiveQueueTest, NoWriteOfTheCardOvertakesAnother) {
   EXPECT_EQ(card.registers().read(reg::DCA_RXCTRL(0)).raw(), 0x0200U);
 }
 
-// Frames that never end hold a bounded number of buffers: those of the largest frame.
+// A frame that never ends holds at most the buffers of the largest frame.
 TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame) {
   make(4 * ring, 9000);
   for (std::uint32_t i = 0; i < 8 * ring; ++i) {
@@ -349,32 +336,26 @@ TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame
   }
   EXPECT_TRUE(stack.frames.empty());
   EXPECT_EQ(queue.counters().dropped_overlong.value(), 1U);
-  card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .end_of_packet = true, .length = 100});
-  card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .end_of_packet = true, .length = 101});
+  card.receive_raw(whole(100));
+  card.receive_raw(whole(101));
   ASSERT_EQ(queue.receive(stack, ring), 2U);
   ASSERT_EQ(stack.frames.size(), 1U);
   EXPECT_EQ(stack.frames[0].size(), 101U) << "the next frame is whole";
-  expect_no_leak();
 }
 
 // The fast path for whole frames and the general path alternate, across the ring's end and in any order.
 TEST_F(ReceiveQueueTest, MergedMarkedAndFaultyFramesAmongWholeOnesAreHandledByKind) {
-  using Part = descriptor::ReceiveWriteBackCoalesced;
-  using Whole = descriptor::ReceiveWriteBack;
-  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1};
-  ASSERT_TRUE(queue.prepare(options).has_value());
-  queue.program(options);
-  queue.refill();
+  make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1});
   std::uint32_t at = 0;
   for (std::uint32_t round = 0; round < 40; ++round) {
     stack.frames.clear();
     card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .ip_checksum_checked = true, .length = 60});
-    card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = (at + 6) % ring, .length = 2048});
+    card.receive_raw(part((at + 6) % ring, 2048));
     card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .receive_error = true, .length = 61});
-    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 62});
+    card.receive_raw(whole(62));
     card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .vlan_packet = true, .length = 63, .vlan = 77});
-    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 64});
-    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 65});
+    card.receive_raw(whole(64));
+    card.receive_raw(whole(65));
     ASSERT_EQ(queue.receive(stack, 5), 5U);
     EXPECT_EQ(stack.last_info.vlan_tag(), 77U);
     ASSERT_EQ(queue.receive(stack, 64), 2U);
@@ -388,10 +369,9 @@ TEST_F(ReceiveQueueTest, MergedMarkedAndFaultyFramesAmongWholeOnesAreHandledByKi
   EXPECT_EQ(queue.counters().dropped_errors.value(), 40U);
   EXPECT_EQ(traffic.rx_frames.value(), 40U * 6);
   EXPECT_EQ(traffic.rx_descriptors.value(), 40U * 7);
-  expect_no_leak();
 }
 
-// A stopped queue returns all posted buffers, and those of an incomplete frame, too.
+// A stopped queue returns all posted buffers, including those of an incomplete frame.
 TEST_F(ReceiveQueueTest, AStoppedQueueReturnsEverythingAndRestartsWithAnotherRing) {
   make(4 * ring, 9000);
   ASSERT_TRUE(card.receive(frame_of(1, 100)));
@@ -401,13 +381,9 @@ TEST_F(ReceiveQueueTest, AStoppedQueueReturnsEverythingAndRestartsWithAnotherRin
   EXPECT_EQ(queue.posted(), 0U);
   stack.release_all();
   EXPECT_EQ(queue.pool().available(), queue.pool().size());
-  const QueueOptions larger{.receive_descriptors = 8 * ring, .receive_buffers = 64, .frame_bytes_max = 9000};
-  ASSERT_TRUE(queue.prepare(larger).has_value());
-  queue.program(larger);
-  queue.refill();
+  make({.receive_descriptors = 8 * ring, .receive_buffers = 64, .frame_bytes_max = 9000});
   EXPECT_EQ(queue.posted(), 8 * ring - ReceiveQueue::refill_batch_descriptors);
   EXPECT_EQ(queue.pool().size(), 8 * ring) << "more descriptors bring more buffers";
-  expect_no_leak();
 }
 
 TEST_F(ReceiveQueueTest, RefusesRingSizesThatTheCardDoesNotSupport) {

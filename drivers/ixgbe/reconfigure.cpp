@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Changing options while frames flow, and recovery after a fault: the same steps, a queue pair at a time.
+// Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The home core reads registers; the pair's core touches its rings. Between the two the pair is held, so that no tail moves on a queue that
-// is off. The card counts the frames that it drops meanwhile (QPRDC); the answer reports their number as the price of the change.
+// The home core reads registers; the pair's core accesses its rings. Meanwhile the pair is held, so that no tail moves on a queue that is
+// off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The published studies' options: rings and budget of their driver, whose TXDCTL had ENABLE and nothing else. Checksums and RSS were on
-/// (here they always are); RSC, DCA and head write-back were off; segments were copied into one buffer.
+/// The published studies' options: ring sizes and budget of their driver, which set only ENABLE in TXDCTL. Checksums and RSS were on (here
+/// they always are); RSC, DCA and head write-back were off; segments were copied into one buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
@@ -101,8 +101,8 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
   co_return lost;
 }
 
-// Registers that take effect while queues run. SRRCTL.DROP_EN (4.6.7): if it is set, a ring without descriptors drops its frames. Otherwise
-// they fill the packet buffer until its threshold requests a pause.
+// Programs the registers that take effect while queues run. If SRRCTL.DROP_EN (4.6.7) is set, a ring without descriptors drops its frames.
+// Otherwise the frames fill the packet buffer until its threshold requests a pause.
 void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);
@@ -150,7 +150,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
   co_return lost + (pair.receives() ? statistics_.collect_dropped(registers_, core) : 0);
 }
 
-// Restarts a hung queue. Null: restarts the card after an error of memory or DMA.
+// Restarts the pair `hung`. If `hung` is null, restarts the card after an error of memory or DMA.
 task<void> Card::recover(QueuePair* hung) {
   require(this_core() == home_core_, "ixgbe: another core than the card's recovers it", this_core());
   while (hung == nullptr && busy_) co_await sleep_for(1ms);
@@ -193,7 +193,7 @@ Result<void> Card::steer(std::uint32_t flow, unsigned core) noexcept {
     return {};
   }
   if (first != 0 && steered_[0].first == flow) return failure(ErrorCode::invalid, "control keeps this port for its core", flow);
-  // The filter that has this flow already, else the first free one.
+  // Finds the filter that already has this flow, otherwise the first free filter.
   unsigned place = static_cast<unsigned>(steered_.size());
   for (unsigned i = place; i-- > first && (place == steered_.size() || steered_[place].first != flow);) {
     if (steered_[i].first == 0 || steered_[i].first == flow) place = i;

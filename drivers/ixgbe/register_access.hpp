@@ -36,13 +36,13 @@ class Registers {
     return Value::from_raw(__atomic_load_n(place(where.offset), __ATOMIC_ACQUIRE));
   }
 
-  /// Stores before this in program order are visible to the card before the register changes.
+  /// Stores before this call in program order are visible to the card before the register changes.
   template <class Value>
   void write(reg::Location<Value> where, std::type_identity_t<Value> value) const noexcept {
     __atomic_store_n(place(where.offset), value.raw(), __ATOMIC_RELEASE);
   }
 
-  /// Reads, lets `change(value)` change fields, and writes back. Bits without a name keep their values.
+  /// Reads the register, lets `change(value)` change fields, and writes the value back. Bits without a name keep their values.
   template <class Value, class Change>
   void modify(reg::Location<Value> where, Change change) const noexcept {
     Value value = read(where);
@@ -53,7 +53,7 @@ class Registers {
   /// Returns when earlier writes have reached the card (PCIe orders a read after posted writes).
   void flush() const noexcept { (void)read(reg::STATUS); }
 
-  /// A card that is gone or hangs returns all ones on every read; STATUS never does otherwise.
+  /// True if the card is gone or hangs. Every read then returns all ones, and STATUS of a working card never does.
   [[nodiscard]] bool card_gone() const noexcept { return read(reg::STATUS).raw() == all_ones; }
 
   static constexpr std::uint32_t all_ones = ~std::uint32_t{0};
@@ -67,8 +67,8 @@ class Registers {
 
 constexpr Error card_gone_error{.code = ErrorCode::closed, .message = "ixgbe: card is gone, its registers read all ones"};
 
-/// Reads a register every `interval` until `ready(value)`. `message`, the error's text, names the register and the missing event. Errors:
-/// `timeout` (detail: the last value read), `closed` (card gone).
+/// Reads a register every `interval` until `ready(value)` is true. `message`, the error's text, names the register and the missing event.
+/// Errors: `timeout` (detail: the last value read), `closed` (card gone).
 template <class Value, class Ready>
 task<Result<void>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out,
                             const char* message, std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {

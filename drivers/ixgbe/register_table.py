@@ -5,8 +5,6 @@ Drivers, cards and comparisons are built from the table, so contradictions are r
 fields, duplicate or unusable names. The message names the row.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -72,6 +70,11 @@ class Register:
     array: bool
     linux: str
     self_clearing: list[str]
+
+    @property
+    def mask(self) -> int:
+        """The bits that fields name."""
+        return sum(f.mask for f in self.fields)
 
     @property
     def self_clearing_mask(self) -> int:
@@ -147,7 +150,7 @@ def parse_ranges(row: str, key: str, raw: object) -> list[Range]:
             raise TableError(f"{row}: {key}: offset {offset:#x} and stride {stride:#x} must be multiples of 4")
         if offset + (count - 1) * stride > BAR_BYTES - 4:
             raise TableError(f"{row}: {key}: entry {count - 1} lies outside the {BAR_BYTES} bytes of BAR 0")
-        # Each alias starts at entry 0; the pieces of `ranges` continue each other.
+        # Each alias starts at entry 0. Each range of `ranges` starts with the entry that follows the previous range.
         ranges.append(Range(offset, stride, count, first))
         if key == "ranges":
             first += count

@@ -42,7 +42,7 @@ TEST(Rss, ToeplitzGivesThePublishedHashes) {
   }
 }
 
-// The longest input (IPv6 with ports) uses the whole key. The sanitizer finds a read beyond it, and so does the compiler.
+// The longest input (IPv6 with ports) uses the whole key. The sanitizer and the compiler detect a read beyond the key.
 TEST(Rss, LongestInputStaysInsideTheKey) {
   // 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, ports 2794 and 1766.
   constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0,    7,    0x3f, 0xfe,
@@ -80,8 +80,8 @@ TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   }
 }
 
-// Realistic clients: a hundred machines with a hundred consecutive ports each. Each queue gets its share of the table within 10%. For 1, 2,
-// 4, 8 and 16 queues the shares are equal.
+// Realistic clients: a hundred machines with a hundred consecutive ports each. The connections of each queue differ from its share of the
+// table by at most 10 %. For 1, 2, 4, 8 and 16 queues the shares are equal.
 TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   const unsigned queues = GetParam();
   const rss::Table table = rss::table_for(queues);
@@ -99,7 +99,7 @@ TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   }
 }
 
-// The table's shares, plus random variation of 10,000 flows (five standard deviations).
+// The distribution of 10,000 random flows follows the table's shares, within five standard deviations.
 TEST_P(RssTable, SpreadsFlows) {
   const unsigned queues = GetParam();
   const rss::Table table = rss::table_for(queues);

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The software's and the firmware's ownership bits, by `SharedResource`.
+/// The ownership bits of the software and of the firmware, indexed by `SharedResource`.
 struct OwnerBits {
   std::uint32_t software;
   std::uint32_t firmware;
@@ -26,7 +26,7 @@ void release_guard(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 10.5.4, "gaining control": SMBI between drivers (a read takes it), then SWESMBI against the firmware (it stays set if granted).
+/// 10.5.4, "gaining control": takes SMBI against other drivers (by a read), then SWESMBI against the firmware (it stays set if granted).
 task<Result<void>> acquire_guard(Registers registers) {
   auto among_drivers =
       co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not released");

@@ -2,8 +2,8 @@
 // A lock shared with the card's other port and the firmware.
 //
 // Both ports of a card and its management firmware share EEPROM, PHYs, the SFP+ buses and some MAC registers. SW_FW_SYNC has a bit for each
-// owner and resource, and is itself guarded by SWSM (82599 datasheet 10.5.4). An owner that crashed keeps its bits, so both waits are
-// bounded. After the wait the lock is taken over, as the datasheet requires, and that is reported on the console.
+// owner and resource, and is itself guarded by SWSM (82599 datasheet 10.5.4). An owner that crashed keeps its bits, so the waits for SWSM
+// and for SW_FW_SYNC are bounded. After a time-out the driver takes the lock over, as the datasheet requires, and the console shows this.
 #pragma once
 
 #include "drivers/ixgbe/register_access.hpp"
@@ -14,7 +14,7 @@ enum class SharedResource : std::uint8_t { eeprom, phy0, phy1, mac };
 
 /// Acquires the resource; waits at most 1 s. Errors: `closed` (card gone), `timeout` (SWSM cannot be acquired).
 [[nodiscard]] task<Result<void>> acquire(Registers registers, SharedResource resource);
-/// Releases it. Errors as above.
+/// Releases the resource. Errors: those of `acquire`.
 [[nodiscard]] task<Result<void>> release(Registers registers, SharedResource resource);
 
 }  // namespace neap::ixgbe

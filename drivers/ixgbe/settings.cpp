@@ -38,7 +38,6 @@ std::string print_steer(policy::Value flow) {
 }
 
 // --- The rows ----------------------------------------------------------------------------------------------------------------------------
-
 constexpr policy::Row number(unsigned log_number, std::string_view name, std::uint32_t min, std::uint32_t max, std::string_view help) {
   return {.setting = Setting(log_number), .name = name, .value_min = min, .value_max = max, .unit = "descriptors", .help = help};
 }
@@ -57,16 +56,16 @@ constexpr CardSetting of_option(policy::Row row, std::uint32_t QueueOptions::* o
   row.initial = QueueOptions{}.*option;
   return {.row = row, .option = option, .while_running = while_running, .in_preset = preset == Preset::sets};
 }
-/// A change stops the queues.
+/// A row whose change stops the queues.
 constexpr CardSetting stopping(const policy::Row& row, std::uint32_t QueueOptions::* option, Preset preset = Preset::sets) {
   return of_option(row, option, false, preset);
 }
-/// It changes while the queues run.
+/// A row that changes while the queues run.
 constexpr CardSetting running(const policy::Row& row, std::uint32_t QueueOptions::* option, Preset preset = Preset::sets) {
   return of_option(row, option, true, preset);
 }
 
-// A new row takes the next free number, which is 22, for log records, and keeps it.
+// Log records name a row by its number. A new row takes the next free number, which is 22, and keeps it.
 constexpr std::array table{
     stopping(ring(6, "rx_ring", "Size of each receive ring."), &QueueOptions::receive_descriptors),
     stopping(ring(7, "tx_ring", "Size of each transmit ring."), &QueueOptions::transmit_descriptors),
@@ -98,7 +97,7 @@ constexpr std::array table{
                         .scope = Scope::named_core,
                         .accepts = "udp:PORT tcp:PORT off",
                         .initial_text = "none",
-                        .help = "Frames to this port go to this core, whatever RSS says; off ends all of this core's.",
+                        .help = "Frames to this port go to this core, whatever RSS says; off removes all such rules of this core.",
                         .log_value = "port::0=off",
                         .parse = &parse_steer,
                         .print = &print_steer}},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// The card's rows of the table of settings (kernel/policy_rows.hpp), and the option of the queues that each of them sets.
+// The card's rows of the table of settings (kernel/policy_rows.hpp), and the option of the queues that each row sets.
 //
 // A new setting is a member of `QueueOptions`, a row in settings.cpp, and the line that programs it. Names, ranges and defaults on the
-// command line, in control, in reports and in logs follow from the row. docs/policy.md is compared with it by a test.
+// command line, in control, in reports and in logs follow from the row. A test compares docs/policy.md with the rows.
 #pragma once
 
 #include <span>
@@ -14,15 +14,15 @@ namespace neap::ixgbe {
 
 struct CardSetting {
   policy::Row row;
-  std::uint32_t QueueOptions::* option = nullptr;  ///< null: `preset` and `steer`
-  bool while_running = false;                      ///< no queue is stopped for it
+  std::uint32_t QueueOptions::* option = nullptr;  ///< null for `preset` and `steer`
+  bool while_running = false;                      ///< a change stops no queue
   bool in_preset = true;                           ///< `preset` sets it too
 };
 [[nodiscard]] std::span<const CardSetting> card_settings() noexcept;
-/// Null: the card has no such setting.
+/// Returns null if the card has no such setting.
 [[nodiscard]] const CardSetting* find_setting(policy::Setting setting) noexcept;
 
-/// The rows alone, with their defaults.
+/// Returns only the rows, with their defaults.
 [[nodiscard]] std::span<const policy::Row> setting_rows() noexcept;
 
 }  // namespace neap::ixgbe

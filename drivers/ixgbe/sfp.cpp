@@ -31,7 +31,7 @@ class ModuleLines {
 
 [[nodiscard]] std::uint32_t port_of(Registers registers) noexcept { return registers.read(reg::STATUS).lan_id & 1; }
 
-/// Address of the settings for `kind`; 0 if the list has none.
+/// Returns the address of the settings for `kind`; 0 if the list has none.
 task<Result<std::uint16_t>> find_settings(Registers registers, std::uint16_t kind) {
   auto list = co_await read_eeprom(registers, settings_list_word);
   if (!list) co_return list;

@@ -2,7 +2,7 @@
 // The SFP+ module in the card's cage.
 //
 // A cable and an optic need different settings of the card's analog part. The module identifies itself over a two-wire bus (I2CCTL). The
-// EEPROM holds a list of settings for each kind, written by the card's manufacturer (found through word 2Bh).
+// EEPROM holds the manufacturer's settings for each kind, in a list whose address is in word 2Bh.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ task<Result<void>> disable_master(Registers registers) {
       "ixgbe: STATUS shows PCIe requests still in flight");
 }
 
-/// 4.2.1.7: both resets together, then 10 ms without access to the card.
+/// 4.2.1.7: performs both resets together, then waits 10 ms without access to the card.
 task<Result<void>> reset_once(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) {
     value.lrst = true;
@@ -71,7 +71,7 @@ task<Result<void>> wait_until_initialised(Registers registers) {
       "ixgbe: EEMNGCTL.CFG_DONE did not come up");
   if (!configured) {
     if (configured.error().code != ErrorCode::timeout) co_return configured;
-    // Cards whose EEPROM has no firmware section never set it. Linux continues, too.
+    // Cards whose EEPROM has no firmware section never set CFG_DONE. Linux also continues.
     print(configured.error().message, "; continues without the firmware");
   }
   auto ready = co_await wait_for(
@@ -94,7 +94,7 @@ Result<MacAddress> read_mac(Registers registers) {
 }
 
 void clear_statistics(Registers registers) {
-  // 8.2.3.23: 16 sets for 128 queues. A core from 16 on shares the set of core - 16.
+  // 8.2.3.23: there are 16 sets of counters for 128 queues. Queue i uses set i modulo 16.
   for (unsigned i = 0; i < reg::TQSM.count; ++i) {
     const std::uint32_t first = 4 * i % 16;
     registers.write(reg::RQSMR(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
@@ -115,9 +115,9 @@ void restore(Registers registers, Array places) {
   for (unsigned i = 0; i < places.count; ++i) restore(registers, places(i));
 }
 
-/// Filters, credits, rates, classes and pools that an earlier driver may have set get the values of 4.6.7 and 4.6.11.3.4 (neither DCB nor
-/// virtualisation), which are those after power-on. The datasheet does not state which of them a software reset clears, so all are written.
-/// Linux, DPDK and FreeBSD clear the rates after each reset, too. The arbiter MUST be stopped.
+/// Filters, credits, rates, classes and pools may have been set by an earlier driver. All get the values of 4.6.7 and 4.6.11.3.4 (neither
+/// DCB nor virtualisation), which are also the values after power-on. The datasheet does not state which of them a software reset clears.
+/// Linux, DPDK and FreeBSD also clear the rates after each reset. The arbiter MUST be stopped.
 void restore_all(Registers registers) {
   const auto restore_each = [registers](auto... places) { (restore(registers, places), ...); };
   restore_each(reg::FTQF, reg::ETQF, reg::SYNQF, reg::FCRTL, reg::FCRTH, reg::MFLCN, reg::VT_CTL, reg::MTQC, reg::TXPBSIZE, reg::TXPBTHRESH,
@@ -130,8 +130,8 @@ void restore_all(Registers registers) {
   }
 }
 
-/// 7.1.2.8: key, table, and hashed fields: ports of TCP and UDP, otherwise only IP addresses, so that fragments of a datagram stay
-/// together.
+/// 7.1.2.8: programs the key, the table and the hashed fields. Ports of TCP and UDP are hashed. For other packets only IP addresses are
+/// hashed, so that all fragments of a datagram reach one core.
 void program_rss(Registers registers, const rss::Table& table) {
   for (unsigned i = 0; i < reg::RSSRK.count; ++i) {
     std::uint32_t word = 0;
@@ -160,7 +160,7 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   restore_all(registers);
   // 8.2.3.7.5: the descriptor holds the hash instead of a checksum over fragments. IP, TCP and UDP checksums are always checked.
   registers.write(reg::RXCSUM, {.packet_checksum_disable = true});
-  // 8.2.3.7.4: the headers that the card distinguishes in the descriptor's packet type.
+  // 8.2.3.7.4: selects the headers that the card distinguishes in the descriptor's packet type.
   registers.write(reg::PSRTYPE(0), {.tcp_header = true, .udp_header = true, .ipv4_header = true, .ipv6_header = true, .l2_header = true});
   program_rss(registers, table);
   // 8.2.3.22.8, 8.2.3.8.8: the FCS is stripped; both registers must agree. 8.2.3.22.13: the largest frame, including its FCS.
@@ -181,7 +181,7 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   });
   // 7.1.12: segments without payload are not merged. RSC itself is a setting of each queue.
   registers.write(reg::RSCDBU, {.ack_disable = true});
-  // 4.6.11.3.4: the whole packet buffer for the one traffic class.
+  // 4.6.11.3.4: the one traffic class gets the whole packet buffer.
   for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
     registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
   // 4.6.7: disables "no snoop", because the caches hold the memory that the card writes.
@@ -193,8 +193,8 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
   constexpr std::uint32_t protocol_tcp = 0, protocol_udp = 1, highest_priority = 7;
   registers.write(reg::FTQF(index), {.enable = false});
   if (flow == 0) return;
-  // 8.2.3.5.13: frames of any size. Software must write bits 19:13, which are reserved, as 1000000b, as DPDK does. Linux 3.5, for its time
-  // stamps, and TRex left them zero without problems.
+  // 8.2.3.5.13: the filter applies to frames of any size. Software must write the reserved bits 19:13 as 1000000b, and DPDK does so. Linux
+  // 3.5 (for its time stamps) and TRex left these bits zero without problems.
   constexpr std::uint32_t reserved_bits = 0x40;
   registers.write(reg::SDPQF(index), {.destination_port = std::byteswap(static_cast<std::uint16_t>(flow))});
   registers.write(reg::L34TIMIR(index), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});
@@ -244,8 +244,8 @@ void program_flow_control(Registers registers, const QueueOptions& options) {
   const bool asks = (options.flow_control & flow_control_transmit) != 0;
   const bool obeys = (options.flow_control & flow_control_receive) != 0;
   require(options.frame_bytes_max <= 16 * 1024, "ixgbe: the largest frame leaves no room for flow control", options.frame_bytes_max);
-  // XOFF while there is room for frames in flight: two frames of each side, and the contents of cable and MACs (3.7.7.3.3). XON at half of
-  // that.
+  // XOFF while there is room for frames in flight: two frames of each side, and the contents of cable and MACs (3.7.7.3.3). XON is sent at
+  // half of that level.
   constexpr std::uint32_t in_flight_bytes = 32 * 1024;
   const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;
   registers.write(reg::FCRTL(0), {.threshold_16 = asks ? high_bytes / 2 / 16 : 0, .xon_enable = asks});

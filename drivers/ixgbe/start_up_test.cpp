@@ -24,7 +24,7 @@ namespace {
 using host::HostMachine;
 
 struct StartUpTest : testing::Test {
-  /// Runs a phase on core 0 and returns its error; `what` is empty when it succeeded.
+  /// Runs a phase on core 0 and returns its error; `message` is empty if it succeeded.
   template <class Phase>
   Error error_of(Phase phase) {
     Error error{.code = ErrorCode::invalid, .message = "", .detail = 0};
@@ -34,37 +34,38 @@ struct StartUpTest : testing::Test {
     });
     return error;
   }
+  /// Runs a phase that waits for ever for a bit; the error has to name the register.
+  template <class Phase>
+  void expect_time_out(const char* bit, Phase phase) {
+    const Error error = error_of(phase);
+    EXPECT_EQ(error.code, ErrorCode::timeout);
+    EXPECT_NE(std::string_view(error.message).find(bit), std::string_view::npos) << error.message;
+    detail = error.detail;
+  }
   test::TestCard card;
   HostMachine machine{1};
   Registers registers = card.registers();
+  std::uint64_t detail = 0;  ///< of the last time-out
 };
 
-// Memory does not clear CTRL.RST by itself, like a card that hangs in its reset.
+// In this test CTRL.RST does not clear itself, as in a card that hangs in its reset.
 TEST_F(StartUpTest, AnEndlessResetIsATimeOutThatNamesTheRegister) {
-  const Error error = error_of([&] { return reset_card(registers); });
-  EXPECT_EQ(error.code, ErrorCode::timeout);
-  EXPECT_NE(std::string_view(error.message).find("CTRL.RST"), std::string_view::npos) << error.message;
-  EXPECT_NE(error.detail, 0U) << "the last value read";
+  expect_time_out("CTRL.RST", [&] { return reset_card(registers); });
+  EXPECT_NE(detail, 0U) << "the last value read";
 }
 
 TEST_F(StartUpTest, AnEepromThatNeverLoadsIsATimeOutThatNamesTheRegister) {
-  const Error error = error_of([&] { return wait_until_initialised(registers); });
-  EXPECT_EQ(error.code, ErrorCode::timeout);
-  EXPECT_NE(std::string_view(error.message).find("EEC.AUTO_RD"), std::string_view::npos) << error.message;
+  expect_time_out("EEC.AUTO_RD", [&] { return wait_until_initialised(registers); });
 }
 
 TEST_F(StartUpTest, DmaThatNeverInitialisesIsATimeOutThatNamesTheRegister) {
   registers.write(reg::EEC, {.auto_read_done = true});
   registers.write(reg::EEMNGCTL, {.cfg_done0 = true});
-  const Error error = error_of([&] { return wait_until_initialised(registers); });
-  EXPECT_EQ(error.code, ErrorCode::timeout);
-  EXPECT_NE(std::string_view(error.message).find("RDRXCTL.DMAIDONE"), std::string_view::npos) << error.message;
+  expect_time_out("RDRXCTL.DMAIDONE", [&] { return wait_until_initialised(registers); });
 }
 
 TEST_F(StartUpTest, AnEepromWordThatNeverArrivesIsATimeOut) {
-  const Error error = error_of([&] { return read_eeprom(registers, 5); });
-  EXPECT_EQ(error.code, ErrorCode::timeout);
-  EXPECT_NE(std::string_view(error.message).find("EERD.DONE"), std::string_view::npos) << error.message;
+  expect_time_out("EERD.DONE", [&] { return read_eeprom(registers, 5); });
 }
 
 TEST_F(StartUpTest, ACardThatIsGoneIsReportedAsGone) {
@@ -133,7 +134,7 @@ TEST_F(StartUpTest, ItrIsWrittenInStepsAndLeavesTheRunningCount) {
   struct Case {
     std::uint32_t itr_us, raw;
   };
-  // 8.2.3.5.12: bits 11:3 are the interval in 2 us, bit 31 is "do not write the counters".
+  // 8.2.3.5.12: bits 11:3 are the interval in steps of 2 us; bit 31 means "do not write the counters".
   for (const Case& now : {Case{0, 0x8000'0000}, Case{1, 0x8000'0008}, Case{8, 0x8000'0020}, Case{100, 0x8000'0190}, Case{1000, 0x8000'0fa0},
                           Case{1024, 0x8000'0ff8}}) {
     program_moderation(registers, 5, *Moderation::from_us(now.itr_us));
@@ -169,7 +170,7 @@ TEST_F(StartUpTest, RssTableAndKeyAreWritten) {
   EXPECT_TRUE(registers.read(reg::RXCSUM).packet_checksum_disable) << "without it there is no hash in the descriptor";
 }
 
-// 3.7.7: sending pause frames needs thresholds, a time and queues that do not drop; obeying them needs one bit.
+// 3.7.7: to send pause frames, the card needs thresholds, a time and queues that do not drop. To obey pause frames, it needs one bit.
 TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsSet) {
   constexpr std::uint32_t buffer_bytes = 512 * 1024;
   for (const std::uint32_t frame_bytes : {1514U, 15'500U}) {
@@ -263,7 +264,7 @@ TEST_F(StartUpTest, DcaHintsNameTheCoreAndAreCleared) {
   EXPECT_FALSE(registers.read(reg::DCA_TXCTRL(3)).descriptor_dca);
 }
 
-// 7.4.5: 4096 bits, of which at most one is set.
+// 7.4.5: the table has 4096 bits, of which the driver sets at most one.
 TEST_F(StartUpTest, TheVlanTableHasOneMemberOrIsOff) {
   for (const std::uint32_t vlan : {1U, 31U, 32U, 4094U, 0U}) {
     program_vlan(registers, vlan);
@@ -273,7 +274,7 @@ TEST_F(StartUpTest, TheVlanTableHasOneMemberOrIsOff) {
   }
 }
 
-// 7.1.1.1: 127 places beside our own address, then 4096 bits by the address's last twelve. Earlier entries are cleared.
+// 7.1.1.1: there are 127 places beside our own address, then 4096 bits, indexed by the address's last twelve bits. Old entries are cleared.
 TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   registers.write(reg::RAH(0), {.address_high = 0x0605, .valid = true});
   const auto group = [](unsigned i) { return MacAddress{1, 0, 0x5E, 7, static_cast<std::uint8_t>(i >> 8), static_cast<std::uint8_t>(i)}; };

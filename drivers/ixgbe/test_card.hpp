@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// A card for unit tests: memory instead of registers, and the part of the 82599 that walks descriptor rings, stepped by the test.
+// A card for unit tests. It has memory instead of registers, and the part of the 82599 that walks descriptor rings. The test steps it.
 //
-// It models only what the datasheet states about rings. It takes receive descriptors up to the tail, and writes frames and write-backs. It
-// reads transmit descriptors up to the tail, assembles frames with their context, and writes DD where RS requests it. A descriptor that a
-// card could not handle fails the test: a zero address, a data descriptor without a buffer, a frame with more than 38 descriptors.
+// The test card models only what the datasheet states about rings. The card takes receive descriptors up to the tail, and writes frames and
+// write-backs. It reads transmit descriptors up to the tail, assembles frames with their context, and writes DD where RS requests it. A
+// descriptor that a card could not handle fails the test: a zero address, a data descriptor without a buffer, a frame of over 38
+// descriptors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +20,8 @@
 #include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/machine.hpp"
-#include "kernel/memory/page_allocator.hpp"
 #include "kernel/net_device.hpp"
+#include "tests/host/host_machine.hpp"
 
 namespace neap::ixgbe::test {
 
@@ -46,16 +47,9 @@ struct SentFrame {
 
 class TestCard {
  public:
-  TestCard() : memory_(new(std::align_val_t{4096}) std::byte[Registers::bytes]()) {
-    static const bool pages = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)pages;
-  }
+  TestCard() : memory_(new(std::align_val_t{4096}) std::byte[Registers::bytes]()) { host::prepare_pages(); }
   ~TestCard() { ::operator delete[](memory_, std::align_val_t{4096}); }
-  TestCard(const TestCard&) = delete;
-  TestCard& operator=(const TestCard&) = delete;
+  TestCard& operator=(TestCard&&) = delete;
 
   [[nodiscard]] Registers registers() const { return Registers(std::span<volatile std::byte>(memory_, Registers::bytes)); }
   void all_registers_read(std::uint8_t byte) { std::memset(memory_, byte, Registers::bytes); }
@@ -63,8 +57,8 @@ class TestCard {
   /// Number of buffers that queue 0 has posted.
   [[nodiscard]] std::uint32_t receive_room() const { return (registers().read(reg::RDT(0)).tail - receive_head_) % receive_size(); }
 
-  /// Receives `frame` into queue 0, in as many descriptors as needed; `last` gives status and error bits of the last one. False: no room,
-  /// dropped.
+  /// Receives `frame` into queue 0, in as many descriptors as needed; `last` gives status and error bits of the last descriptor. Returns
+  /// false if there is no room and the frame is dropped.
   bool receive(const Bytes& frame, descriptor::ReceiveWriteBack last = {}) {
     const std::uint32_t piece_bytes_max = registers().read(reg::SRRCTL(0)).packet_buffer_kib * 1024;
     const auto pieces = static_cast<std::uint32_t>((frame.size() + piece_bytes_max - 1) / piece_bytes_max);
@@ -122,8 +116,7 @@ class TestCard {
   }
 
   std::deque<SentFrame> sent;
-  unsigned contexts_seen = 0;
-  unsigned reports = 0;
+  unsigned contexts_seen = 0, reports = 0;
 
  private:
   void gather(const descriptor::TransmitData& data) {
@@ -157,8 +150,7 @@ class TestCard {
   [[nodiscard]] std::uint32_t transmit_size() const { return registers().read(reg::TDLEN(0)).raw() / sizeof(Descriptor); }
 
   std::byte* memory_;
-  std::uint32_t receive_head_ = 0;
-  std::uint32_t transmit_head_ = 0;
+  std::uint32_t receive_head_ = 0, transmit_head_ = 0;
   std::array<descriptor::TransmitContext, 2> contexts_{};
   SentFrame gathered_;
 };
@@ -223,9 +215,7 @@ class TestReceiver : public FrameReceiver {
   }
 
   bool keep = false;
-  unsigned pieces = 0;
-  unsigned calls = 0;
-  unsigned room_again = 0;
+  unsigned pieces = 0, calls = 0, room_again = 0;
   ReceiveInfo last_info;
   std::deque<Bytes> frames;
   std::deque<ReceiveBuffer*> held;

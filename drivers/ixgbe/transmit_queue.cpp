@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 #include <new>
 
@@ -97,7 +98,8 @@ std::uint32_t TransmitQueue::empty() noexcept {
   return frames;
 }
 
-// Header lengths that fit the card's fields and are plausible (7.2.3.2.3; 7.2.4.5 requires that all headers of TSO fit in 512 bytes).
+// Only for header lengths that fit the card's fields and are plausible (7.2.3.2.3; 7.2.4.5 requires that all headers of TSO fit in 512
+// bytes).
 std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
   constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
   constexpr std::uint32_t mac_length_max = 127;  // seven bits
@@ -158,7 +160,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   const std::uint64_t common = always | TransmitData::put_segment(segment) | TransmitData::put_index(index) |
                                TransmitData::put_vlan_enable(vlan_ != 0) | TransmitData::put_insert_ip_checksum(offload.ipv4()) |
                                TransmitData::put_insert_l4_checksum(offload.tcp() || offload.udp());
-  // 7.2.3.2.4: PAYLEN is the whole frame; for TSO, the part after the headers.
+  // 7.2.3.2.4: PAYLEN is the length of the whole frame, or for TSO, of the part after the headers.
   const auto payload_bytes = static_cast<std::uint32_t>(bytes) - (segment ? offload.headers_bytes() : 0);
   write_data(pieces, common | TransmitData::put_payload_length(payload_bytes));
   tokens_[ring_.slot(tokens_tail_++)] = token;
@@ -202,7 +204,8 @@ void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noex
 }
 
 void TransmitQueue::request_report() noexcept {
-  require(reports_tail_ - reports_head_ < ring_.size(), "ixgbe: more transmit reports than descriptors", index_);
+  // `flush` checks that no more descriptors are pending than the ring has, and a report belongs to at least one descriptor.
+  assert(reports_tail_ - reports_head_ < ring_.size());
   ring_.add_bits(next_ - 1, TransmitData::report_status_mask);
   reports_[ring_.slot(reports_tail_++)] = {.end = next_, .tokens_end = tokens_tail_};
   reported_ = next_;
@@ -248,8 +251,7 @@ void TransmitQueue::reclaim() noexcept {
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
-  // One call passes contiguous tokens, but only a few. Their slots stay in use during the call, and the stack may queue new frames in
-  // reply.
+  // One call passes contiguous tokens, but only a few, because their slots stay in use while the stack may queue new frames.
   while (tokens_head_ != tokens_sent_) {
     const std::uint32_t first = ring_.slot(tokens_head_);
     const std::uint32_t count = std::min(std::min(tokens_sent_ - tokens_head_, ring_.size() - first), report_interval_descriptors);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
 // A transmit queue: from a frame's pieces to descriptors, and back by TX completions.
 //
-// Frames of one event are queued one by one, and one tail write notifies the card of all (`flush`). The card reports completions only where
-// the RS bit requests it: on the last descriptor of a flush, and every `report_interval_descriptors` within one, so that a long burst frees
-// the ring early. `reclaim` processes these reports by DD bit and never waits. `deliver` then passes completions to the stack, frame by
-// frame in the order in which they were queued. The two are separate because `transmit` may reclaim when the ring is full, and must not
-// call the stack back from within the stack's own call.
+// Frames of one event are queued one by one, and one tail write notifies the card of all frames (`flush`). The card reports completions
+// only for descriptors with the RS bit. These are the last one of a flush and, in a long flush, one in every `report_interval_descriptors`,
+// so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits. `deliver` then passes completions
+// to the stack, frame by frame in the order in which they were queued. `reclaim` and `deliver` are separate because `transmit` may reclaim
+// when the ring is full, and must not call the stack back from within the stack's own call.
 //
 // Head write-back (7.2.3.5.2) replaces DD bits and changes only the check of a report. A head is valid only between the oldest descriptor
 // that the card may still read and the last tail. Any other head is counted and ignored, because it would free buffers that the card still
 // reads.
 //
 // Offloads that differ from frame to frame use context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3). One is
-// for frames with checksums, the other for TSO. Each is written only when it changes.
+// for frames with checksums, the other for TSO. A context is written only when it changes.
 //
 // Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which checks everything, keeps its result
-// for that offload, and `begin_run` computes for how many descriptors no other condition (room, reports, the ring's end) needs a check.
-// Within such a run `transmit_alike` only compares: 57 instructions a frame instead of 419 (`neap bench driver`, transmit, batch 32). A run
-// ends at the latest with `flush`.
+// for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the ring's end)
+// needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of 419 (`neap
+// bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -38,12 +38,12 @@ namespace neap::ixgbe {
 
 class TransmitQueue {
  public:
-  /// The card accepts 40 minus two and minus WTHRESH (7.2.1.1); one of them may be a context.
+  /// The card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1). One of these may be a context.
   static constexpr std::uint32_t frame_descriptors_max = 40 - 2;
   /// 16 KiB for each descriptor: the length field allows more, but no known driver uses more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
   static constexpr std::uint32_t tso_bytes_max = 64 * 1024;
-  /// Every piece of a frame may begin a descriptor, and every 16 KiB in it another one. Valid for all values of WTHRESH.
+  /// Every piece of a frame may begin a descriptor, and so may every 16 KiB of a frame. This limit is valid for all values of WTHRESH.
   static constexpr std::uint32_t pieces_max =
       frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
@@ -68,14 +68,13 @@ class TransmitQueue {
     end_run();
     held_ = on;
   }
-  /// Drops all frames that the card has not reported and returns their number. The queue MUST be off. The next `deliver` returns their
-  /// tokens.
+  /// Drops all frames not reported as sent, and returns their number. The queue MUST be off. The next `deliver` returns their tokens.
   std::uint32_t empty() noexcept;
 
   /// Queues a frame. Errors: `full`, `invalid`; then nothing was queued.
   [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
-  /// As `transmit`, but only within a run, for a frame of one piece with the same offload (without TSO) as the frame before. False: nothing
-  /// was done, and the caller MUST use `transmit`.
+  /// Like `transmit`, but only within a run, for a frame of one piece with the same offload (without TSO) as the frame before. Returns
+  /// false if it did nothing; the caller MUST then use `transmit`.
   [[nodiscard]] bool transmit_alike(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
     if (run_.next == run_.end || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
     const TransmitPiece piece = pieces.front();
@@ -104,7 +103,6 @@ class TransmitQueue {
   /// Changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
   void count_hang() noexcept { counters_.hangs.add(); }
-
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:
@@ -116,13 +114,12 @@ class TransmitQueue {
     void** token = nullptr;
     std::uint64_t offload = ~std::uint64_t{0};  // matches no offload
     std::uint64_t common = 0;                   // second word of the descriptor, without lengths
-    std::uint32_t bytes_min = 1;                // of a frame
+    std::uint32_t bytes_min = 1;                // minimum of a frame
     std::uint32_t bytes_range = 0;              // maximum minus minimum
   };
   /// A descriptor with RS. Once it is done, all descriptors before `end` and all tokens before `tokens_end` are done.
   struct Report {
-    std::uint32_t end;
-    std::uint32_t tokens_end;
+    std::uint32_t end, tokens_end;
   };
   using Context = std::array<std::uint64_t, 2>;
   struct Memory {
@@ -132,7 +129,7 @@ class TransmitQueue {
     DmaMemory head;  // the card writes the ring's head here
   };
 
-  /// Minimum and maximum bytes of a frame with that offload; 1 and 0 if the card does not support it.
+  /// Returns the minimum and maximum bytes of a frame with that offload; 1 and 0 if the card does not support it.
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> bytes_for(TransmitOffload offload) const noexcept;
   [[nodiscard]] Context context_of(TransmitOffload offload) const noexcept;
   [[nodiscard]] std::uint32_t free_descriptors() const noexcept { return ring_.size() - 1 - pending(); }
@@ -142,8 +139,7 @@ class TransmitQueue {
     return !held_ && descriptors <= free_descriptors() && free_tokens() != 0;
   }
   [[nodiscard]] bool oldest_report_is_done() const noexcept;
-  /// Descriptors from `clean_` to the head that the card wrote; nothing if the head is beyond the descriptors that the card was notified
-  /// of.
+  /// Returns the number of descriptors from `clean_` to the head that the card wrote; no value if the head is beyond `notified_`.
   [[nodiscard]] std::optional<std::uint32_t> done_by_head() const noexcept;
   void write_data(TransmitPieces pieces, std::uint64_t common) noexcept;
   void request_report() noexcept;
@@ -163,20 +159,20 @@ class TransmitQueue {
   std::uint32_t vlan_ = 0;  // 7.2.3.2.4, VLE: the card inserts the context's tag
   std::uint32_t frame_descriptors_max_ = frame_descriptors_max;
   bool held_ = false;
-  const std::uint32_t* written_head_ = nullptr;  // null: DD bits
+  const std::uint32_t* written_head_ = nullptr;  // null: DD bits report completions
 
   std::uint32_t next_ = 0;      // next descriptor to write
   std::uint32_t clean_ = 0;     // oldest descriptor that the card may still read
-  std::uint32_t notified_ = 0;  // the card was notified of the descriptors before this
-  std::uint32_t reported_ = 0;  // descriptors before this are covered by a report
+  std::uint32_t notified_ = 0;  // the card was notified of all descriptors before this one
+  std::uint32_t reported_ = 0;  // all descriptors before this one are covered by a report
   std::array<Context, 2> contexts_{};
   Run run_;
   // Since the last flush: queued bytes, and segments that TSO adds to the frames. `tokens_flushed_` is `tokens_tail_` at that flush.
   std::uint32_t bytes_unflushed_ = 0, segments_unflushed_ = 0, tokens_flushed_ = 0;
 
-  std::unique_ptr<Report[]> reports_;  // ring, oldest at reports_head_
+  std::unique_ptr<Report[]> reports_;  // a ring; the oldest report is at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
-  std::unique_ptr<void*[]> tokens_;  // ring: returned < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
+  std::unique_ptr<void*[]> tokens_;  // a ring. Positions: returned < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
   DmaMemory head_;

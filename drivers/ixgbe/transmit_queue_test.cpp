@@ -10,22 +10,16 @@
 namespace neap::ixgbe {
 namespace {
 
-using test::Bytes;
-using test::frame_of;
-using test::TestFrame;
-using test::token_of;
-using test::with_checksums;
-using test::with_tso;
+using namespace test;
 
 constexpr std::uint32_t ring = 64;
 
 struct TransmitQueueTest : testing::Test {
-  void make(std::uint32_t frame_bytes_max = 1514) {
-    const QueueOptions options{.transmit_descriptors = ring, .frame_bytes_max = frame_bytes_max};
+  void make(const QueueOptions& options = {.transmit_descriptors = ring}) {
     ASSERT_TRUE(queue.prepare(options).has_value());
     queue.program(options);
   }
-  /// The bytes, cut into pieces of `piece_bytes`; kept until the test ends.
+  /// Cuts the bytes into pieces of `piece_bytes`, which are kept until the test ends.
   TestFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
     auto& kept = contents.emplace_back(bytes);
     auto& cut = pieces.emplace_back();
@@ -35,18 +29,27 @@ struct TransmitQueueTest : testing::Test {
     }
     return {.pieces = cut, .token = token};
   }
-  /// The same sequence as in a queue pair.
+  /// Calls the queue in the same sequence as a queue pair does.
   TransmitResult send(const TestFrame& frame) {
     if (queue.transmit_alike(frame.pieces, frame.offload, frame.token)) return {};
     queue.begin_run();
     if (queue.transmit_alike(frame.pieces, frame.offload, frame.token)) return {};
     return queue.transmit(frame.pieces, frame.offload, frame.token);
   }
+  void collect() {
+    queue.reclaim();
+    queue.deliver(stack);
+  }
   void finish() {
     queue.flush();
     card.transmit();
-    queue.reclaim();
-    queue.deliver(stack);
+    collect();
+  }
+  /// Writes the card's head back to the word that the queue named.
+  void write_head(std::uint32_t head) {
+    const std::uint64_t low = card.registers().read(reg::TDWBAL(0)).address_low_4,
+                        high = card.registers().read(reg::TDWBAH(0)).address_high;
+    std::atomic_ref(*static_cast<std::uint32_t*>(machine::direct_map(low << 2 | high << 32))).store(head);
   }
 
   test::TestCard card;
@@ -70,7 +73,7 @@ TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
   counts_are(1, 42, 1);
   ASSERT_TRUE(send(frame(frame_of(2, 1000), 300)).has_value());
   counts_are(2, 1042, 5);
-  // Headers of 54 bytes: 2,400 bytes become two segments of 1,000 and one of 400; with a context.
+  // After headers of 54 bytes, 2,400 bytes become two segments of 1,000 bytes and one of 400; a context is added.
   ASSERT_TRUE(send(with_tso(frame(frame_of(3, 2454)), 1000)).has_value());
   counts_are(5, 1042 + 2 * 1054 + 454, 7);
   ASSERT_TRUE(send(with_tso(frame(frame_of(4, 1056)), 1000)).has_value());
@@ -141,8 +144,7 @@ TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndReportsRoom) {
   EXPECT_EQ(queue.counters().refused_full.value(), 1U);
   queue.flush();
   card.transmit(32);  // up to the first report
-  queue.reclaim();
-  queue.deliver(stack);
+  collect();
   EXPECT_EQ(stack.room_again, 0U) << "only once there is room for the largest frame";
   EXPECT_TRUE(send(frame(frame_of(99, 100))).has_value()) << "a small frame fits already";
   finish();
@@ -167,25 +169,12 @@ TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderGetTheirOwnOffload) {
     for (unsigned i = random() % 24; i != 0; --i) {
       const std::size_t bytes = 54 + random() % 1461;
       TestFrame next = frame(frame_of(static_cast<std::uint32_t>(asked.size()), bytes), random() % 5 == 0 ? 400 : 1 << 20);
-      switch (random() % 8) {
-        case 0:
-          break;
-        case 1:
-          next = with_checksums(next, 32);
-          break;
-        case 2:
-          next = with_tso(next, static_cast<std::uint16_t>(200 + 200 * (random() % 2)));
-          break;
-        case 3:
-          next.offload = {.l3_bytes = 20, .checksums = Checksums::ipv4};
-          break;
-        case 4:
-          next.offload = {.l3_bytes = 40, .l4_bytes = 8, .checksums = Checksums::udp_ipv6};
-          break;
-        default:
-          next = with_checksums(next);
-          break;
-      }
+      const unsigned kind = random() % 8;
+      if (kind == 1) next = with_checksums(next, 32);
+      if (kind == 2) next = with_tso(next, static_cast<std::uint16_t>(200 + 200 * (random() % 2)));
+      if (kind == 3) next.offload = {.l3_bytes = 20, .checksums = Checksums::ipv4};
+      if (kind == 4) next.offload = {.l3_bytes = 40, .l4_bytes = 8, .checksums = Checksums::udp_ipv6};
+      if (kind >= 5) next = with_checksums(next);
       const std::uint32_t least = next.offload.checksums == Checksums::none ? 1 : next.offload.headers_bytes();
       const bool valid = bytes >= least + (next.offload.segment_bytes != 0 ? 1 : 0);
       next.token = token_of(asked.size() + 1);
@@ -221,7 +210,7 @@ TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderGetTheirOwnOffload) {
   }
 }
 
-// Within a run of frames that are alike, lengths are compared, too.
+// Within a run of frames that are alike, lengths are compared as well.
 TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedForAWrongLength) {
   make();
   ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -256,25 +245,19 @@ TEST_F(TransmitQueueTest, AQueueHeldDuringARunRefusesFrames) {
 
 // 7.2.3.5.2: the card writes its head to one word and does not change DD bits.
 TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
-  const QueueOptions options{.transmit_descriptors = ring, .head_write_back = 1};
-  ASSERT_TRUE(queue.prepare(options).has_value());
-  queue.program(options);
-  const reg::Tdwbal low = card.registers().read(reg::TDWBAL(0));
-  ASSERT_TRUE(low.head_write_back);
-  auto* const head = static_cast<std::uint32_t*>(
-      machine::direct_map(std::uint64_t{low.address_low_4} << 2 | std::uint64_t{card.registers().read(reg::TDWBAH(0)).address_high} << 32));
+  make({.transmit_descriptors = ring, .head_write_back = 1});
+  ASSERT_TRUE(card.registers().read(reg::TDWBAL(0)).head_write_back);
   std::uint32_t told = 0;
   for (std::uintptr_t round = 0; round < 40; ++round) {  // across the ring's end
     for (std::uintptr_t i = 0; i < 5; ++i) ASSERT_TRUE(send(frame(frame_of(1, 100), 1 << 20, token_of(5 * round + i + 1))).has_value());
     queue.flush();
     EXPECT_FALSE(queue.ready());
     told = (told + 5) % ring;
-    std::atomic_ref(*head).store(told - 1 + (told == 0 ? ring : 0));  // all but one: the report is for the last
+    write_head(told - 1 + (told == 0 ? ring : 0));  // all but one: the report is for the last
     EXPECT_FALSE(queue.ready());
-    std::atomic_ref(*head).store(told);
+    write_head(told);
     EXPECT_TRUE(queue.ready());
-    queue.reclaim();
-    queue.deliver(stack);
+    collect();
     EXPECT_EQ(stack.tokens.size(), 5 * (round + 1));
   }
 }
@@ -282,18 +265,12 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
 // A head that moves back, or beyond the last tail, would free buffers that the card still reads.
 TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
-  const QueueOptions options{.transmit_descriptors = ring, .head_write_back = 1};
-  ASSERT_TRUE(queue.prepare(options).has_value());
-  queue.program(options);
+  make({.transmit_descriptors = ring, .head_write_back = 1});
   EXPECT_EQ(card.registers().read(reg::DCA_TXCTRL(0)).raw(), 0x2200U) << "write-backs keep their order, reads need not";
-  auto* const head =
-      static_cast<std::uint32_t*>(machine::direct_map(std::uint64_t{card.registers().read(reg::TDWBAL(0)).address_low_4} << 2 |
-                                                      std::uint64_t{card.registers().read(reg::TDWBAH(0)).address_high} << 32));
   const auto reclaimed_at = [&](std::uint32_t written) {
-    std::atomic_ref(*head).store(written);
+    write_head(written);
     EXPECT_EQ(queue.ready(), written == 30) << written;
-    queue.reclaim();
-    queue.deliver(stack);
+    collect();
     return stack.tokens.size();
   };
   const auto send_ten = [&] {
@@ -302,12 +279,11 @@ TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   };
   send_ten();
   send_ten();
-  std::atomic_ref(*head).store(20);
-  queue.reclaim();
-  queue.deliver(stack);
+  write_head(20);
+  collect();
   ASSERT_EQ(stack.tokens.size(), 20U);
   send_ten();
-  // An older head, one beyond the last tail, one outside of the ring, a card that is gone.
+  // Wrong heads: an older one, one beyond the last tail, one outside of the ring, and the value that a card that is gone returns.
   std::uint64_t wrong = 0;
   for (const std::uint32_t written : {19U, 10U, 0U, 31U, 63U, 64U, 20U + ring, 0x1EU + (1U << 16), ~0U - 1}) {
     EXPECT_EQ(reclaimed_at(written), 20U) << written;
@@ -380,7 +356,7 @@ TEST_F(TransmitQueueTest, AContextIsWrittenOnlyWhenItChanges) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
   finish();
   EXPECT_EQ(card.contexts_seen, 1U);
-  // TSO has its own context, so alternating costs nothing.
+  // TSO has its own context, so alternating frames need no further context.
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(send(with_tso(frame(frame_of(1, 3000)), 1448)).has_value());
     ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -444,7 +420,7 @@ TEST_F(TransmitQueueTest, TheLargestAllowedFrameFitsTheCardsLimit) {
   finish();
   ASSERT_EQ(card.sent.size(), 1U);
   EXPECT_EQ(card.sent[0].bytes, bytes);
-  // A single large piece is cut.
+  // A single large piece is cut into several descriptors.
   ASSERT_TRUE(send(with_tso(frame(bytes), 1448)).has_value());
   finish();
   ASSERT_EQ(card.sent.size(), 2U);

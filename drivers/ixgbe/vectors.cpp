@@ -12,12 +12,11 @@ void program_vectors(Registers registers, unsigned pairs) {
   // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector. Reading EICR does not clear the queues' causes. Messages held back by a mask stay
   // pending.
   registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
-  // 7.3.4.3: one register for two queue pairs; both directions of a pair share its vector.
+  // 7.3.4.3: one register serves two queue pairs; both directions of a pair share its vector.
   const auto pair_or_none = [pairs](unsigned queue) { return queue < pairs ? queue : 0; };
   const auto receives = [pairs](unsigned queue) { return queue < std::min(pairs, rss::queues_max); };
   for (unsigned i = 0; 2 * i < pairs; ++i) {
-    const unsigned even = 2 * i;
-    const unsigned odd = even + 1;
+    const unsigned even = 2 * i, odd = even + 1;
     registers.write(reg::IVAR(i), {.rx_even = receives(even) ? even : 0,
                                    .rx_even_valid = receives(even),
                                    .tx_even = even,
@@ -55,8 +54,8 @@ void unmask_vector(Registers registers, unsigned vector, bool raise) {
 }
 
 reg::Eicr take_other_causes(Registers registers) {
-  // Not by reading EICR: the 82599 specification update warns that clear-by-read may lose a cause that occurs at that moment. EICS shows
-  // the causes without clearing them, and writing ones to EICR clears those that were read (Linux does the same).
+  // EICR is not read, because the 82599 specification update warns that clear-by-read may lose a cause that occurs at that moment. EICS
+  // shows the causes without clearing them, and writing ones to EICR clears the causes that were read (Linux does the same).
   reg::Eicr causes = reg::Eicr::from_raw(registers.read(reg::EICS).raw());
   if (causes.raw() == Registers::all_ones) return causes;
   causes.rtxq = 0;

@@ -2,8 +2,8 @@
 // Interrupt vectors: from a queue to an MSI-X message.
 //
 // Vector i belongs to queue pair i and so to core i. One more vector, the last, is for all other causes (link, faults). Pairs from 16 on
-// only transmit. In this mode a queue's cause clears itself when its message is sent (82599 datasheet 7.3.1.4), so EICR is never read for
-// traffic.
+// only transmit. With several MSI-X vectors a queue's cause clears itself when its message is sent (82599 datasheet 7.3.1.4), so EICR is
+// never read for traffic.
 #pragma once
 
 #include "drivers/ixgbe/moderation.hpp"
@@ -17,16 +17,15 @@ void program_vectors(Registers registers, unsigned pairs);
 /// Unmasks the vectors in `queues` (a bit for each) and the other causes.
 void enable_vectors(Registers registers, std::uint64_t queues);
 
-/// Changes the moderation of one vector, with or without traffic. Effective from its next interrupt on (8.2.3.5.12).
+/// Changes the moderation of one vector, with or without traffic. The change is effective from the vector's next interrupt on (8.2.3.5.12).
 void program_moderation(Registers registers, unsigned vector, Moderation moderation);
 
-/// Mask a queue pair's vector (EIMC), which keeps its causes, and unmask it (EIMS). With `raise`, software raises a cause (EICS); the
-/// caller sets `raise` if there is work. 7.3.1.4: a kept cause is sent when the vector is unmasked, but only if it was not cleared
-/// meanwhile.
+/// Masks (EIMC) or unmasks (EIMS) a queue pair's vector. A masked vector keeps its causes. With `raise`, software raises a cause (EICS);
+/// the caller sets `raise` if there is work. 7.3.1.4: unmasking sends a kept cause only if it was not cleared meanwhile.
 void mask_vector(Registers registers, unsigned vector);
 void unmask_vector(Registers registers, unsigned vector, bool raise);
 
-/// Reads and clears the other causes, and keeps those of the queues.
+/// Reads and clears the other causes, and keeps the causes of the queues.
 [[nodiscard]] reg::Eicr take_other_causes(Registers registers);
 
 }  // namespace neap::ixgbe

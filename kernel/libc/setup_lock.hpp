@@ -2,11 +2,11 @@
 // Locks that wait by spinning, with a bound.
 //
 // The C and C++ libraries expect mutexes, once-flags and condition variables. An event may not block. So these locks are only for set-up
-// and for library internals that cores share (a function-local static, the table of open streams). A waiter spins. It panics if its wait
-// cannot end (it holds the lock itself, or it is the only core), or if the wait lasts `wait_ns_max`. The panic's backtrace shows the code
-// that must use `Completion` or `spawn_on` instead.
+// and for library internals that cores share (a function-local static, the table of open streams). A waiting core spins. It panics if its
+// wait cannot end (it holds the lock itself, or it is the only core), or if the wait lasts `wait_ns_max`. The panic's backtrace shows the
+// code that must use `Completion` or `spawn_on` instead.
 //
-// All zero bits are the valid, free state of each type: the libraries initialise theirs statically.
+// Zeroed storage is the valid, free state of each type, because the libraries initialise their objects statically.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace neap::libc {
 constexpr std::uint64_t wait_ns_max = 10'000'000'000;
 constexpr std::uint64_t no_deadline = ~std::uint64_t{0};
 
-/// Owned by a core. `lock` by the owner panics; `lock_recursive` counts.
+/// Owned by a core. If the owner calls `lock` again, it panics; `lock_recursive` counts.
 class SetupLock {
  public:
   void lock() noexcept;
@@ -32,7 +32,7 @@ class SetupLock {
  private:
   friend class SetupCondition;
   std::uint32_t release_wholly() noexcept;
-  std::atomic<std::uint32_t> owner_{0};  // core + 1
+  std::atomic<std::uint32_t> owner_{0};  // the owning core + 1; 0: free
   std::uint32_t depth_ = 0;              // written by the owner
 };
 
@@ -47,14 +47,14 @@ class SetupCondition {
   std::atomic<std::uint32_t> signals_{0};
 };
 
-/// Runs a function once; waits while another core runs it. If it throws, the next caller tries again.
+/// Runs a function once; waits while another core runs it. If the function throws, the next caller runs it again.
 class SetupOnce {
  public:
   explicit SetupOnce(std::uint32_t& state) noexcept : state_(state) {}
   void run(void (*function)());
 
  private:
-  std::atomic_ref<std::uint32_t> state_;  // 0, 1 when done, 2 + core while it runs
+  std::atomic_ref<std::uint32_t> state_;  // 0: not run; 1: done; 2 + core: runs on that core
 };
 
 }  // namespace neap::libc

@@ -90,8 +90,7 @@ TEST(SetupCondition, ASignalEndsTheWaitAndRestoresTheLockDepth) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return seen.load(); }));
 }
 
-std::atomic<int> once_runs{0};
-std::atomic<int> once_failures{0};
+std::atomic<int> once_runs{0}, once_failures{0};
 
 TEST(SetupOnce, RunsOnceOnManyCoresAndAgainAfterAnException) {
   std::uint32_t state = 0;

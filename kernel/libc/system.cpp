@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <string_view>
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
@@ -24,8 +23,7 @@ namespace machine = neap::machine;
 
 namespace {
 
-constexpr std::uint64_t second_ns = 1'000'000'000;
-constexpr std::uint64_t sleep_ns_max = second_ns;
+constexpr std::uint64_t second_ns = 1'000'000'000, sleep_ns_max = second_ns;
 
 bool is_console(int file) noexcept { return file >= 0 && file <= 2; }
 
@@ -45,7 +43,6 @@ timespec as_timespec(std::uint64_t ns) noexcept {
 extern "C" {
 
 // --- The console as standard input, output and error -------------------------------------------------------------------------------------
-
 _READ_WRITE_RETURN_TYPE write(int file, const void* data, std::size_t bytes) {
   if (file != 1 && file != 2) return fail(EBADF);
   bytes = std::min<std::size_t>(bytes, INT_MAX);
@@ -69,7 +66,6 @@ off_t lseek(int file, off_t, int) { return fail(is_console(file) ? ESPIPE : EBAD
 int fcntl(int file, int, ...) { return is_console(file) ? 0 : fail(EBADF); }
 
 // --- No file system ----------------------------------------------------------------------------------------------------------------------
-
 int open(const char*, int, ...) { return fail(ENOENT); }
 int stat(const char*, struct stat*) { return fail(ENOENT); }
 int unlink(const char*) { return fail(ENOENT); }
@@ -77,7 +73,6 @@ int link(const char*, const char*) { return fail(ENOENT); }
 int mkdir(const char*, mode_t) { return fail(EROFS); }
 
 // --- Time --------------------------------------------------------------------------------------------------------------------------------
-
 int gettimeofday(timeval* result, void*) {
   const timespec now = as_timespec(wall_clock_ns());
   *result = {.tv_sec = now.tv_sec, .tv_usec = static_cast<suseconds_t>(now.tv_nsec / 1000)};
@@ -107,7 +102,6 @@ int nanosleep(const timespec* time, timespec* left) {
 }
 
 // --- Random bits -------------------------------------------------------------------------------------------------------------------------
-
 int getentropy(void* buffer, std::size_t bytes) {
   if (bytes > 256) return fail(EIO);
   auto* to = static_cast<std::byte*>(buffer);
@@ -122,7 +116,6 @@ int getentropy(void* buffer, std::size_t bytes) {
 }
 
 // --- One process, which ends with the machine --------------------------------------------------------------------------------------------
-
 pid_t getpid() { return 1; }
 int kill(pid_t, int signal) { neap::panic("a signal was raised", static_cast<std::uint64_t>(signal)); }
 long sysconf(int name) {

@@ -28,8 +28,6 @@ class DmaMemory {
     std::swap(order_, other.order_);
     return *this;
   }
-  DmaMemory(const DmaMemory&) = delete;
-  DmaMemory& operator=(const DmaMemory&) = delete;
   ~DmaMemory() {
     if (start_ != nullptr) memory::free_pages(start_, order_);
   }

@@ -5,8 +5,8 @@
 // A page-aligned pointer may be a run or an object in a slab. The page allocator records where runs begin, and the first byte of a slab is
 // never an object.
 //
-// The fast path is short: a core takes from the first slab of the class that has a free object, and frees into the object's own slab. The
-// rare cases (slab full, empty or new, object of another core, first call) are detected by tests that the fast path needs anyway.
+// The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
+// that the fast path needs anyway detect the rare cases (slab full, empty or new, object of another core, first call).
 #include "kernel/memory/heap.hpp"
 
 #include <algorithm>
@@ -31,13 +31,13 @@ constexpr unsigned slab_order = 4;
 constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
-/// Size of a batch of objects freed here for one other core. A batch is sent when it is full, at the end of the event, or when its slot is
-/// needed.
+/// A batch holds objects of one other core that this core has freed. It is sent when it is full, at the end of the event, or when another
+/// core's objects need its slot.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
-/// Objects from other cores that one `pass_boundary` puts back into slabs.
+/// Returned objects that one `pass_boundary` puts back into slabs.
 constexpr unsigned intake_budget = 256;
-/// A sleeping core is woken for returned objects only above this many bytes. Below, it finds them when it next wakes.
+/// A sleeping core is woken for returned objects only if they have more than this many bytes. Otherwise it takes them when it next wakes.
 constexpr std::uint64_t wake_bytes = 256 * 1024;
 constexpr unsigned empty_slabs_max = 4;
 /// Number of never-used objects that are linked into the free list at once.
@@ -53,7 +53,7 @@ struct Slab {
   Heap* heap = nullptr;  // the owner; null: the slab is unused
   FreeObject* free = nullptr;
   std::uint32_t used = 0;  // objects handed out
-  bool listed = false;     // in its heap's list of slabs with room; a full one is removed when an allocation finds it there
+  bool listed = false;     // in its heap's list of slabs with room; a full slab is removed when an allocation finds it there
   std::uint8_t size_class = 0;
   std::uint16_t owner = 0;  // the core
   std::uint32_t magic = 0;
@@ -68,7 +68,6 @@ constexpr std::size_t first_object(unsigned size_class) {
   return (sizeof(Slab) + alignment - 1) / alignment * alignment;
 }
 
-/// Objects to be returned to one owner.
 struct Batch {
   Heap* owner = nullptr;
   unsigned count = 0;
@@ -82,7 +81,7 @@ constinit Slab no_slab{};
 
 class Heap {
  public:
-  // All zeros, so that the heaps of absent cores take no room in the image. `prepare` makes a heap usable.
+  // All members are zero, so that the heaps of absent cores take no room in the image. `prepare` makes a heap usable.
   constexpr Heap() = default;
   /// A heap in which every list is empty.
   constexpr explicit Heap(Slab& nothing) { with_room_.fill(&nothing); }
@@ -114,7 +113,7 @@ class Heap {
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
   [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
-  /// Asks all other cores to release their reserves, and wakes the sleeping ones that hold some.
+  /// Asks all other cores to release their reserves, and wakes sleeping cores that hold some.
   void ask_other_cores() noexcept;
   void release_if_asked() noexcept {
     if (asked_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -144,15 +143,14 @@ class Heap {
   std::array<Batch, batches> outgoing_{};
   FreeObject* arrived_ = nullptr;  // taken from `incoming_`, not yet back in their slabs
 
-  // Written by other cores.
+  // The members that other cores write.
   alignas(64) RemoteList<FreeObject> incoming_;
   std::atomic<std::uint64_t> incoming_bytes_{0};
-  std::atomic<bool> asked_{false};
-  std::atomic<bool> wake_sent_{false};
+  std::atomic<bool> asked_{false}, wake_sent_{false};
   RemoteNode wake_node_{};
 };
 
-// One for each core, in static and not in thread-local storage: on the host a core's thread ends but its slabs stay.
+// One heap for each core, in static and not in thread-local storage: on the host a core's thread ends but its slabs stay.
 constinit std::array<Heap, machine::cores_max> heaps;
 // Used as a core's heap before its first slow call, and always when objects are checked. It is empty, so each call takes the slow path.
 constinit Heap no_heap{no_slab};
@@ -302,7 +300,7 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // In this order a batch that was taken may still be counted, and every batch that waits is counted. So no wake-up is missed.
+      // In this order, every waiting batch is counted, and a batch that was just taken may be counted, too. So no wake-up is missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;
@@ -318,7 +316,7 @@ void Heap::release_reserves() noexcept {
   checks::release_quarantine();
   send_all();
   reclaim_arrived(~0U);
-  // The last slab of a class is kept even if it is empty. Memory is short now, so that slab is freed, too.
+  // `settle` keeps the last slab of a class even if it is empty. Memory is short now, so that slab is freed, too.
   for (Slab* const slab : with_room_) {
     if (slab != &no_slab && slab->used == 0) retire_slab(*slab);
   }

@@ -2,12 +2,12 @@
 // The heap: memory in units of bytes.
 //
 // A request often allocates on one core and frees on another (a value stored here, evicted there). A shared heap would take a lock in every
-// request; private heaps would lose memory to the cores that free it. So each core has its own slabs. Allocating and freeing on the owner
-// touch no shared data, and objects freed on other cores are returned in batches (Bonwick, 1994, and Bonwick and Adams, 2001, for slabs and
-// per-CPU caches).
+// request; private heaps would lose memory to the cores that free it. So each core has its own slabs. On the owner of a slab, allocating
+// and freeing touch no shared data. Objects freed on other cores are returned in batches (Bonwick, 1994: slabs; Bonwick and Adams, 2001:
+// caches).
 //
-// It works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and all
-// their forms end here (malloc.cpp, in images). Without memory the result is null. The other cores are then asked to release their
+// The heap works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and
+// all their forms use it (malloc.cpp, in images). Without memory the result is null. The other cores are then asked to release their
 // reserves, so a later attempt may succeed.
 #pragma once
 
@@ -20,16 +20,16 @@ constexpr std::size_t alignment_min = 16;
 
 /// At least `bytes` bytes, aligned to `alignment_min`; null if there is no memory. Zero bytes give an object, too.
 [[nodiscard]] void* allocate(std::size_t bytes) noexcept;
-/// The same, aligned to `alignment`, which MUST be a power of two.
+/// As `allocate`, but aligned to `alignment`, which MUST be a power of two.
 [[nodiscard]] void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept;
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   return alignment <= alignment_min ? allocate(bytes) : allocate_aligned(bytes, alignment);
 }
 
-/// Frees an object from `allocate` or `reallocate`, on any core. Null does nothing. Any other pointer is a panic, if the heap notices it.
+/// Frees an object from `allocate` or `reallocate`, on any core. Null is ignored. Any other pointer panics if the heap detects it.
 void deallocate(void* pointer) noexcept;
 
-/// As realloc: keeps the content up to the smaller size. Null leaves the old object as it was. The new object is aligned to 16.
+/// As realloc: keeps the content up to the smaller size. If the result is null, the old object is unchanged. A new object is aligned to 16.
 [[nodiscard]] void* reallocate(void* pointer, std::size_t bytes) noexcept;
 
 /// Returns the pages beyond the first `bytes` bytes of an object to the page allocator. True: done in place, with no window in which
@@ -39,8 +39,8 @@ void deallocate(void* pointer) noexcept;
 /// Bytes of the object that the caller may use: at least the requested size.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called by the event loop once in each pass. Returns objects of other cores, puts a part of the returned objects back into slabs, and
-/// releases the reserves if another core was refused memory. True if returned objects are left.
+/// Called by the event loop once in each pass. Returns objects to their cores, and puts some of the objects that other cores returned into
+/// slabs. Releases the reserves if another core was refused memory. True if some returned objects are not in their slabs yet.
 bool pass_boundary() noexcept;
 
 /// Sums over all cores. While cores run, the values are from slightly different moments.

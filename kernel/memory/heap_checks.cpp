@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <new>
-#include <span>
 
 #include "kernel/counter.hpp"
 #include "kernel/machine.hpp"
@@ -18,13 +16,10 @@ namespace {
 
 constexpr std::size_t redzone_bytes = 16;
 // These patterns are neither valid addresses nor small numbers.
-constexpr std::byte redzone_pattern{0xBD};
-constexpr std::byte given_out_pattern{0xC5};
-constexpr std::byte freed_pattern{0xDE};
-constexpr std::uint64_t living_mark = 0x6C69'7669'6E67'4F62;
-constexpr std::uint64_t freed_mark = 0x6672'6565'644F'626A;
+constexpr std::byte redzone_pattern{0xBD}, given_out_pattern{0xC5}, freed_pattern{0xDE};
+constexpr std::uint64_t living_mark = 0x6C69'7669'6E67'4F62, freed_mark = 0x6672'6565'644F'626A;
 
-/// Bounds of one core's quarantine. Above either, the oldest objects are freed.
+/// Bounds of one core's quarantine. Above either bound, the oldest objects are freed.
 constexpr std::uint64_t quarantine_objects_max = 256;
 constexpr std::uint64_t quarantine_bytes_max = 1 << 20;
 
@@ -32,7 +27,7 @@ struct Header {
   std::uint64_t mark;  // one of the two marks, XORed with the header's address
   std::uint64_t bytes;
   Header* next;
-  std::uint64_t front_bytes;  // from the start of the plain object to the start of the checked one
+  std::uint64_t front_bytes;  // from the start of the heap's object to the start of the checked object
 };
 constexpr std::size_t front_bytes_min = sizeof(Header) + redzone_bytes;
 
@@ -49,7 +44,7 @@ constinit std::array<Quarantine, machine::cores_max> quarantines;
 std::byte* object_of(Header& header) noexcept { return reinterpret_cast<std::byte*>(&header) + front_bytes_min; }
 std::uint64_t mark_at(const Header& header, std::uint64_t mark) noexcept { return mark ^ reinterpret_cast<std::uintptr_t>(&header); }
 
-/// Up to the next multiple of 16 and one redzone more, so that the bytes right behind the object are checked, too.
+/// Bytes that are checked right behind an object: up to the next multiple of 16, then one redzone.
 std::size_t tail_bytes(std::size_t bytes) noexcept { return (redzone_bytes - bytes % redzone_bytes) % redzone_bytes + redzone_bytes; }
 
 bool is_filled(const std::byte* bytes, std::size_t count, std::byte pattern) noexcept {

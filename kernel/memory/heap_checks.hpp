@@ -4,7 +4,7 @@
 // Without memory protection such a write hits another object's data, and the crash comes later and elsewhere. With the boot option
 // `heap=checked` each object is placed between redzones. It is filled with one pattern when allocated and with another when freed, and it
 // is then held in a quarantine. A wrong write is found when the object is freed or leaves the quarantine. The panic's message states which
-// of the two it was. The checks cost time and about 80 bytes for each object, so they are for tests. Kernel-internal.
+// kind of wrong write it was. The checks cost time and about 80 bytes for each object, so they are for tests. Kernel-internal.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,13 @@ namespace checks {
 void turn_on() noexcept;
 [[nodiscard]] bool on() noexcept;
 
-/// As in heap.hpp, but only while `on`. Each panics if it finds a wrong write.
+/// As in heap.hpp, but MUST be called only while `on()`. Each panics if it finds a wrong write.
 [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
 void deallocate(void* pointer) noexcept;
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
 /// Checks and frees all objects in this core's quarantine.
 void release_quarantine() noexcept;
-/// True if `core` has objects in its quarantine.
 [[nodiscard]] bool quarantined(unsigned core) noexcept;
 
 }  // namespace checks

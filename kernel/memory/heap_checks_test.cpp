@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The heap with its checks turned on. A program of its own, because they cannot be turned off again.
+// The heap with its checks turned on. This test is a separate program, because the checks cannot be turned off again.
 #include "kernel/memory/heap_checks.hpp"
 
 #include <gtest/gtest.h>
@@ -12,25 +12,18 @@
 #include "kernel/memory/heap.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap::memory {
 namespace {
 
 using host::HostMachine;
-using testing::ExitedWithCode;
-
-constexpr int panicked = 18;
 
 class HeapChecks : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    static const bool once = [] {
-      host::set_memory_bytes(std::size_t{32} << 20);
-      initialise_pages(machine::usable_memory());
-      checks::turn_on();
-      return true;
-    }();
-    static_cast<void>(once);
+    host::prepare_pages(std::size_t{32} << 20);
+    checks::turn_on();
   }
   static unsigned char* make(std::size_t bytes, std::size_t alignment = 16) {
     return static_cast<unsigned char*>(allocate(bytes, alignment));
@@ -70,55 +63,45 @@ TEST_F(HeapChecks, CorrectUseOfAnySizeAndAlignmentPasses) {
 
 TEST_F(HeapChecks, AByteBeyondTheEndIsFound) {
   for (const std::size_t bytes : {1, 16, 63, 64, 5'000, 20'000}) {
-    EXPECT_EXIT(
-        {
-          unsigned char* const object = make(bytes);
-          object[bytes] = 1;
-          deallocate(object);
-        },
-        ExitedWithCode(panicked), "written beyond its end")
-        << bytes;
+    SCOPED_TRACE(bytes);
+    host::expect_panic("written beyond its end", [&] {
+      unsigned char* const object = make(bytes);
+      object[bytes] = 1;
+      deallocate(object);
+    });
   }
 }
 
 TEST_F(HeapChecks, AByteBeforeTheStartIsFound) {
-  EXPECT_EXIT(
-      {
-        unsigned char* const object = make(64);
-        object[-1] = 1;
-        deallocate(object);
-      },
-      ExitedWithCode(panicked), "written before its start");
-  EXPECT_EXIT(
-      {
-        unsigned char* const object = make(64);
-        std::memset(object - 48, 0, 48);
-        deallocate(object);
-      },
-      ExitedWithCode(panicked), "its header was overwritten");
+  host::expect_panic("written before its start", [] {
+    unsigned char* const object = make(64);
+    object[-1] = 1;
+    deallocate(object);
+  });
+  host::expect_panic("its header was overwritten", [] {
+    unsigned char* const object = make(64);
+    std::memset(object - 48, 0, 48);
+    deallocate(object);
+  });
 }
 
 TEST_F(HeapChecks, AWriteAfterTheFreeIsFound) {
-  EXPECT_EXIT(
-      {
-        unsigned char* const object = make(64);
-        deallocate(object);
-        object[5] = 1;
-        for (unsigned i = 0; i < 300; ++i) deallocate(make(64));
-      },
-      ExitedWithCode(panicked), "written after it was freed");
+  host::expect_panic("written after it was freed", [] {
+    unsigned char* const object = make(64);
+    deallocate(object);
+    object[5] = 1;
+    for (unsigned i = 0; i < 300; ++i) deallocate(make(64));
+  });
 }
 
 // Without the checks only a second free right after the first would be noticed.
 TEST_F(HeapChecks, ASecondFreeIsFoundAfterOtherFrees) {
-  EXPECT_EXIT(
-      {
-        unsigned char* const object = make(64);
-        deallocate(object);
-        for (unsigned i = 0; i < 50; ++i) deallocate(make(64));
-        deallocate(object);
-      },
-      ExitedWithCode(panicked), "freed twice");
+  host::expect_panic("freed twice", [] {
+    unsigned char* const object = make(64);
+    deallocate(object);
+    for (unsigned i = 0; i < 50; ++i) deallocate(make(64));
+    deallocate(object);
+  });
 }
 
 TEST_F(HeapChecks, FreedContentIsOverwritten) {

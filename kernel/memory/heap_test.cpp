@@ -15,25 +15,18 @@
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/memory/size_classes.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap::memory {
 namespace {
 
 using host::HostMachine;
-
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 
 /// One arena for the whole process, as in an image.
 class Heap : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    static const bool once = [] {
-      host::set_memory_bytes(arena_bytes);
-      initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    static_cast<void>(once);
-  }
+  static void SetUpTestSuite() { host::prepare_pages(arena_bytes); }
   std::uint64_t used_before_ = heap_counters().used_bytes;
 };
 
@@ -54,15 +47,8 @@ struct Object {
 };
 
 std::size_t random_size(std::mt19937& random) {
-  switch (random() % 16) {
-    case 0:
-      return random() % 200'000;
-    case 1:
-    case 2:
-      return random() % 9'000;
-    default:
-      return random() % 600;
-  }
+  const unsigned kind = random() % 16;
+  return random() % (kind == 0 ? 200'000 : kind <= 2 ? 9'000 : 600);
 }
 
 TEST_F(Heap, SlackIsAtMostAFifthOfTheObject) {
@@ -145,33 +131,27 @@ TEST_F(Heap, ExhaustionRefusesAndIsRecoveredFrom) {
 }
 
 TEST_F(Heap, WrongFreesAreFound) {
-  EXPECT_EXIT(
-      {
-        void* const run = allocate(100'000);
-        deallocate(run);
-        deallocate(run);
-      },
-      testing::ExitedWithCode(18), "panic");
-  EXPECT_EXIT(
-      {
-        void* const object = allocate(64);
-        void* const other = allocate(64);
-        deallocate(object);
-        deallocate(object);
-        deallocate(other);
-      },
-      testing::ExitedWithCode(18), "freed twice");
+  host::expect_panic("panic", [] {
+    void* const run = allocate(100'000);
+    deallocate(run);
+    deallocate(run);
+  });
+  host::expect_panic("freed twice", [] {
+    void* const object = allocate(64);
+    void* const other = allocate(64);
+    deallocate(object);
+    deallocate(object);
+    deallocate(other);
+  });
 }
 
 // Objects move between cores: allocated on one, checked and freed on another. The patterns reveal objects that were handed out twice or
 // written beyond their end.
 TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
-  constexpr unsigned cores = 4;
-  constexpr unsigned steps = 10'000;
+  constexpr unsigned cores = 4, steps = 10'000;
   std::array<std::mutex, 64> locks;
   std::array<Object, 64> shared;  // cores leave objects here for other cores
-  std::atomic<unsigned> finished{0};
-  std::atomic<unsigned> broken{0};
+  std::atomic<unsigned> finished{0}, broken{0};
   struct Worker {
     std::mt19937 random;
     unsigned left;
@@ -221,7 +201,7 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   });
   EXPECT_EQ(broken, 0U);
   EXPECT_GT(heap_counters().remote_frees, steps / 2);
-  // Objects in transit are returned within another pass or two of each core.
+  // Objects in transit are returned within one or two passes of each core's loop.
   EXPECT_TRUE(HostMachine::wait_until([&] {
     for (unsigned core = 0; core < cores; ++core) machine.on(core, [] {});
     return heap_counters().used_bytes == used_before_;
@@ -289,7 +269,7 @@ TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
     machine.on(0, [&] {
       if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
     });
-    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes of 64 KiB each
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes with a slab of 64 KiB each
   }));
   machine.on(0, [&] {
     for (void* const pointer : taken) deallocate(pointer);

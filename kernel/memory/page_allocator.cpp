@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // One zone for each memory range. A zone keeps free blocks of 2^order pages in lists, which are linked through the pages themselves. It
-// also keeps one word for each page, which states what begins there. So freeing needs no size, merging needs no search, and a wrong free is
-// found at once.
+// also keeps one word for each page, which states what begins at that page. So freeing needs no size, merging needs no search, and wrong
+// frees are found at once.
 #include "kernel/memory/page_allocator.hpp"
 
 #include <algorithm>
@@ -34,8 +34,7 @@ struct FreeBlock {
 
 /// Part of a zone, by page index.
 struct Pages {
-  std::uint64_t first;
-  std::uint64_t count;
+  std::uint64_t first, count;
 };
 
 class Zone {
@@ -73,18 +72,17 @@ class Zone {
 
   SpinLock lock_;
   std::byte* begin_ = nullptr;
-  std::uint64_t frame_ = 0;  // physical page number of begin_, which alignment refers to
-  std::uint64_t pages_ = 0;
-  std::uint64_t usable_pages_ = 0;
+  std::uint64_t frame_ = 0;  // physical page number of `begin_`; alignment refers to it
+  std::uint64_t pages_ = 0, usable_pages_ = 0;
   std::atomic<std::uint64_t> free_pages_{0};
   std::uint32_t filled_orders_ = 0;
   unsigned node_ = 0;
-  std::atomic<std::uint32_t>* words_ = nullptr;  // atomic, because a wrong free may read any of them without the lock
+  std::atomic<std::uint32_t>* words_ = nullptr;  // atomic, because a wrong free may read any word without the lock
   std::array<FreeBlock*, order_max + 1> lists_{};
 };
 
-/// Number of pages at the start of a range that hold the words. It is rounded up so that the zone's first page is aligned to 64 KiB: the
-/// heap masks any pointer to the slab around it, and must not read before the zone.
+/// Number of pages at the start of a range that hold the words. It is rounded up so that the zone's first page is aligned to 64 KiB. The
+/// heap masks any pointer to find the slab around it, and must not read before the zone.
 std::uint64_t before_first_page(const machine::MemoryRange& range) noexcept {
   constexpr std::uint64_t slab_pages = 16;
   const std::uint64_t word_pages = (range.bytes / page_bytes * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;
@@ -160,10 +158,10 @@ void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
   return take({index_of(lists_[found]), std::uint64_t{1} << found}, pages);
 }
 
-// Joins adjacent free blocks. A run of 257 pages leaves a rest of its block that is too small for another such run, but large enough
-// together with its neighbour. Without joining, runs that are no powers of two would waste up to half of memory. The search starts with the
-// smallest blocks, because the rest of a split block begins with its smallest part. It is bounded: only the newest few blocks of each order
-// are examined.
+// Joins adjacent free blocks. A run of 257 pages leaves a remainder of its block. The remainder is too small for another such run, but
+// large enough together with its neighbour. Without joining, runs that are no powers of two would waste up to half of memory. The search
+// starts with the smallest blocks, because the remainder of a split block begins with its smallest part. The search is bounded: only the
+// newest few blocks of each order are examined.
 void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   const auto largest = static_cast<unsigned>(std::bit_width(pages)) - 1;
   for (unsigned order = 0; order <= largest; ++order) {
@@ -187,7 +185,7 @@ std::uint64_t Zone::free_row_from(std::uint64_t index, std::uint64_t enough) con
   return count;
 }
 
-/// Makes the first `pages` pages of adjacent free blocks a run, and frees the rest.
+/// Makes the first `pages` pages of adjacent free blocks a run, and frees the remainder.
 void* Zone::take(Pages row, std::uint64_t pages) noexcept {
   require(pages != 0 && pages <= row.count, "page allocator: a run longer than its blocks", pages);
   for (std::uint64_t at = 0; at < row.count;) {
@@ -196,7 +194,7 @@ void* Zone::take(Pages row, std::uint64_t pages) noexcept {
     at += std::uint64_t{1} << order;
   }
   free_pages_.fetch_sub(row.count, std::memory_order_relaxed);
-  // Marked first, so that the rest does not merge with it.
+  // The run is marked first, so that the remainder does not merge with it.
   words_[row.first].store(run | static_cast<std::uint32_t>(pages), std::memory_order_relaxed);
   free_pages_at({row.first + pages, row.count - pages});
   return address_of(row.first);
@@ -254,8 +252,7 @@ void* allocate_anywhere(std::uint64_t pages, unsigned order) noexcept {
 
 // Each core keeps a few single pages, because they are allocated and freed often (buffers, small rings).
 struct PageCache {
-  static constexpr unsigned pages_max = 64;
-  static constexpr unsigned batch_pages = 16;
+  static constexpr unsigned pages_max = 64, batch_pages = 16;
   Counter count;  // written by this core only
   std::array<void*, pages_max> pages{};
 };

@@ -17,8 +17,7 @@ namespace {
 /// Two ranges of the arena with a gap between them, neither aligned to more than a page.
 class PageAllocator : public testing::Test {
  protected:
-  static constexpr std::uint64_t gap_begin = 5'003 * page_bytes;
-  static constexpr std::uint64_t gap_bytes = 77 * page_bytes;
+  static constexpr std::uint64_t gap_begin = 5'003 * page_bytes, gap_bytes = 77 * page_bytes;
   static void SetUpTestSuite() {
     static const bool once = [] {
       host::set_memory_bytes(std::size_t{48} << 20);

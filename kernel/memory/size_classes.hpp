@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The object sizes of slabs: every 16 bytes up to 128, then four steps for each doubling. So at most a fifth of an object is slack.
+// The object sizes of slabs: every 16 bytes up to 128, then four sizes for each doubling. So at most a fifth of an object is slack.
 // Kernel-internal.
 #pragma once
 
@@ -31,7 +31,7 @@ constexpr unsigned class_of(std::size_t bytes) noexcept {
   return 8 + (exponent - 7) * 4 + static_cast<unsigned>((last >> (exponent - 2)) & 3);
 }
 
-/// The same by table: entry i is the class of all sizes from 16 i - 15 to 16 i.
+/// `class_of` as a table: entry i is the class of all sizes from 16 i - 15 to 16 i.
 constexpr std::array<std::uint8_t, object_bytes_max / 16 + 1> class_by_granule = [] {
   std::array<std::uint8_t, object_bytes_max / 16 + 1> table{};
   for (std::size_t granules = 1; granules < table.size(); ++granules) table[granules] = static_cast<std::uint8_t>(class_of(granules * 16));

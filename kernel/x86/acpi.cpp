@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/x86/acpi.hpp"
 
-#include <algorithm>
 #include <array>
 #include <span>
 
@@ -17,9 +16,7 @@ namespace neap::x86::acpi {
 namespace {
 
 constexpr std::uint32_t table_bytes_max = 4 << 20;
-constexpr std::size_t tables_max = 256;
-constexpr std::size_t windows_max = 16;
-
+constexpr std::size_t tables_max = 256, windows_max = 16;
 constinit Tables found{};
 constinit Madt madt{};
 constinit Nodes nodes{};
@@ -44,7 +41,7 @@ Bytes map_table(std::uint64_t physical) {
   return {};
 }
 
-// 5.2.5.1: without UEFI's information, search on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only area.
+// ACPI 5.2.5.1: without UEFI's information, search on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only area.
 std::uint64_t find_root_pointer() {
   if (boot_info().rsdp != 0) return boot_info().rsdp;
   constexpr std::uint64_t ebda_segment_pointer = 0x40e, bios_area = 0xe0000, bios_area_end = 0x100000;
@@ -116,7 +113,7 @@ void initialise() {
     if (name == "SRAT" && srat.size() == 0) srat = table;
     if (name == "SLIT" && slit.size() == 0) slit = table;
   }
-  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // includes cores that only the MADT lists
+  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // after the loop, when the MADT's cores are known
   read_slit(slit, nodes);
   use_nodes();
   found.cores = {madt.cores.data(), madt.core_count};
@@ -131,8 +128,6 @@ const Tables& tables() { return found; }
 }  // namespace neap::x86::acpi
 
 namespace neap::machine {
-
-unsigned node_count() noexcept { return std::max(1U, static_cast<unsigned>(x86::acpi::nodes.count)); }
 
 unsigned node_distance(unsigned from, unsigned to) noexcept { return x86::acpi::nodes.distance(from, to); }
 

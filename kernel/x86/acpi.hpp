@@ -20,15 +20,15 @@ namespace neap::x86::acpi {
 using PciWindow = pcie::Window;
 
 struct Tables : Fadt, SoftOff {
-  std::span<const Core> cores;     ///< usable ones, each APIC id once, in the table's order; empty without a MADT
+  std::span<const Core> cores;     ///< usable cores, each APIC id once, in the table's order; empty without a MADT
   std::span<const PciWindow> pci;  ///< the windows that passed `pcie::window_problem`
   remapping::Units remapping;      ///< Intel's IOMMUs
   std::uint64_t local_apic;        ///< physical, for CPUs without x2APIC
   bool legacy_devices;             ///< the machine has 8259 interrupt controllers
 };
 
-/// Finds and reads the tables, and passes the NUMA nodes to `memory`. Missing values stay zero and are reported on the console. Core 0,
-/// before `hand_over`.
+/// Finds and reads the tables, and passes the NUMA nodes to `memory`. Missing values stay zero and are reported on the console. Called on
+/// core 0, before `memory::hand_over`.
 void initialise();
 
 [[nodiscard]] const Tables& tables();

@@ -45,7 +45,6 @@ constexpr std::uint32_t level_assert = 1 << 14;
 constexpr std::uint32_t delivery_pending = 1 << 12;
 constexpr unsigned xapic_bytes = 4096;
 constexpr std::uint64_t delivery_wait_ns = 1'000'000;
-
 constinit bool x2apic = false;
 constinit volatile std::byte* registers = nullptr;
 constinit std::atomic<bool> error_reported{false};
@@ -126,7 +125,6 @@ void enable_this_core(bool first) {
 
 std::uint32_t this_id() { return x2apic ? read(Register::id) : read(Register::id) >> 24; }
 bool is_x2apic() { return x2apic; }
-
 void end_of_interrupt() { write(Register::end_of_interrupt, 0); }
 void send(std::uint32_t apic_id, std::uint8_t vector) {
   require(vector >= 32, "apic::send: a vector of the CPU's exceptions", vector);

@@ -9,13 +9,10 @@
 
 namespace neap::x86::apic {
 
-// Our own vectors, above those that `interrupts.hpp` hands out.
-constexpr std::uint8_t vector_alarm = 0xf0;
-constexpr std::uint8_t vector_wake = 0xf1;
-constexpr std::uint8_t vector_error = 0xfe;
-constexpr std::uint8_t vector_spurious = 0xff;
+// Our own vectors, above those that `interrupts.hpp` allocates.
+constexpr std::uint8_t vector_alarm = 0xf0, vector_wake = 0xf1, vector_error = 0xfe, vector_spurious = 0xff;
 
-/// Chooses the mode and silences the old interrupt controllers. Core 0. False: there is no APIC.
+/// Chooses the mode and silences the old interrupt controllers. Called on core 0. False: there is no APIC.
 [[nodiscard]] bool initialise();
 
 /// Turns this core's APIC on with local interrupts masked. The first core also takes the machine's NMI line.
@@ -25,12 +22,11 @@ void enable_this_core(bool first);
 [[nodiscard]] bool is_x2apic();
 
 void end_of_interrupt();
-/// Sends fixed interrupt `vector` to one core.
 void send(std::uint32_t apic_id, std::uint8_t vector);
 /// Sends an INIT or a start-up message (SDM 3A, 9.4.4). `page` is the physical page number, below 256, at which the core starts.
 void send_init(std::uint32_t apic_id);
 void send_startup(std::uint32_t apic_id, std::uint8_t page);
-/// Sends a non-maskable interrupt. The target MUST be a started core: on any other, firmware left no handler, and the NMI would reset the
+/// Sends a non-maskable interrupt. The target MUST be a core that was started. Any other core has no handler, so the NMI would reset the
 /// machine.
 void send_nmi(std::uint32_t apic_id);
 
@@ -40,7 +36,7 @@ void set_timer(TimerMode mode, std::uint8_t vector, bool masked);
 void start_timer(std::uint32_t ticks);
 [[nodiscard]] std::uint32_t timer_left();
 
-/// The APIC's error interrupt: prints the first error (its error register, bits of SDM 3A, 11.5.3).
+/// The handler of the APIC's error interrupt. Prints the error register at the first error (bits: SDM 3A, 11.5.3).
 void error_arrived();
 
 }  // namespace neap::x86::apic

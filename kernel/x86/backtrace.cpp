@@ -17,7 +17,7 @@ namespace neap::x86 {
 namespace {
 
 extern "C" {
-// In vectors.S: `_Unwind_Backtrace` from the state that `frame` interrupted. The first frame that `visit` sees is this function's own.
+// Defined in vectors.S. Runs `_Unwind_Backtrace` from the state in `frame`. The first frame that `visit` sees is this function's own.
 void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, void* argument);
 }
 
@@ -149,7 +149,7 @@ _Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
   return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-// Functions between the bottom of a stack and an event. The name of an event's callable is a template argument in its wrapper's name.
+// Functions between the bottom of a stack and an event. The name of an event's callable is a template argument in the name of its wrapper.
 bool is_the_loops(std::string_view name) {
   constexpr std::string_view ours[] = {
       "core_entry_high",
@@ -218,7 +218,7 @@ class CoreList {
     text_ << first_;
     if (last_ != first_) text_ << " to " << last_;
   }
-  Line text_;  // worst case of 256 cores in ranges that never touch: 128 numbers, 511 characters with separators
+  Line text_;  // at most 511 characters: 128 numbers with separators, if every second of 256 cores was asleep
   unsigned first_ = 0, last_ = 0, count_ = 0;
   bool several_ = false;
 };
@@ -232,8 +232,8 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
   (void)walk(&frame, keep_outermost, &outermost);
   for (unsigned i = 0; i < outermost.size(); ++i) {
     const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
-    const bool any_function = name.contains("(*)") || name.contains("(&)");  // a pointer's type; the function is the next frame
-    const bool any_callback = name == "neap::Callback";                      // a wrapper, too
+    const bool any_function = name.contains("(*)") || name.contains("(&)");  // a function pointer's type; the next frame is the function
+    const bool any_callback = name == "neap::Callback";                      // also a wrapper
     if (!name.empty() && !any_function && !any_callback && !is_the_loops(name)) return name;
   }
   return {};

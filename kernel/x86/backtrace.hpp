@@ -10,11 +10,10 @@
 
 namespace neap::x86 {
 
-/// True if `address` is in the image's code.
 [[nodiscard]] bool is_code(std::uint64_t address);
 
-/// The name of the event that `frame`'s exception interrupted: its outermost function outside of the event loop. Empty if the core ran no
-/// event.
+/// The name of the event that the exception in `frame` interrupted: the outermost function that is not the event loop's. Empty if the core
+/// ran no event.
 [[nodiscard]] std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) noexcept;
 
 /// For the exception handler. If the fault occurred while this core walked a damaged stack, continues after that walk. Otherwise returns.

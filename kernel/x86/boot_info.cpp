@@ -13,22 +13,18 @@ namespace neap::x86 {
 
 namespace {
 
-constexpr std::size_t ranges_max = 192;
-constexpr std::size_t command_line_bytes_max = 4096;
-constexpr std::size_t loader_bytes_max = 64;
-
+constexpr std::size_t ranges_max = 192, command_line_bytes_max = 4096, loader_bytes_max = 64;
 constinit BootInfo info{};
 constinit PhysicalRange available[ranges_max]{};
 constinit PhysicalRange unavailable[ranges_max]{};
-constinit std::size_t available_count = 0;
-constinit std::size_t unavailable_count = 0;
+constinit std::size_t available_count = 0, unavailable_count = 0;
 constinit char command_line_text[command_line_bytes_max]{};
 constinit char loader_text[loader_bytes_max]{};
 constinit std::byte rsdp_copy[64]{};
 
 const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
 
-// The loader aligns its structures, but this code does not rely on it, because unaligned reads cost no more.
+// The loader aligns its structures, but this code does not rely on the alignment, because unaligned reads cost no more.
 template <typename T>
 T read(const char* at, std::size_t offset) {
   T value;

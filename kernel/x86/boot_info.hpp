@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The information from the boot loader.
 //
-// Its structures may be anywhere in memory that we are about to use, in one of two formats. So everything needed is copied out before the
-// first page is allocated, and the rest of the kernel sees one format. All sizes are bounded. Longer input is truncated, and that is
-// reported.
+// The loader's structures may be anywhere in memory that the kernel will use, in one of two formats. So everything needed is copied out
+// before the first page is allocated, and the rest of the kernel sees one format. All sizes are bounded. Truncated input is reported.
 #pragma once
 
 #include <cstdint>

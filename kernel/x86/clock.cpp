@@ -27,9 +27,7 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 // Used before the rate is known. It is above the rate of most CPUs, so that waits are not much shorter than stated.
 constexpr std::uint64_t guessed_hz = 4'000'000'000;
 constexpr unsigned factor_shift = 32;
-
-constinit std::uint64_t tsc_hz = guessed_hz;
-constinit std::uint64_t tsc_at_boot = 0;
+constinit std::uint64_t tsc_hz = guessed_hz, tsc_at_boot = 0;
 constinit std::uint64_t ns_factor = (second_ns << factor_shift) / guessed_hz;
 constinit std::uint64_t apic_timer_hz = 0;
 constinit bool by_deadline = false;  // the alarm uses the timer's TSC-deadline mode
@@ -41,7 +39,6 @@ std::uint64_t ticks_to_ns(std::uint64_t ticks, std::uint64_t factor) {
 }
 
 // --- Rates stated by the CPU or a hypervisor ---------------------------------------------------------------------------------------------
-
 std::uint64_t stated_tsc_hz() {
   const auto& cpu = features();
   if (cpu.hypervisor) {
@@ -77,8 +74,7 @@ std::uint64_t stated_tsc_hz() {
 // A timer of known rate, read as a count that goes up and wraps.
 struct Reference {
   enum class Kind : std::uint8_t { power_timer_port, power_timer_memory, pit } kind;
-  std::uint32_t hz;
-  std::uint32_t mask;
+  std::uint32_t hz, mask;
   std::uint16_t port;
   const volatile std::uint32_t* cell;
 
@@ -91,7 +87,7 @@ struct Reference {
       case Kind::pit:
         break;
     }
-    // Counter 2 of the 8254 counts down; latch it, then low and high byte (Intel 8254 data sheet, "counter latch command").
+    // Counter 2 of the 8254 counts down; latch it, then read low and high byte (Intel 8254 data sheet, "counter latch command").
     constexpr std::uint16_t command = 0x43, counter2 = 0x42;
     constexpr std::uint8_t latch_counter2 = 0x80;
     out8(command, latch_counter2);
@@ -118,7 +114,7 @@ Reference find_reference() {
       if (reference.read() != first) return reference;
     }
   }
-  // Gate of counter 2 on, speaker off; mode 2 from 65536 (port 61h: Intel chipset datasheets, "NMI status and control").
+  // Gate of counter 2 on, speaker off; counts from 65536 in mode 2 (port 61h: Intel chipset datasheets, "NMI status and control").
   constexpr std::uint16_t control = 0x61, command = 0x43, counter2 = 0x42;
   constexpr std::uint8_t gate = 0x01, speaker = 0x02, counter2_both_bytes_mode2 = 0xb4;
   out8(control, static_cast<std::uint8_t>((in8(control) & ~speaker) | gate));
@@ -133,7 +129,7 @@ struct Reading {
   std::uint32_t reference, apic_timer;
 };
 
-// Reads all three at one moment. Keeps the fastest of several attempts, to exclude SMIs and a host's scheduler.
+// Reads TSC, reference and APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and pauses by a host.
 Reading read_together(const Reference& reference) {
   Reading best{};
   std::uint64_t shortest = ~std::uint64_t{0};
@@ -164,7 +160,7 @@ void measure(bool tsc_known) {
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
   if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference stopped during the measurement, so its count is useless
   std::uint64_t hz = reference.hz;
-  if (tsc_known) {  // the better reference
+  if (tsc_known) {  // the TSC is the better reference
     ticks = last.tsc - first.tsc;
     hz = tsc_hz;
   } else if (ticks != 0) {

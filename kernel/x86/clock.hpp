@@ -24,7 +24,7 @@ void initialise_clock();
 /// Prepares this core's alarm. Its APIC MUST be on.
 void initialise_alarm();
 
-/// The alarm's interrupt handler. If the interrupt was early, it arms the remaining time again.
+/// The alarm's interrupt handler. If the interrupt was early, it sets the alarm again for the remaining time.
 void alarm_arrived();
 
 }  // namespace neap::x86

@@ -18,12 +18,10 @@ namespace neap::x86::console {
 
 namespace {
 
-constexpr std::uint64_t line_wait_ns = 200'000'000;  // for the other cores' lines
+constexpr std::uint64_t line_wait_ns = 200'000'000;  // wait for lines of other cores
 
 constinit EarlyOptions chosen{};
-constinit std::atomic<bool> opened{false};
-constinit std::atomic<bool> held{false};
-constinit std::atomic<bool> broken{false};
+constinit std::atomic<bool> opened{false}, held{false}, broken{false};
 
 void write_devices(std::string_view text) {
   serial::write(text);
@@ -68,9 +66,7 @@ void open(const EarlyOptions& options) {
 }
 
 const EarlyOptions& options() { return chosen; }
-
 void use_new_tables() { vga::use_new_tables(); }
-
 void drain() { serial::drain(); }
 
 void break_lock() {

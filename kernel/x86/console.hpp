@@ -2,16 +2,16 @@
 // The console: writes complete lines to every open device.
 //
 // Lines go to the boot log from the first instruction of C++ on. The devices are known once the boot options are read, so each device is
-// sent the earlier lines when it is opened. The console must work on any core until the last line of a panic, so a lock held by a stopped
-// core is ignored then. `machine::console_write` writes.
+// sent the earlier lines when it is opened. The console must work on any core until the last line of a panic, so a panic ignores a lock
+// that a stopped core holds. `machine::console_write` writes lines.
 #pragma once
 
 #include "kernel/early_options.hpp"
 
 namespace neap::x86::console {
 
-/// Opens the devices that `options` names, and writes the boot log to each. A missing device is reported once, on the others. Core 0, once,
-/// while the boot page tables are in use.
+/// Opens the devices that `options` names, and writes the boot log to each. A missing device is reported once, on the other devices. Called
+/// once, on core 0, while the boot page tables are in use.
 void open(const EarlyOptions& options);
 
 /// The options passed to `open`.
@@ -20,10 +20,10 @@ void open(const EarlyOptions& options);
 /// Moves to the final page tables. MUST be called before anything is written through them.
 void use_new_tables();
 
-/// Waits until the last line is sent, at most 80 ms: before power goes off.
+/// Waits until the last line is sent, at most 80 ms. Called before power goes off.
 void drain();
 
-/// From now on no core waits for another core's line: the others were stopped, perhaps in the middle of one.
+/// From now on no core waits for another core's line: the other cores were stopped, perhaps in the middle of a line.
 void break_lock();
 
 }  // namespace neap::x86::console

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/x86/cores.hpp"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -29,7 +28,7 @@ namespace neap::x86 {
 
 namespace {
 
-/// All parameters of a starting core. trampoline.S uses the first two.
+/// All parameters of a starting core. trampoline.S uses the first two members.
 struct CoreStart {
   std::uint64_t root;
   std::uint64_t stack_top;
@@ -54,11 +53,10 @@ namespace {
 constexpr std::uint64_t init_wait_ns = 10'000'000;    // MP specification 1.4, B.4
 constexpr std::uint64_t second_startup_ns = 200'000;  // MP specification 1.4, B.4
 constexpr std::uint64_t start_limit_ns = 1'000'000'000;
-
 constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
 constinit std::array<std::uint8_t, machine::cores_max> nodes{};
 
-/// The reachable cores that firmware lists, this one first.
+/// The reachable cores that firmware lists, core 0 first.
 struct Present {
   std::uint32_t apic_id;
   unsigned running;
@@ -72,7 +70,7 @@ constinit thread_local std::uint64_t tsc_offset = 0;
 
 // --- Two cores compare their counters ----------------------------------------------------------------------------------------------------
 //
-// Core 0 sends a request, and the new core answers with its counter. The shortest of many round trips bounds the difference.
+// Core 0 sends a request, and the new core answers with its TSC. The shortest of many round trips bounds the difference.
 
 constinit std::atomic<std::uint32_t> request{0}, reply{0};
 constinit std::atomic<std::uint64_t> reply_tsc{0};
@@ -92,14 +90,14 @@ void answer_clock_requests() {
   }
 }
 
-// The value to add to the new core's counter; 0 if the measurement cannot distinguish it from zero.
+// The value to add to the new core's TSC; 0 if the measurement cannot distinguish that value from zero.
 std::uint64_t measure_offset() {
   std::uint64_t shortest = ~std::uint64_t{0};
   std::int64_t best = 0;
   reply.store(0, std::memory_order_relaxed);
   const auto begin = rough_ns();
   for (std::uint32_t round = 1; round <= rounds; ++round) {
-    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // emulated on too few host cores: more rounds would not help
+    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // the machine is emulated on too few host cores
     const auto before = read_tsc_ordered();
     request.store(round, std::memory_order_release);
     while (reply.load(std::memory_order_acquire) != round) {
@@ -120,7 +118,6 @@ constinit std::atomic<std::uint64_t> offset_found{0};
 constinit std::atomic<bool> offset_known{false};
 
 // --- The page below 1 MiB ----------------------------------------------------------------------------------------------------------------
-
 void fill_trampoline(std::uint64_t page) {
   // The starting core uses the page at its physical address; this code writes it through a mapping of its own.
   const auto bytes = static_cast<std::size_t>(trampoline_end - trampoline_start);
@@ -143,7 +140,6 @@ void fill_trampoline(std::uint64_t page) {
 }
 
 // --- One core ----------------------------------------------------------------------------------------------------------------------------
-
 unsigned order_for(std::uint64_t bytes) {
   unsigned order = 0;
   while ((page_bytes << order) < bytes) ++order;
@@ -161,7 +157,7 @@ bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
   if (!stacks) return false;
   std::memset(block, 0, page_bytes << order);
   start.root = paging::root();
-  // As after a call: the entry code pushes the return address.
+  // The call in the entry code pushes the return address.
   start.stack_top = stack_top(core, main_stack);
   start.descriptors = reinterpret_cast<Descriptors*>(block);
   start.thread_pointer = prepare_tls(block + round_up(sizeof(Descriptors), alignof(Descriptors)));
@@ -200,7 +196,7 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
   apic::send_startup(apic_id, page_number);
   if (!wait_for_slot_taken(second_startup_ns)) {
     apic::send_startup(apic_id, page_number);
-    // The core did not start. Take the record back, unless the core takes it at this moment.
+    // The core did not start. Take `start` back, unless the core takes it at this moment.
     if (!wait_for_slot_taken(start_limit_ns) && core_start_slot.exchange(nullptr) != nullptr) return Outcome::absent;
   }
   const auto begin = rough_ns();
@@ -218,7 +214,7 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
   return Outcome::started;
 }
 
-// Interrupts stay closed and no core sends any. MWAIT may still end now and then, so it is repeated. The monitored line is on the core's
+// Interrupts stay disabled, and no core sends any. MWAIT may still end now and then, so it is repeated. The monitored line is on the core's
 // own stack.
 [[noreturn]] void park() {
   const auto plan = power::plan_parked();
@@ -256,7 +252,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   answer_clock_requests();
   while (!offset_known.load(std::memory_order_acquire)) pause();
   tsc_offset = offset_found.load();
-  // Core 0 waits for this before it starts the next core, because until this point this core uses the shared words above.
+  // Core 0 waits for this increment before it starts the next core, because until this point this core uses the shared words above.
   running.fetch_add(1, std::memory_order_release);
   entry();
   panic("a core's entry returned");
@@ -304,7 +300,6 @@ namespace neap::machine {
 using namespace x86;
 
 unsigned core_count() noexcept { return running.load(std::memory_order_relaxed); }
-
 unsigned this_core() noexcept { return core_number; }
 
 unsigned node_of(unsigned core) noexcept {
@@ -317,7 +312,7 @@ unsigned cores_present() noexcept { return present_count; }
 CorePlace present_place(unsigned present) noexcept {
   require(present < present_count, "present_place: no such core", present);
   const auto package_id = [](unsigned i) { return present_cores[i].apic_id >> topology.package_shift; };
-  // Dense numbers, in the order of first appearance.
+  // Packages get dense numbers, in the order of first appearance.
   unsigned package = 0;
   for (unsigned i = 0; package_id(i) != package_id(present); ++i) {
     bool first = true;
@@ -334,7 +329,7 @@ CorePlace present_place(unsigned present) noexcept {
 
 namespace {
 
-/// Starts cores one after the other, first those that run and then those that are parked, so that the numbers of the first are dense.
+/// Starts cores one after the other, first those that run and then those that are parked, so that the running cores have dense numbers.
 class Starter {
  public:
   explicit Starter(std::uint64_t page) : page_(page) {}
@@ -349,7 +344,7 @@ class Starter {
     }
     apic_ids[next_] = core.apic_id;
     const auto outcome = start_one(start, core.apic_id, page_);
-    prepared_ = outcome == Outcome::absent;  // the prepared stacks are untouched, so the next core uses them
+    prepared_ = outcome == Outcome::absent;  // the prepared stacks are untouched, so the next core can use them
     if (outcome != Outcome::started) print("neap: the core with APIC id ", core.apic_id, " did not start within 1 s, left out");
     if (outcome == Outcome::started) {
       if (entry != nullptr) {
@@ -366,8 +361,7 @@ class Starter {
  private:
   static inline std::array<CoreStart, cores_max> starts_{};
   std::uint64_t page_;
-  unsigned next_ = 1;
-  unsigned parked_ = 0;
+  unsigned next_ = 1, parked_ = 0;
   bool prepared_ = false;
 };
 

@@ -57,7 +57,7 @@ void enable_cpu_state() {
   if (features().machine_check) cr4 |= cr4_machine_check;  // otherwise a machine check silently shuts the machine down
   write_cr4(cr4);
   if (features().xsave) {
-    // All of x87, SSE, AVX and the three parts of AVX-512 that this CPU has: an application may be compiled for them (SDM 1, 13.3).
+    // Turns on x87, SSE, AVX and the three parts of AVX-512, if present: an application may be compiled for them (SDM 1, 13.3).
     constexpr std::uint64_t wanted = 0b11100111;
     auto state = cpuid(0xd).eax & wanted;
     constexpr std::uint64_t avx512 = 0b11100000;

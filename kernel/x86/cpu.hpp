@@ -7,7 +7,6 @@
 namespace neap::x86 {
 
 // --- Ports -------------------------------------------------------------------------------------------------------------------------------
-
 inline void out8(std::uint16_t port, std::uint8_t value) { asm volatile("outb %0, %1" ::"a"(value), "Nd"(port) : "memory"); }
 inline void out16(std::uint16_t port, std::uint16_t value) { asm volatile("outw %0, %1" ::"a"(value), "Nd"(port) : "memory"); }
 inline void out32(std::uint16_t port, std::uint32_t value) { asm volatile("outl %0, %1" ::"a"(value), "Nd"(port) : "memory"); }
@@ -28,7 +27,6 @@ inline std::uint32_t in32(std::uint16_t port) {
 }
 
 // --- CPUID -------------------------------------------------------------------------------------------------------------------------------
-
 struct CpuidResult {
   std::uint32_t eax, ebx, ecx, edx;
 };
@@ -39,7 +37,6 @@ inline CpuidResult cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) {
 }
 
 // --- Control registers -------------------------------------------------------------------------------------------------------------------
-
 constexpr std::uint64_t cr0_monitor_coprocessor = 1 << 1;
 constexpr std::uint64_t cr0_emulation = 1 << 2;
 constexpr std::uint64_t cr0_task_switched = 1 << 3;
@@ -76,13 +73,12 @@ inline void write_xcr0(std::uint64_t value) {
 }
 
 // --- Time, waiting, interrupts -----------------------------------------------------------------------------------------------------------
-
 inline std::uint64_t read_tsc() {
   std::uint64_t low, high;  // the upper halves are cleared (SDM 2B, RDTSC)
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
   return high << 32 | low;
 }
-/// Waits for all earlier loads. Later instructions do not start before it (SDM 2B, RDTSC).
+/// Waits for all earlier loads. Later instructions do not start before the read (SDM 2B, RDTSC).
 inline std::uint64_t read_tsc_ordered() {
   std::uint32_t low, high;
   asm volatile("lfence; rdtsc; lfence" : "=a"(low), "=d"(high)::"memory");
@@ -94,7 +90,6 @@ inline void pause() { asm volatile("pause" ::: "memory"); }
 }
 
 // --- Model specific registers of every x86-64 CPU. Others MUST go through msr.hpp, which survives a #GP ----------------------------------
-
 constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_tsc_adjust = 0x3b;
 constexpr std::uint32_t msr_platform_info = 0xce;

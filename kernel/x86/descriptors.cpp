@@ -20,9 +20,7 @@ namespace {
 // SDM 3A, 3.4.5 and 5.2.1: present, code or data, 64-bit.
 constexpr std::uint64_t code_descriptor = 0x00af9b000000ffff;
 constexpr std::uint64_t data_descriptor = 0x00cf93000000ffff;
-constexpr std::uint16_t code_selector = 1 * 8;
-constexpr std::uint16_t data_selector = 2 * 8;
-constexpr std::uint16_t task_selector = 3 * 8;
+constexpr std::uint16_t code_selector = 1 * 8, data_selector = 2 * 8, task_selector = 3 * 8;
 constexpr std::uint64_t task_available = 0x89;  // present, 64-bit TSS
 
 // SDM 3A, 6.14.1.
@@ -37,8 +35,7 @@ struct Gate {
 };
 static_assert(sizeof(Gate) == 16);
 constexpr std::uint8_t interrupt_gate = 0x8e;
-constexpr unsigned vectors = 256;
-constexpr unsigned exceptions = 32;
+constexpr unsigned vectors = 256, exceptions = 32;
 constexpr std::uint64_t entry_bytes = 16;
 constexpr unsigned vector_nmi = 2, vector_double_fault = 8, vector_machine_check = 18;
 
@@ -113,7 +110,7 @@ void load_descriptors(Descriptors& descriptors, unsigned core) {
 
 void use_boot_stack_for_faults(Descriptors& descriptors) {
   fill(descriptors);
-  // Far enough below the stack's top that the frames of a fault do not overlap those of the interrupted code.
+  // This is far enough below the stack's top that the frames of a fault do not overlap those of the interrupted code.
   constexpr std::uint64_t apart = 8192;
   for (unsigned i = 0; i < 3; ++i) descriptors.task_state.interrupt_stack[i] = address_of(boot_stack_top) - apart;
   load_tables(descriptors);

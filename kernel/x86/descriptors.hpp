@@ -2,7 +2,7 @@
 // Segment and interrupt descriptors.
 //
 // Long mode still requires three parts of segmentation: a code segment, a TSS, and the base of FS. The TSS names the stacks for faults that
-// must not use the current one. FS points to a core's thread-local storage. All cores share one interrupt table.
+// must not use the current stack. FS points to a core's thread-local storage. All cores share one interrupt table.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct alignas(64) Descriptors {
 /// Entries of the interrupt stack table, 1 to 7 (0: stay on the current stack).
 enum class InterruptStack : std::uint8_t { none = 0, nmi = 1, double_fault = 2, machine_check = 3 };
 
-/// Fills the interrupt table. Core 0, before any core loads it.
+/// Fills the interrupt table. Called on core 0, before any core loads it.
 void fill_interrupt_table();
 
 /// Loads `descriptors` on this core, with the fault stacks of slot `core` (paging.hpp), and loads the interrupt table.

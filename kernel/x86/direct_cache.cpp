@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Direct cache access: the tag that makes the chipset put a card's write into a core's cache.
+// Direct cache access (DCA): a tag in a card's write is a hint to put the data into a core's cache.
 //
 // The CPU must support the hints (CPUID leaf 1, ECX bit 18), and the chipset's I/OAT device must forward them. The tag is the low byte of
 // the core's APIC id, as in the chipset's default table. If firmware changed that table, hints reach the wrong core, which costs only time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Compiled without vector registers (CMakeLists.txt), because a fix-up returns to code that still uses their values.
+// This file is compiled without vector registers (CMakeLists.txt), because a fix-up returns to code that still uses their values.
 #include "kernel/x86/exceptions.hpp"
 
 #include <array>
@@ -115,8 +115,8 @@ void add_noncanonical_registers(Line& text, const ExceptionFrame& f) {
   }
 }
 
-// A jump to an unmapped address has no frame to unwind, but its call left the return address on the stack. So continue as if the call had
-// returned.
+// A jump to an unmapped address has no frame to unwind, but its call left the return address on the stack. So the frame is set as if the
+// call had returned.
 void step_out_of_bad_jump(ExceptionFrame& frame) {
   if (is_code(frame.rip) || !paging::is_mapped(frame.rsp, 8)) return;
   const auto caller = *reinterpret_cast<const std::uint64_t*>(frame.rsp);
@@ -125,8 +125,8 @@ void step_out_of_bad_jump(ExceptionFrame& frame) {
   frame.rsp += 8;
 }
 
-// A core with badly damaged registers may fault again in each report, without end. So the reports of all cores are counted, because no
-// per-core state can be trusted then. So many concurrent reports have no other explanation.
+// A core with badly damaged registers may fault again in each report, without end. No per-core state can be trusted then, so the reports of
+// all cores are counted. So many concurrent reports have no other explanation.
 constinit std::atomic<unsigned> reports{0};
 constexpr unsigned reports_max = 20;
 
@@ -157,7 +157,6 @@ constexpr unsigned reports_max = 20;
 }
 
 // --- Stopping for another core's panic ---------------------------------------------------------------------------------------------------
-
 constinit std::atomic<bool> stopping{false};
 constinit std::atomic<unsigned> stopped{0};
 constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> stopped_at{};
@@ -169,7 +168,6 @@ constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> sto
 }
 
 // --- Inspecting another core -------------------------------------------------------------------------------------------------------------
-
 constexpr unsigned no_core = ~0U;
 constinit std::atomic<unsigned> inspected{no_core};                // the core that must wait
 constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // the frame at which it waits
@@ -197,8 +195,8 @@ bool wait_while_inspected(const ExceptionFrame& frame) {
 
 // --- Machine checks ----------------------------------------------------------------------------------------------------------------------
 //
-// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports: one that sees
-// the error in its own bank, otherwise the first whose wait times out. The others halt, where the panic's NMI interrupts them.
+// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports: a core that
+// sees the error in its own bank, otherwise the first whose wait times out. The other cores halt until the panic's NMI interrupts them.
 
 constinit std::atomic<unsigned> machine_check_reporter{no_core};
 constexpr std::uint64_t other_reporter_ns = 200'000'000;

@@ -10,14 +10,14 @@
 
 namespace neap::x86 {
 
-/// Pushed by vectors.S, and before that by the CPU.
+/// The registers that vectors.S pushes, above the words that the CPU has pushed.
 struct ExceptionFrame {
   std::uint64_t r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax;
   std::uint64_t vector, error_code;
   std::uint64_t rip, cs, rflags, rsp, ss;
 };
 
-/// The state in which `core` was stopped by another core's panic; it remains in that state. Null if it was not stopped.
+/// The state in which `core` was stopped by another core's panic; `core` remains in that state. Null if `core` was not stopped.
 [[nodiscard]] const ExceptionFrame* stopped_core(unsigned core);
 
 /// Makes another running core wait in an NMI, at most for `limit_ns`, while `look(frame, context)` reads its state. False: the core did not

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Interrupts are closed except in two functions, both here.
+// Interrupts are disabled except in two functions, both in this file.
 //
-// Between two events the loop opens an interrupt window. With nothing to do it sleeps, until an interrupt or a write wakes it. The compiler
-// treats both functions as calls that clobber all caller-saved registers, so the entry code saves none (vectors.S).
+// Between two events the loop opens an interrupt window. A core with nothing to do sleeps until an interrupt or a write wakes it. The
+// compiler treats both functions as calls that clobber all caller-saved registers, so the entry code saves none (vectors.S).
 #include "kernel/interrupts.hpp"
 
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 
-// The first interrupt taken since the core announced its sleep; 0: none.
+// The vector of the first interrupt taken since the core announced its sleep; 0: none.
 constinit thread_local std::uint8_t first_vector = 0;
 
 // All registers that a handler's C++ code may use, except RAX and RCX, which are operands of the sleeping instructions and named there.
@@ -28,11 +28,11 @@ constinit thread_local std::uint8_t first_vector = 0;
   "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", \
       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
-// With ECX = 0, an interrupt ends MWAIT only while interrupts are open. Both instructions run in the shadow of STI, so an interrupt that is
+// With ECX = 0, an interrupt ends MWAIT only while interrupts are enabled. HLT and MWAIT run in the shadow of STI, so an interrupt that is
 // already pending ends the sleep at once.
 struct SleepingCpu {
   void monitor(const volatile void* line) { asm volatile("monitor" ::"a"(line), "c"(0), "d"(0) : "memory"); }
-  // On the CPUs that need this, only fences order CLFLUSH with the surrounding loads and stores (SDM 2A, CLFLUSH).
+  // On the CPUs that need a CLFLUSH before MONITOR, only fences order it with the surrounding loads and stores (SDM 2A, CLFLUSH).
   void flush(const volatile void* line) { asm volatile("mfence; clflush (%0); mfence" ::"r"(line) : "memory"); }
   void halt() {
     first_vector = 0;
@@ -62,14 +62,14 @@ extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
       alarm_arrived();
       break;
     case apic::vector_wake:
-      break;  // it was sent only to end the sleep
+      break;  // the interrupt was sent only to end the sleep
     case apic::vector_error:
       apic::error_arrived();
       break;
     case apic::vector_spurious:
       return;  // MUST NOT be acknowledged (SDM 3A, 11.9)
     default:
-      interrupt_arrived(vector);  // has no handler: it is counted
+      interrupt_arrived(vector);  // no handler: the interrupt is counted
       break;
   }
   apic::end_of_interrupt();
@@ -82,7 +82,7 @@ namespace neap::machine {
 using namespace x86;
 
 void open_interrupt_window() noexcept {
-  // The instruction after STI still runs with interrupts closed, so one more is needed.
+  // The instruction after STI still runs with interrupts disabled, so a NOP is needed.
   asm volatile("sti; nop; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
 }
 

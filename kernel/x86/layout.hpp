@@ -16,7 +16,6 @@ namespace neap::x86 {
 constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t large_page_bytes = 2 << 20;
 constexpr std::uint64_t huge_page_bytes = 1 << 30;
-
 constexpr std::uint64_t direct_map_base = 0xffff800000000000;
 constexpr std::uint64_t direct_map_bytes = std::uint64_t{64} << 40;
 constexpr std::uint64_t mappings_base = 0xffffd00000000000;
@@ -40,7 +39,6 @@ constexpr StackPlace main_stack{.offset = 0x100000, .bytes = 0x40000};
 
 constexpr std::uint64_t stack_slot(unsigned core) { return stacks_base + core * stack_slot_bytes; }
 constexpr std::uint64_t stack_top(unsigned core, StackPlace place) { return stack_slot(core) + place.offset + place.bytes; }
-
 constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t alignment) { return value & ~(alignment - 1); }
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) { return round_down(value + alignment - 1, alignment); }
 

@@ -16,7 +16,6 @@ namespace neap::x86::machine_checks {
 namespace {
 
 using machine_check::Error;
-
 constinit machine_check::Banks banks{};
 constinit std::atomic<std::uint64_t> corrected{0}, uncorrected{0};
 
@@ -54,7 +53,7 @@ bool any_here() {
 
 void leave_exception() { (void)power::cpu_access().write_msr(machine_check::msr::global_status, 0); }
 
-// The banks keep their errors. After a warm restart they are reported again, even if a panic was kept, too.
+// The banks keep their errors. After a warm restart these errors are reported again, even if a panic's text was kept, too.
 void report_here(unsigned core, Line& text) {
   bool first = true;
   for (unsigned bank = 0; bank < banks.count; ++bank) {

@@ -6,14 +6,14 @@
 
 namespace neap::x86::machine_checks {
 
-/// Once, on core 0, before the functions below.
+/// Finds the error banks. MUST be called once, on core 0, before the functions below.
 void find();
-/// On each core as it starts, including parked ones: reports and clears errors left in the banks, then turns them on.
+/// Called on each core as it starts, parked or not. Reports and clears errors left in the banks, then turns the banks on.
 void start_this_core(unsigned core);
 
 /// For the exception handler. True if a bank that this core sees holds an error.
 [[nodiscard]] bool any_here();
-/// Allows the core to take another machine check. Otherwise a second one would silently stop the machine (SDM 3B, 16.3.1.2).
+/// Allows the core to take another machine check. Otherwise a second machine check would silently stop the machine (SDM 3B, 16.3.1.2).
 void leave_exception();
 /// Prints all errors that this core sees, and appends the first one to `text`.
 void report_here(unsigned core, Line& text);

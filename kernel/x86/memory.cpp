@@ -16,13 +16,12 @@ namespace neap::x86::memory {
 namespace {
 
 using machine::MemoryRange;
-
 constexpr std::size_t ranges_max = 256;
-constexpr std::uint64_t low_memory_end = 1 << 20;
-constexpr std::uint64_t low_page_limit = 640 << 10;
+constexpr std::uint64_t low_memory_end = 1 << 20, low_page_limit = 640 << 10;
 
-// Candidate places for a kept panic: above the images and loaders at the bottom, and below the firmware's memory at the top of the first 4
-// GiB. The first that is RAM is used, so it is the same at the next start. The choice is a guess: overwritten content fails its checksum.
+// Candidate places for a kept panic. They are above the images and loaders at the bottom, and below the firmware's memory at the top of the
+// first 4 GiB. The first place that is RAM is used, so the next start finds it. The places are a guess, but overwritten content fails its
+// checksum.
 constexpr std::uint64_t kept_places[] = {96 << 20, 40 << 20, 256 << 20};
 
 struct RangeList {
@@ -30,7 +29,7 @@ struct RangeList {
   std::size_t count;
 
   void add(std::uint64_t first, std::uint64_t end, std::uint32_t node = 0) {
-    if (end <= first || count == ranges_max) return;  // the last case leaves RAM unused; no map with more than 256 ranges is known
+    if (end <= first || count == ranges_max) return;  // a full list leaves RAM unused; no map with more than 256 ranges is known
     items[count++] = {.physical = first, .bytes = end - first, .node = node};
   }
   // Removes [first, end) from every item, which may split an item in two.
@@ -70,7 +69,7 @@ bool initialise() {
     ram.add(round_up(std::max(range.first, low_memory_end), page_bytes), round_down(end, page_bytes));
   }
   ram.tidy();
-  // Ranges that overlap would be allocated twice.
+  // Merges ranges that overlap, because they would be allocated twice.
   for (std::size_t i = 1; i < ram.count; ++i) {
     auto& previous = ram.items[i - 1];
     auto& item = ram.items[i];
@@ -119,7 +118,7 @@ std::uint64_t allocate_early(std::uint64_t count) {
 
 std::uint64_t allocate_page() {
   if (!handed_over) return allocate_early(1);
-  void* const page = neap::memory::allocate_run(1, 0);  // by the preferred node, not from a core's page cache
+  void* const page = neap::memory::allocate_run(1, 0);  // on the preferred node, not from a core's page cache
   if (page == nullptr) return 0;
   std::memset(page, 0, page_bytes);
   return machine::physical_address(page);
@@ -128,7 +127,7 @@ std::uint64_t allocate_page() {
 std::uint64_t low_page() {
   const auto& info = boot_info();
   for (const auto& range : info.available) {
-    // From the top down, because the bottom holds the BIOS's own data, which a warm restart needs.
+    // The search goes from the top down, because the bottom holds the BIOS's own data, which a warm restart needs.
     for (auto page = round_down(std::min(range.end, low_page_limit), page_bytes); page >= range.first + page_bytes && page > page_bytes;) {
       page -= page_bytes;
       const auto taken =
@@ -174,9 +173,7 @@ std::span<std::byte> kept_memory() noexcept {
 }
 
 void write_back_caches() noexcept { asm volatile("wbinvd" ::: "memory"); }
-
 void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(x86::direct_map_base + physical); }
-
 bool in_direct_map(const void* pointer) noexcept { return x86::address_of(pointer) - x86::direct_map_base < x86::direct_map_bytes; }
 
 namespace {

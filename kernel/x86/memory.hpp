@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The RAM that Neap uses, and single pages of it before the page allocator exists.
 //
-// Page tables, the first stacks and firmware tables need pages before the kernel's page allocator exists. The allocator must be given its
-// exact memory once. So early pages are cut off the start of one range. `hand_over` ends that; the remaining memory is the allocator's.
-// Later page tables come from the allocator.
+// Page tables, the first stacks and firmware tables need pages before the kernel's page allocator exists. The allocator gets its memory
+// once. So early pages are cut off the start of one range, and `hand_over` passes the remaining memory to the allocator.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +12,23 @@
 
 namespace neap::x86::memory {
 
-/// Builds the list of usable ranges, in whole pages: available memory of the map, minus everything that the map also lists as another type,
-/// the first MiB, the image, and the place of a kept panic. False if no range is within reach of the boot tables.
+/// Builds the list of usable ranges, in whole pages. They are the available memory of the map without ranges that the map also lists as
+/// another type, the first MiB, the image, and the place of a kept panic. False if no range is within reach of the boot tables.
 [[nodiscard]] bool initialise();
 
-/// All available RAM of the map above the first MiB, including the image: the memory of the direct map. Ascending.
+/// All available RAM of the map above the first MiB, including the image. The direct map covers this memory. Ascending.
 [[nodiscard]] std::span<const machine::MemoryRange> installed();
 
 /// A cleared page, by its physical address; 0 if there is none. Only core 0 may call it before `hand_over`, any core after.
 [[nodiscard]] std::uint64_t allocate_page();
 
-/// `count` contiguous cleared pages. Only before `hand_over`.
+/// `count` contiguous cleared pages. MUST be called before `hand_over`.
 [[nodiscard]] std::uint64_t allocate_early(std::uint64_t count);
 
 /// A free page below 640 KiB for the start of other cores; 0 if the map has none.
 [[nodiscard]] std::uint64_t low_page();
 
-/// RAM on [first, end) is near the cores of `node`. Called with ACPI's data, before `hand_over`.
+/// Records that the RAM on [first, end) is near the cores of `node`. Called with ACPI's data, before `hand_over`.
 void set_node(std::uint64_t first, std::uint64_t end, std::uint32_t node);
 
 /// Ends early allocation. `machine::usable_memory()` is valid after this.

@@ -20,11 +20,9 @@ struct Entry {
   std::uint32_t address_low, address_high, data, control;
 };
 static_assert(sizeof(Entry) == 16);
-constexpr std::uint32_t entry_masked = 1;
-
-constexpr std::uint32_t apic_address = 0xfee00000;
+constexpr std::uint32_t entry_masked = 1, apic_address = 0xfee00000;
 constexpr unsigned apic_id_shift = 12;
-constexpr std::uint32_t apic_id_limit = 255;  // eight bits, 255 is the broadcast; more needs interrupt remapping, which we do not set up
+constexpr std::uint32_t apic_id_limit = 255;  // 8 bits, 255 is the broadcast; larger ids need interrupt remapping, which we do not set up
 
 struct Table {
   volatile Entry* entries;
@@ -85,13 +83,6 @@ Result<void> Device::route_msix(unsigned entry, unsigned core, std::uint8_t vect
   place.control = 0;
   (void)place.control;  // the read flushes the write to the device
   return {};
-}
-
-void Device::mask_msix(unsigned entry, bool masked) const noexcept {
-  const auto table = find_table(*this);
-  if (!table || entry >= table->count) return;
-  table->entries[entry].control = masked ? entry_masked : 0;
-  (void)table->entries[entry].control;
 }
 
 }  // namespace neap::pci

@@ -27,7 +27,6 @@ constexpr std::uint64_t global = 1 << 8;
 constexpr std::uint64_t no_execute = std::uint64_t{1} << 63;
 constexpr std::uint64_t address_mask = 0x000ffffffffff000;
 constexpr unsigned levels = 4;
-
 constinit std::uint64_t root_physical = 0;
 constinit SpinLock lock;
 
@@ -39,7 +38,6 @@ struct Mapping {
 constinit std::array<Mapping, 512> mappings{};
 constinit std::size_t mapping_count = 0;
 constinit std::uint64_t next_mapping = mappings_base;
-
 using Table = std::uint64_t*;
 Table table_at(std::uint64_t physical) { return static_cast<Table>(machine::direct_map(physical)); }
 
@@ -82,7 +80,7 @@ bool map_range(std::uint64_t address, std::uint64_t physical, std::uint64_t byte
   return true;
 }
 
-// A part of the image between symbols of image.ld. It is also mapped in the direct map, with the same permissions or fewer.
+// A part of the image between symbols of image.ld. The part is also in the direct map, with the same permissions or fewer.
 struct ImagePart {
   const std::byte *first, *end;
   Access image, direct;
@@ -126,7 +124,7 @@ bool initialise() {
   require(root_physical == 0, "paging::initialise called twice");
   root_physical = memory::allocate_page();
   if (root_physical == 0 || !map_image_and_ram()) return false;
-  // Entries with the global bit survive a load of CR3. So the feature is turned on only now, and no boot entry is kept.
+  // Entries with the global bit survive a load of CR3. So the feature is off during the load, and no boot entry is kept.
   write_cr4(read_cr4() & ~cr4_page_global);
   write_cr3(root_physical);
   write_cr4(read_cr4() | cr4_page_global);
@@ -175,7 +173,7 @@ Result<volatile std::byte*> map(std::uint64_t physical, std::uint64_t bytes, Acc
     }
   }
   if (mapping_count == mappings.size()) return failure(ErrorCode::full, "no room for another mapping", physical);
-  // The virtual address is congruent to the physical one, so that large BARs get large pages.
+  // The virtual address is congruent to the physical address modulo `alignment`, so that large BARs get large pages.
   const auto alignment = length >= huge_page_bytes ? huge_page_bytes : length >= large_page_bytes ? large_page_bytes : page_bytes;
   const auto address = round_up(next_mapping, alignment) + first % alignment;
   if (length > mappings_base + mappings_bytes - address) return failure(ErrorCode::full, "no address space for another mapping", physical);

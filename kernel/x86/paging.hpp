@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Page tables: no page is both writable and executable, at either of its addresses.
+// Page tables. No page is writable at one of its addresses and executable at the same or another one.
 //
 // One set of tables serves all cores, so a mapping made on one core is valid on all. Mappings are only added. No mapped address is unmapped
 // or changed later, so no core ever has to flush a translation.
@@ -27,8 +27,8 @@ enum class Cache : std::uint8_t { write_back, uncached };
 /// True if `address` is in an unmapped part of a slot; `core` is then the slot's owner.
 [[nodiscard]] bool is_stack_guard(std::uint64_t address, unsigned& core);
 
-/// Maps physical memory that is not in the direct map (device registers, firmware tables). Any alignment. A place that is already mapped
-/// keeps its mapping. Errors: `full` (512 mappings), `out_of_memory`, `invalid` (beyond the range of a page table entry).
+/// Maps physical memory that is not in the direct map (device registers, firmware tables). Any alignment. A range that is already mapped in
+/// the same way keeps its mapping. Errors: `full` (512 mappings), `out_of_memory`, `invalid` (beyond the range of a page table entry).
 [[nodiscard]] Result<volatile std::byte*> map(std::uint64_t physical, std::uint64_t bytes, Access access, Cache cache);
 
 /// True if reading all of [address, address + bytes) cannot fault. For backtraces, which follow pointers that may be garbage.

@@ -7,7 +7,6 @@
 #include "kernel/console.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/x86/acpi.hpp"
-#include "kernel/x86/clock.hpp"
 #include "kernel/x86/firmware/pcie.hpp"
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/pci.hpp"
@@ -19,9 +18,7 @@ namespace {
 
 constexpr std::size_t devices_max = 512;
 constinit std::array<Device, devices_max> found{};
-constinit std::size_t found_count = 0;
-constinit std::size_t refused = 0;
-
+constinit std::size_t found_count = 0, refused = 0;
 constexpr unsigned devices_per_bus = 32, functions_per_device = 8;
 
 bool add_function(Address at) {
@@ -105,7 +102,6 @@ Bar read_bar(const Device& device, unsigned index) {
 }  // namespace
 
 std::span<const Device> devices() noexcept { return {found.data(), found_count}; }
-
 std::uint32_t Device::read_config(std::uint16_t offset, unsigned bytes) const noexcept { return config::read(address, offset, bytes); }
 
 void Device::write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept {
@@ -175,40 +171,6 @@ void Device::settle_link(std::string_view name, std::uint64_t wanted_mbps) const
   if (mbps != 0 && mbps < wanted_mbps) line << "; too slow for the card: " << mbps << " Mbit/s, try another slot";
   if (link.sleeps_l0s || link.sleeps_l1) line << "; ASPM adds microseconds of latency: turn it off in the BIOS";
   line.print();
-}
-
-Result<void> Device::function_level_reset() const {
-  // PCIe 6.0: 7.5.3 for the registers, 6.6.2 for the procedure.
-  using x86::pcie::device_capabilities, x86::pcie::device_control, x86::pcie::device_status;
-  constexpr std::uint32_t can_reset = 1 << 28, start_reset = 1 << 15, transactions_pending = 1 << 5;
-  constexpr std::uint64_t millisecond_ns = 1'000'000;
-  const auto at = find_capability(x86::pcie::capability_id);
-  if (at == 0 || !(read_config(static_cast<std::uint16_t>(at + device_capabilities), 4) & can_reset)) {
-    return failure(ErrorCode::unsupported, "the device has no function-level reset");
-  }
-  // The reset clears everything that firmware set up.
-  std::array<std::uint32_t, config::bars> bars{};
-  for (unsigned i = 0; i < config::bars; ++i) bars[i] = read_config(bar_offset(i), 4);
-  const auto command = read_config(config::command, 2);
-  const auto line = read_config(config::interrupt_line, 1);
-  const auto control_at = static_cast<std::uint16_t>(at + device_control);
-  const auto control = read_config(control_at, 2);
-
-  write_config(config::command, 2, command & ~std::uint32_t{config::command_bus_master});
-  for (unsigned ms = 0; ms < 100 && (read_config(static_cast<std::uint16_t>(at + device_status), 2) & transactions_pending); ++ms) {
-    x86::wait_ns(millisecond_ns);
-  }
-  write_config(control_at, 2, control | start_reset);
-  x86::wait_ns(100 * millisecond_ns);
-  for (unsigned ms = 0; (read_config(config::vendor_id, 2) & 0xffff) == config::no_device; ++ms) {
-    if (ms == 1000) return failure(ErrorCode::device, "the device did not respond within 1.1 s after its reset");
-    x86::wait_ns(millisecond_ns);
-  }
-  write_config(control_at, 2, control);
-  for (unsigned i = 0; i < config::bars; ++i) write_config(bar_offset(i), 4, bars[i]);
-  write_config(config::interrupt_line, 1, line);
-  write_config(config::command, 2, command);
-  return {};
 }
 
 }  // namespace neap::pci

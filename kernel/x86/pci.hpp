@@ -3,7 +3,7 @@
 
 namespace neap::x86 {
 
-/// Scans every function of every bus. Core 0, once ACPI is read and mappings can be made.
+/// Scans every function of every bus. Called on core 0, after ACPI is read and mappings can be made.
 void scan_pci();
 
 }  // namespace neap::x86

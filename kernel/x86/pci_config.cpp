@@ -26,7 +26,7 @@ std::uint32_t all_ones(unsigned bytes) { return bytes == 4 ? 0xffffffff : (1U <<
 volatile std::byte* find_register(Address at, std::uint16_t offset) {
   for (const auto& window : acpi::tables().pci) {
     if (window.segment != at.segment || at.bus < window.first_bus || at.bus > window.last_bus) continue;
-    // The whole window is mapped at once: with large pages, and later lookups find the same mapping.
+    // The whole window is mapped at once, with large pages. Later calls find the same mapping.
     const auto buses = std::uint64_t{window.last_bus} - window.first_bus + 1;
     const auto mapped = paging::map(window.base + (std::uint64_t{window.first_bus} << 20), buses << 20, paging::Access::read_write,
                                     paging::Cache::uncached);

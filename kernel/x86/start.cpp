@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// From the first C++ line to the portable kernel. The order matters: each step states the earlier steps that it needs.
+// From the first C++ line to the portable kernel. The order matters: the comments of the functions name the earlier steps that they need.
 #include "kernel/boot_sequence.hpp"
-
 #include "kernel/console.hpp"
 #include "kernel/early_options.hpp"
 #include "kernel/kept_panic.hpp"
@@ -36,7 +35,7 @@ using Constructor = void (*)();
 extern const Constructor init_array_start[], init_array_end[];
 }
 
-// Runs on core 0's own stack, with guard pages.
+// Runs on core 0's own stack, which has guard pages.
 [[noreturn]] void start_on_own_stack() {
   const EarlyOptions options = EarlyOptions::from(boot_info().command_line);
   load_descriptors(first_core_descriptors, 0);

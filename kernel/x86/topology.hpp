@@ -5,15 +5,13 @@
 // are the same for all ids. So the topology of cores that are not started yet is known.
 #pragma once
 
-#include <cstdint>
-
 #include "kernel/x86/power/cpu_access.hpp"
 
 namespace neap::x86 {
 
 struct Topology {
   unsigned thread_bits = 0;    ///< bits of the APIC id that number the threads of a core
-  unsigned package_shift = 0;  ///< bits of the APIC id below the package's
+  unsigned package_shift = 0;  ///< bits of the APIC id below the package's field
 };
 
 [[nodiscard]] Topology find_topology(power::CpuAccess& cpu) noexcept;

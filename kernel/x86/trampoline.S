@@ -2,8 +2,8 @@
 // The entry point of another core: real mode, at the page that the start-up message names (SDM 3A, 9.4.4).
 //
 // This code is copied to that page, below 1 MiB, so it uses only addresses relative to the page. It switches directly from real mode to
-// long mode on the boot tables, which map the page at its own address and the image at the top. After that it runs the image's code.
-// The core that takes the start record out of its slot owns the record. A core that starts after core 0 gave up finds no record and halts.
+// long mode, on the boot tables. These map the page at its own address and the image at the top. After that it runs the image's code. The
+// core that takes the start record out of its slot owns the record. A core that starts after core 0 gave up finds no record and halts.
 
 #define CR0_PROTECTED      0x80000001
 #define CR0_WRITE_PROTECT  0x00010000
@@ -59,7 +59,7 @@ trampoline_self:                                        // offsets of the words 
         .short  trampoline_descriptors_pointer + 2 - trampoline_start
         .short  trampoline_far - trampoline_start
 trampoline_far:
-        .long   trampoline_64 - trampoline_start        // the same
+        .long   trampoline_64 - trampoline_start        // plus the page's address, too
         .short  8
 trampoline_end:
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "kernel/panic.hpp"
 #include "kernel/x86/boot_info.hpp"
@@ -21,7 +20,6 @@ constexpr std::uint64_t physical = 0xb8000;
 constexpr std::size_t columns = 80, rows = 25, cells = columns * rows;
 constexpr std::uint16_t light_grey_on_black = 0x0700;
 constexpr std::uint16_t blank = light_grey_on_black | ' ';
-
 using Cell = volatile std::uint16_t;
 constinit Cell* screen = nullptr;
 // Reads of video memory are slow, so a copy of the text is kept and scrolled here.

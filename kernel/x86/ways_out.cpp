@@ -12,13 +12,10 @@ namespace neap::x86 {
 
 namespace {
 
-// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so it is used only under
-// a hypervisor.
+// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so the port is for
+// hypervisors only.
 constexpr std::uint16_t debug_exit_port = 0xf4;
-
-constexpr std::uint64_t debug_exit_limit_ns = 2'000'000'000;
-
-constexpr std::uint64_t acpi_on_limit_ns = 300'000'000;
+constexpr std::uint64_t debug_exit_limit_ns = 2'000'000'000, acpi_on_limit_ns = 300'000'000;
 constexpr std::uint64_t power_off_limit_ns = 1'000'000'000;
 
 std::uint16_t read_control(const acpi::Register& where) {

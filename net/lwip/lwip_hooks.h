@@ -21,7 +21,7 @@ struct tcp_pcb_listen;
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port);
 #define LWIP_HOOK_TCP_ISN(local, local_port, remote, remote_port) neap_lwip_initial_sequence(local, local_port, remote, remote_port)
 
-/* 0003: returns a pbuf that refers to `data` and holds its owner; null without memory. Called inside tcp_write(). */
+/* 0003: returns a pbuf that refers to `data` and holds the owner of `data`; null without memory. Called inside tcp_write(). */
 struct pbuf* neap_lwip_write_reference(const void* data, u16_t bytes);
 #define LWIP_HOOK_TCP_WRITE_REFERENCE(data, bytes) neap_lwip_write_reference(data, bytes)
 
@@ -33,7 +33,7 @@ int neap_lwip_input_done(struct tcp_pcb* pcb);
 void neap_lwip_neighbour_learned(const ip4_addr_t* address, const struct eth_addr* mac, u8_t for_us, u8_t from_us);
 #define LWIP_HOOK_ETHARP_LEARNED(netif, address, mac, for_us, from_us) neap_lwip_neighbour_learned(address, mac, for_us, from_us)
 
-/* 0023: an entry was recycled; an announcement found no entry; a packet was dropped while it waited for an address. */
+/* 0023: an entry was recycled; an announcement found no free entry; a packet that waited for an address was dropped. */
 void neap_lwip_neighbour_recycled(void);
 #define LWIP_HOOK_ETHARP_RECYCLED() neap_lwip_neighbour_recycled()
 void neap_lwip_neighbour_refused(void);
@@ -50,8 +50,8 @@ extern LWIP_PER_CORE u8_t neap_lwip_memory_short;
 int neap_lwip_refuse_payload(const struct tcp_pcb* pcb, u16_t bytes);
 #define LWIP_HOOK_TCP_REFUSE_PAYLOAD(pcb, bytes) (neap_lwip_memory_short != 0 && neap_lwip_refuse_payload(pcb, bytes))
 
-/* 0021. make_cookie: true if a SYN-ACK with the sequence number `*cookie` shall be sent. check_cookie: returns the MSS of a valid cookie, 0
-   for an invalid one. Both use the current packet's addresses. half_open: adds `change` to the number of half-open connections. */
+/* 0021. make_cookie returns true if a SYN-ACK with the sequence number `*cookie` shall be sent. check_cookie returns the MSS of a valid
+   cookie, otherwise 0. Both use the current packet's addresses. half_open adds `change` to the number of half-open connections. */
 int neap_lwip_make_cookie(const struct tcp_pcb_listen* listener, u16_t peer_port, u32_t peer_sequence, u16_t mss, u32_t* cookie);
 u16_t neap_lwip_check_cookie(const struct tcp_pcb_listen* listener, u16_t peer_port, u32_t peer_sequence, u32_t cookie);
 void neap_lwip_half_open(int change);

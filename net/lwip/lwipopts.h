@@ -27,8 +27,8 @@
 #define TCP_PCB_RESERVED 64                         /* connections reserved for control (lwip-patches/0022) */
 #define MEMP_NUM_TCP_PCB (16384 + TCP_PCB_RESERVED) /* includes TIME-WAIT; a new connection may replace the oldest in TIME-WAIT */
 #define MEMP_NUM_TCP_PCB_LISTEN 32
-/* Segments and references to payload. Their memory is charged to connections (net/stack_memory.hpp), which is the tighter limit: a peer
-   cannot use up a core's segments. */
+/* Segments and references to payload. A connection reaches the limit of its memory (net/stack_memory.hpp) first, so a peer cannot use up a
+   core's segments. */
 #define MEMP_NUM_TCP_SEG 4194304
 #define MEMP_NUM_UDP_PCB 32
 #define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
@@ -70,7 +70,7 @@
 #define LWIP_AUTOIP 0
 #define LWIP_DNS 0
 
-/* The card computes the checksums that it supports, lwIP the others. The interface's flags select this for each frame. */
+/* The card computes the checksums that it supports, and lwIP computes the others. The interface's flags select this for each frame. */
 #define LWIP_CHECKSUM_CTRL_PER_NETIF 1
 
 /* --- DHCP (RFC 2131). A conflict check would delay the address by at least 4 s. Conflicts are reported after binding instead.
@@ -114,8 +114,8 @@
 #define LWIP_TCP_TIMESTAMPS 0
 #define TCP_LISTEN_BACKLOG 1
 #define TCP_CALCULATE_EFF_SEND_MSS 1
-/* tcp_tmr runs every 50 ms: an acknowledgement is delayed by 50 ms at most, and round-trip times are counted in 100 ms. The smallest
-   retransmission time-out is then 200 to 300 ms, well above a Linux peer's delayed acknowledgement (40 ms). */
+/* tcp_tmr runs every 50 ms, so an acknowledgement is delayed by at most 50 ms. Round-trip times are counted in units of 100 ms. The
+   smallest retransmission time-out is then 200 to 300 ms, well above a Linux peer's delayed acknowledgement (40 ms). */
 #define TCP_TMR_INTERVAL 50
 #define LWIP_TCP_RTO_TIME 1000 /* before a round trip was measured (RFC 6298) */
 #define TCP_SYNMAXRTX 12       /* one each second; `connect` times out earlier */

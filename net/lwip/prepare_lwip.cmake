@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. It runs again when a patch, the series or the
-# path of the source changes. The marker is written last, so that an interrupted run is repeated.
+# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. This is repeated when a patch, the list of
+# patches or the path of the source changes. The marker file is written last, so that an interrupted copy is repeated.
 #
 #   neap_prepare_lwip(OUT_VARIABLE)   sets it to the patched tree's `src`
 function(neap_prepare_lwip out)

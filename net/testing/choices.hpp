@@ -11,7 +11,7 @@
 
 namespace neap::net::testing {
 
-/// Choices read from the input's bytes; zeros when they are used up.
+/// Choices read from the input's bytes; zeros when all bytes are used.
 class Choices {
  public:
   Choices(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

@@ -19,7 +19,7 @@ struct DhcpTerms {
   std::optional<std::uint32_t> mask = 0xFFFFFF00;
   std::optional<Ipv4Address> router;        ///< initially the server's own address
   std::optional<Ipv4Address> address;       ///< replaces the offered address
-  std::optional<Ipv4Address> acknowledged;  ///< replaces it in acknowledgements only
+  std::optional<Ipv4Address> acknowledged;  ///< replaces the address, but only in acknowledgements
   bool refuse = false;                      ///< answers requests by a NAK
   std::uint8_t unknown_option_bytes = 0;    ///< length of an unknown option before the others; 0: none
   std::size_t fragment_bytes = 0;           ///< payload of each fragment of an answer, a multiple of 8; 0: no fragments
@@ -29,12 +29,12 @@ class DhcpServer {
  public:
   DhcpServer(WireCard& card, Ipv4Address offered, Ipv4Address own);
 
-  /// Applies to later answers.
+  /// These terms apply to later answers.
   void set_terms(const DhcpTerms& terms);
   [[nodiscard]] DhcpTerms terms() const;
   [[nodiscard]] int requests() const noexcept { return requests_; }    ///< received requests, including refused ones
-  [[nodiscard]] int discovers() const noexcept { return discovers_; }  ///< received discovers
-  std::atomic<int> ignore_first{0};                                    ///< first packets to ignore
+  [[nodiscard]] int discovers() const noexcept { return discovers_; }  ///< received DISCOVER messages
+  std::atomic<int> ignore_first{0};                                    ///< number of packets that are ignored at first
   std::atomic<bool> answers_arp{false};                                ///< needed for a renewal, which is unicast
 
  private:

@@ -15,13 +15,11 @@
 
 namespace neap::net::testing {
 
-/// An application's behaviour. It serves port `first_port` plus this value.
+/// An application's behaviour. The application serves port `first_port` plus this value.
 enum class Habit : std::uint8_t { read, keep, keep_half, echo, answer_more, close, abort, answer_much, never_close, no_memory };
 constexpr std::uint16_t first_port = 100;
 constexpr unsigned habits = 10;
-/// The size of an application's blocks.
 constexpr std::size_t sent_block_bytes = 16384;
-
 class Application;
 using Applications = std::vector<Application*>;
 
@@ -42,7 +40,7 @@ class Application final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       case Habit::echo:
         kept_.append(std::move(data));
-        sent_ = true;  // pieces and segments are charged in addition to the bytes
+        sent_ = true;  // headers of pieces and segments are charged in addition to the bytes
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer_more:
@@ -62,20 +60,11 @@ class Application final : public ConnectionHandler {
     if (habit_ != Habit::never_close) connection().close();
   }
   void act(unsigned what, std::size_t bytes) {
-    switch (what) {
-      case 0:
-        return kept_.clear();
-      case 1:
-        return kept_.drop_front(std::min(kept_.bytes(), bytes));
-      case 2:
-        return send(bytes);
-      case 3:
-        return connection().end_sending();
-      case 4:
-        return connection().close();
-      default:
-        return connection().abort();
-    }
+    if (what == 0) return kept_.clear();
+    if (what == 1) return kept_.drop_front(std::min(kept_.bytes(), bytes));
+    if (what == 2) return send(bytes);
+    if (what == 3) return connection().end_sending();
+    return what == 4 ? connection().close() : connection().abort();
   }
 
  private:
@@ -96,7 +85,6 @@ class Application final : public ConnectionHandler {
   Buffer kept_;
 };
 
-/// Echoes received bytes.
 class Echo final : public ConnectionHandler {
  public:
   void received(Buffer data) override {

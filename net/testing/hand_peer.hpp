@@ -4,19 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "net/bring_up.hpp"
 #include "net/testing/handlers.hpp"
-#include "net/testing/wire.hpp"
+#include "net/testing/raw_peer.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::net::testing {
@@ -30,7 +27,7 @@ struct Segment {
   std::uint32_t seq = 0, acknowledged = 0;
   std::uint8_t flags = tcp::ack;
   std::uint16_t window = 0xFFFF;
-  Bytes payload, options;
+  Bytes payload{}, options{};
 };
 
 class HandPeer {
@@ -58,20 +55,11 @@ class HandPeer {
     });
     introduce();
   }
-  HandPeer(const HandPeer&) = delete;
-  HandPeer& operator=(const HandPeer&) = delete;
+  HandPeer& operator=(HandPeer&&) = delete;
   ~HandPeer() {
     card_.cut();
-    std::atomic<bool> down{false};
-    std::thread runner([&] {
-      while (!down) {
-        clock_.advance(std::chrono::milliseconds(5));
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-      }
-    });
+    const host::ClockRunner runner(clock_);
     machine_.run(0, [this] { return network_->take_down(); });
-    down = true;
-    runner.join();
     EXPECT_EQ(card_.buffers_out(), 0);
   }
 
@@ -79,29 +67,26 @@ class HandPeer {
   void open(std::uint16_t port = 40000, std::uint16_t window = 0xFFFF, const Bytes& options = {}) {
     port_ = port;
     seq = 0xFFFFF000;  // sequence numbers wrap soon
-    send({.seq = seq++, .flags = tcp::syn, .window = window, .payload = {}, .options = options});
+    send({.seq = seq++, .flags = tcp::syn, .window = window, .options = options});
     const std::vector<Segment> answer = take_segments();
     ASSERT_EQ(answer.size(), 1U);
     ASSERT_EQ(answer[0].flags, tcp::syn | tcp::ack);
     acknowledged = answer[0].seq + 1;
-    send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = {}, .options = {}});
+    send({.seq = seq, .acknowledged = acknowledged, .window = window});
     ASSERT_NE(connection_, nullptr);
     take_segments();
   }
-  /// Delivers a segment and lets the machine process it.
   void send(const Segment& segment) {
     card_.arrive(frame_of(segment), 0);
     settle();
   }
   /// Sends in-order data from the peer with valid numbers.
   void send_data(const Bytes& payload, std::uint16_t window = 0xFFFF) {
-    send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = payload, .options = {}});
+    send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = payload});
     seq += static_cast<std::uint32_t>(payload.size());
   }
   /// Sends the peer's ACK of all bytes received in order.
-  void acknowledge(std::uint16_t window = 0xFFFF) {
-    send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = {}, .options = {}});
-  }
+  void acknowledge(std::uint16_t window = 0xFFFF) { send({.seq = seq, .acknowledged = acknowledged, .window = window}); }
   /// Makes the machine's application send `bytes` bytes of the pattern with seed 5.
   void application_sends(std::size_t bytes) {
     machine_.on(0, [&] {
@@ -116,7 +101,6 @@ class HandPeer {
     machine_.on(0, [this] { connection_->close(); });
     settle();
   }
-  /// Returns the segments that the machine has sent since the last call.
   std::vector<Segment> take_segments() {
     const std::lock_guard lock(lock_);
     return std::exchange(segments_, {});
@@ -131,14 +115,10 @@ class HandPeer {
     for (int i = 0; i < 4; ++i) machine_.on(0, [] {});
   }
   Counters counters() {
-    Counters result{};
-    machine_.on(0, [&] { result = net::counters(0); });
-    return result;
+    return machine_.value_on(0, [] { return net::counters(0); });
   }
   Waits waits() {
-    Waits result{};
-    machine_.on(0, [&] { result = net::waits(); });
-    return result;
+    return machine_.value_on(0, [] { return net::waits(); });
   }
   Record& record() { return *record_; }
   WireCard& card() { return card_; }
@@ -147,79 +127,41 @@ class HandPeer {
 
   /// Makes an IPv4 frame from the peer to the machine, with checksums.
   static Bytes ipv4_frame(std::uint8_t protocol, const Bytes& payload, std::uint16_t identification = 1, std::uint16_t fragment = 0) {
-    Bytes frame(34);
-    const auto put = [&frame](std::size_t at, std::uint32_t value, int bytes) {
-      for (int i = 0; i < bytes; ++i) frame[at + static_cast<std::size_t>(i)] = static_cast<std::byte>(value >> 8 * (bytes - 1 - i));
-    };
-    put(0, 0x02000000, 4);
-    put(4, 1, 2);
-    put(6, 0x02000000, 4);
-    put(10, 2, 2);
-    put(12, 0x0800, 2);
-    put(14, 0x45, 1);
-    put(16, static_cast<std::uint32_t>(20 + payload.size()), 2);
-    put(18, identification, 2);
-    put(20, fragment, 2);
-    put(22, 64, 1);
-    put(23, protocol, 1);
-    put(26, peer_address.value, 4);
-    put(30, machine_address.value, 4);
-    frame.insert(frame.end(), payload.begin(), payload.end());
-    fill_checksums(frame);
-    return frame;
+    const Ipv4Header header{
+        .from = peer_address, .to = machine_address, .protocol = protocol, .identification = identification, .fragment_field = fragment};
+    return with_checksums(net::testing::ipv4_frame(header, payload));
   }
 
-  std::uint32_t seq = 0;           ///< sequence number of the peer's next byte
-  std::uint32_t acknowledged = 0;  ///< sequence number of the machine's next byte
+  std::uint32_t seq = 0;           ///< sequence number of the next byte that the peer sends
+  std::uint32_t acknowledged = 0;  ///< sequence number of the next byte that the peer expects
 
  private:
   [[nodiscard]] Bytes frame_of(const Segment& segment) const {
-    Bytes tcp;
-    const auto put = [&tcp](std::uint32_t value, int bytes) {
-      for (int i = bytes - 1; i >= 0; --i) tcp.push_back(static_cast<std::byte>(value >> 8 * i));
-    };
-    Bytes options = segment.options;
-    options.resize((options.size() + 3) / 4 * 4);
-    put(port_, 2);
-    put(service_port, 2);
-    put(segment.seq, 4);
-    put(segment.acknowledged, 4);
-    put(static_cast<std::uint32_t>((20 + options.size()) / 4) << 4, 1);
-    put(segment.flags, 1);
-    put(segment.window, 2);
-    put(0, 4);
-    tcp.insert(tcp.end(), options.begin(), options.end());
-    tcp.insert(tcp.end(), segment.payload.begin(), segment.payload.end());
-    return ipv4_frame(6, tcp);
+    return net::testing::frame_of({.from = {.address = peer_address, .port = port_},
+                                   .to = {.address = machine_address, .port = service_port},
+                                   .sequence = segment.seq,
+                                   .acknowledged = segment.acknowledged,
+                                   .flags = segment.flags,
+                                   .window = segment.window,
+                                   .options = segment.options,
+                                   .payload = segment.payload},
+                                  card_.mac());
   }
   /// Sends an ARP request of the peer, so that the machine learns its address.
   void introduce() {
-    Bytes request(60);
-    const std::uint8_t bytes[] = {255, 255, 255, 255, 255, 255, 2, 0,  0, 0, 0, 2, 8, 6, 0, 1, 8, 0,  6, 4, 0,
-                                  1,   2,   0,   0,   0,   0,   2, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1};
-    std::ranges::transform(bytes, request.begin(), [](std::uint8_t byte) { return std::byte{byte}; });
-    card_.arrive(request, 0);
+    card_.arrive(arp_answer(peer_address, machine_address, card_.mac(), 1), 0);
     settle();
   }
   void take(const Bytes& frame) {
-    const auto read = [&frame](std::size_t at, int bytes) {
-      std::uint32_t value = 0;
-      for (int i = 0; i < bytes; ++i) value = value << 8 | std::to_integer<std::uint32_t>(frame[at + static_cast<std::size_t>(i)]);
-      return value;
-    };
-    if (frame.size() < 54 || read(12, 2) != 0x0800 || read(23, 1) != 6 || read(36, 2) != port_) return;
-    const std::size_t data = 34 + (read(46, 1) >> 4) * 4;
-    const std::size_t end = 14 + read(16, 2);
-    ASSERT_LE(data, end);
-    ASSERT_LE(end, frame.size());
+    if (frame.size() < 54 || word(frame, 12) != 0x0800 || octet(frame, 23) != 6 || word(frame, 36) != port_) return;
+    RawSegment segment = segment_in(frame);
+    ASSERT_NE(segment.flags, 0U) << "a segment with a wrong length";
     const std::lock_guard lock(lock_);
-    segments_.push_back(
-        {.seq = read(38, 4),
-         .acknowledged = read(42, 4),
-         .flags = static_cast<std::uint8_t>(read(47, 1)),
-         .window = static_cast<std::uint16_t>(read(48, 2)),
-         .payload = Bytes(frame.begin() + static_cast<std::ptrdiff_t>(data), frame.begin() + static_cast<std::ptrdiff_t>(end)),
-         .options = {}});
+    segments_.push_back({.seq = segment.sequence,
+                         .acknowledged = segment.acknowledged,
+                         .flags = static_cast<std::uint8_t>(segment.flags),
+                         .window = segment.window,
+                         .payload = std::move(segment.payload)});
   }
 
   host::ManualClock clock_{1'000'000'000};

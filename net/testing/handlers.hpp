@@ -22,10 +22,10 @@ constexpr std::byte pattern(std::size_t index, unsigned seed) {
   return static_cast<std::byte>((index * 2654435761U >> 13 ^ index ^ seed * 37U) & 0xFF);
 }
 
-/// A test's record of one connection. The connection's core writes it. The test reads the atomics, and the rest once `closed` is set.
+/// A test's record of one connection. The connection's core writes it. The test may read the atomics at any time, and the other members
+/// once `closed` is set.
 struct Record {
-  std::atomic<std::size_t> received{0};
-  std::atomic<std::size_t> mismatches{0};
+  std::atomic<std::size_t> received{0}, mismatches{0};
   std::atomic<int> peer_closed{0}, closed{0}, destroyed{0}, writable{0}, calls_after_closed{0};
   std::atomic<bool> inside_call{false}, nested{false};
   std::atomic<std::size_t> sent{0};
@@ -39,12 +39,11 @@ class RecordingHandler : public ConnectionHandler {
     unsigned send_seed = 0;      ///< seed of the sent pattern
     std::size_t send_bytes = 0;  ///< bytes of the pattern to send
     std::size_t piece_bytes = 16384;
-    bool by_reference = true;
-    bool keep_text = false;
-    bool close_when_sent = true;  ///< and when `expect_bytes` were received
+    bool by_reference = true, keep_text = false;
+    bool close_when_sent = true;  ///< close when all was sent and `expect_bytes` were received
     std::size_t expect_bytes = 0;
     bool answer_close = true;                                    ///< close when the peer closes
-    std::function<void(RecordingHandler&, Buffer)> on_received;  ///< gets the buffer; without it the buffer is released at once
+    std::function<void(RecordingHandler&, Buffer)> on_received;  ///< gets the buffer; without this function it is released at once
   };
 
   RecordingHandler(std::shared_ptr<Record> record, Behaviour behaviour) : record_(std::move(record)), behaviour_(std::move(behaviour)) {}
@@ -80,7 +79,7 @@ class RecordingHandler : public ConnectionHandler {
     ++record_->closed;
   }
 
-  /// The handler MUST have its connection.
+  /// MUST NOT be called before the handler has its connection.
   void send_more() {
     while (record_->sent < behaviour_.send_bytes) {
       const std::size_t bytes = std::min(behaviour_.piece_bytes, behaviour_.send_bytes - record_->sent);
@@ -88,7 +87,7 @@ class RecordingHandler : public ConnectionHandler {
       for (std::size_t i = 0; i < bytes; ++i) (*block)[i] = pattern(record_->sent + i, behaviour_.send_seed);
       Buffer buffer;
       if (behaviour_.by_reference) {
-        // The release overwrites and frees the bytes, so a later read shows wrong bytes or a sanitizer's report.
+        // The release overwrites and frees the bytes, so a later read of them shows as wrong bytes or a sanitizer's report.
         buffer = Buffer::reference(
             *block,
             [](void* owner) noexcept {
@@ -127,7 +126,7 @@ class RecordingHandler : public ConnectionHandler {
   Timer begin_;
 
  public:
-  /// Starts to send in a separate event after the handler was made.
+  /// Starts to send in a separate event, after the handler was made.
   void begin_sending() {
     begin_.arm(std::chrono::nanoseconds(0), [this] { send_more(); });
   }
@@ -141,6 +140,8 @@ inline std::function<std::unique_ptr<ConnectionHandler>(Connection&)> recording(
     return handler;
   };
 }
+
+[[nodiscard]] inline bool ended(const Record& record) { return record.destroyed > 0; }
 
 inline void expect_ended_well(const Record& record) {
   EXPECT_EQ(record.closed, 1);
@@ -167,5 +168,9 @@ class EchoHandler final : public ConnectionHandler {
   }
   Buffer waiting_;
 };
+
+inline auto echoing() {
+  return [](Connection&) { return std::make_unique<EchoHandler>(); };
+}
 
 }  // namespace neap::net::testing

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// Peers without a stack: TCP frames and addresses that a test makes up.
+// Peers without a stack: TCP segments that a test makes up.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <utility>
 
-#include "net/network.hpp"
-#include "net/testing/wire.hpp"
+#include "net/testing/frames.hpp"
 
 namespace neap::net::testing {
 
@@ -21,78 +17,43 @@ struct RawSegment {
   std::uint32_t sequence = 0, acknowledged = 0;
   unsigned flags = 0;
   std::uint16_t window = 0xFFFF;
-  Bytes options{};  ///< a multiple of four bytes
+  Bytes options{};  ///< padded by zeros to a multiple of four bytes
   Bytes payload{};
 };
 
 /// Makes a frame to the card of `to`, whose MAC address is `mac`, with valid checksums.
 inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
-  Bytes frame;
-  const auto put = [&](std::uint64_t value, unsigned bytes) {
-    while (bytes-- > 0) frame.push_back(static_cast<std::byte>(value >> 8 * bytes));
-  };
-  for (const std::uint8_t byte : mac) put(byte, 1);
-  put(0x0200'0000'00FE, 6);
-  put(0x0800, 2);
-  put(0x4500, 2);
-  put(40 + segment.options.size() + segment.payload.size(), 2);
-  put(0x0001'0000, 4);
-  put(0x4006'0000, 4);
-  put(segment.from.address.value, 4);
-  put(segment.to.address.value, 4);
-  put(segment.from.port, 2);
-  put(segment.to.port, 2);
-  put(segment.sequence, 4);
-  put(segment.acknowledged, 4);
-  put((5 + segment.options.size() / 4) << 12 | segment.flags, 2);
-  put(segment.window, 2);
-  put(0, 4);
-  frame.insert(frame.end(), segment.options.begin(), segment.options.end());
-  frame.insert(frame.end(), segment.payload.begin(), segment.payload.end());
-  fill_checksums(frame);
-  return frame;
+  Bytes options = segment.options;
+  options.resize((options.size() + 3) / 4 * 4);
+  Bytes tcp;
+  append(tcp, segment.from.port, 2);
+  append(tcp, segment.to.port, 2);
+  append(tcp, segment.sequence, 4);
+  append(tcp, segment.acknowledged, 4);
+  append(tcp, (5 + options.size() / 4) << 12 | segment.flags, 2);
+  append(tcp, segment.window, 2);
+  append(tcp, 0, 4);
+  append(tcp, options);
+  append(tcp, segment.payload);
+  return with_checksums(ipv4_frame({.from = segment.from.address, .to = segment.to.address, .to_mac = mac}, tcp));
 }
 
-/// Parses the segment in a frame; the flags are 0 if there is none.
+/// Returns the segment in a frame. If the frame has none, its flags are 0.
 inline RawSegment segment_in(const Bytes& frame) {
-  const auto get = [&](std::size_t at, unsigned bytes) {
-    std::uint32_t value = 0;
-    for (unsigned i = 0; i < bytes; ++i) value = value << 8 | std::to_integer<std::uint32_t>(frame[at + i]);
-    return value;
-  };
   RawSegment segment;
-  if (frame.size() < 54 || get(12, 2) != 0x0800 || get(14, 1) != 0x45 || get(23, 1) != 6) return segment;
-  const std::size_t data = 34 + (get(46, 1) >> 4) * 4;
-  const std::size_t end = 14 + get(16, 2);
+  if (frame.size() < 54 || word(frame, 12) != 0x0800 || octet(frame, 14) != 0x45 || octet(frame, 23) != 6) return segment;
+  const std::size_t data = 34 + (octet(frame, 46) >> 4) * 4;
+  const std::size_t end = 14 + word(frame, 16);
   if (end > frame.size() || data > end) return segment;
-  segment.from = {.address = {get(26, 4)}, .port = static_cast<std::uint16_t>(get(34, 2))};
-  segment.to = {.address = {get(30, 4)}, .port = static_cast<std::uint16_t>(get(36, 2))};
-  segment.sequence = get(38, 4);
-  segment.acknowledged = get(42, 4);
-  segment.flags = get(47, 1);
-  segment.window = static_cast<std::uint16_t>(get(48, 2));
+  segment.from = {.address = {quad(frame, 26)}, .port = word(frame, 34)};
+  segment.to = {.address = {quad(frame, 30)}, .port = word(frame, 36)};
+  segment.sequence = quad(frame, 38);
+  segment.acknowledged = quad(frame, 42);
+  segment.flags = octet(frame, 47);
+  segment.window = word(frame, 48);
   segment.options.assign(frame.begin() + 54, frame.begin() + static_cast<std::ptrdiff_t>(data));
   segment.payload.assign(frame.begin() + static_cast<std::ptrdiff_t>(data), frame.begin() + static_cast<std::ptrdiff_t>(end));
   return segment;
-}
-
-/// Makes an ARP packet, by default an answer of a simulated neighbour. `mac` is the receiver's.
-inline Bytes arp_answer(Ipv4Address from, Ipv4Address to, const MacAddress& mac, unsigned operation = 2,
-                        std::uint64_t sender = 0x0200'0000'00FE) {
-  Bytes frame;
-  const auto put = [&](std::uint64_t value, unsigned bytes) {
-    while (bytes-- > 0) frame.push_back(static_cast<std::byte>(value >> 8 * bytes));
-  };
-  for (const std::uint8_t byte : mac) put(byte, 1);
-  put(sender, 6);
-  put(0x0806'0001'0800, 6);
-  put(0x0604, 2);
-  put(operation, 2);
-  put(sender, 6);
-  put(from.value, 4);
-  for (const std::uint8_t byte : mac) put(byte, 1);
-  put(to.value, 4);
-  return frame;
 }
 
 /// A TCP peer that the test controls completely. The test MUST pass the server's segments for this peer to `process`.
@@ -105,7 +66,7 @@ class RawPeer {
     send_at(sequence_, flags, payload, std::move(options));
     sequence_ += static_cast<std::uint32_t>(payload.size()) + ((flags & (syn_flag | fin_flag)) != 0 ? 1 : 0);
   }
-  /// Does not change the peer's own sequence number.
+  /// Sends a segment at `sequence`, without a change of the peer's own sequence number.
   void send_at(std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
     card_.arrive(frame_of({.from = from_,
                            .to = to_,
@@ -117,7 +78,7 @@ class RawPeer {
                            .payload = std::move(payload)},
                           card_.mac()));
   }
-  /// Records a segment of the server.
+  /// Records a segment that the server has sent.
   void process(const RawSegment& segment) {
     if ((segment.flags & syn_flag) != 0) acknowledge = segment.sequence + 1;
     if ((segment.flags & syn_flag) != 0) answered = true;
@@ -132,10 +93,10 @@ class RawPeer {
   [[nodiscard]] std::uint32_t sequence() const { return sequence_; }
   [[nodiscard]] Endpoint from() const { return from_; }
 
-  std::uint32_t acknowledge = 0;  ///< acknowledgement number of all sent segments
-  std::uint16_t window = 0xFFFF;  ///< window of all sent segments
+  std::uint32_t acknowledge = 0;  ///< acknowledgement number of the next sent segment
+  std::uint16_t window = 0xFFFF;  ///< window of the next sent segment
   std::atomic<bool> answered{false}, reset{false}, finished{false};
-  std::atomic<std::uint32_t> highest{0};  ///< end of the server's bytes
+  std::atomic<std::uint32_t> highest{0};  ///< sequence number after the server's last byte
   std::atomic<std::uint32_t> taken{0};    ///< the server's last acknowledgement number
   std::atomic<std::uint16_t> server_window{0};
 

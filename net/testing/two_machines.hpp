@@ -12,22 +12,26 @@
 #include "kernel/policy.hpp"
 #include "kernel/task.hpp"
 #include "net/bring_up.hpp"
+#include "net/testing/handlers.hpp"
 #include "net/testing/wire.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::net::testing {
 
-constexpr Ipv4Address server_address{0x0A000001};
-constexpr Ipv4Address client_address{0x0A000002};
+using namespace std::chrono_literals;
+using host::HostMachine;
+constexpr Ipv4Address server_address{0x0A000001}, client_address{0x0A000002};
 constexpr AddressSetting server_setting{.dhcp = false, .address = server_address, .netmask = {0xFFFFFF00}, .gateway = {}};
 constexpr AddressSetting client_setting{.dhcp = false, .address = client_address, .netmask = {0xFFFFFF00}, .gateway = {}};
+
+constexpr Endpoint service(std::uint16_t port) { return {.address = server_address, .port = port}; }
 
 struct TwoMachinesOptions {
   CardOptions server{.mac = {0x02, 0, 0, 0, 0, 1}, .seed = 1};
   CardOptions client{.mac = {0x02, 0, 0, 0, 0, 2}, .seed = 2};
 };
 
-/// The server uses the first cores, the client the next ones. Both have their addresses after construction.
+/// The server uses the first cores, and the client uses the next ones. Both machines have their addresses after construction.
 class TwoMachines {
  public:
   explicit TwoMachines(TwoMachinesOptions options = {})
@@ -39,8 +43,7 @@ class TwoMachines {
     server = bring_up(server_card, server_setting, 0, options.server.cores);
     client = bring_up(client_card, client_setting, client_core, options.client.cores);
   }
-  TwoMachines(const TwoMachines&) = delete;
-  TwoMachines& operator=(const TwoMachines&) = delete;
+  TwoMachines& operator=(TwoMachines&&) = delete;
   ~TwoMachines() {
     server_card.cut();
     client_card.cut();
@@ -58,7 +61,7 @@ class TwoMachines {
       EXPECT_TRUE(listening.has_value());
     });
   }
-  /// Connects from `core`, or from the client's first core. Returns the error's code, or nothing.
+  /// Connects from `core`, or from the client's first core. Returns the error's code, if any.
   std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor,
                                    int core = -1) {
     std::optional<ErrorCode> error;
@@ -68,7 +71,7 @@ class TwoMachines {
     });
     return error;
   }
-  /// Sets `tso` for all cores, as control does. Returns the reason of a refusal, or an empty text.
+  /// Sets `tso` for all cores, as control does. Returns the reason for a refusal, or an empty text.
   std::string set_tso(const char* form) {
     std::string why;
     machine.run(0, [&]() -> task<void> {
@@ -77,16 +80,13 @@ class TwoMachines {
     });
     return why;
   }
-  /// Returns the counters of one core.
   Counters counters_of(unsigned core) {
-    Counters result{};
-    machine.on(core, [&] { result = counters(core); });  // on that core, so that its event has ended
-    return result;
+    return machine.value_on(core, [&] { return counters(core); });  // on that core, so that its event has ended
   }
 
   const unsigned client_core;
   WireCard server_card, client_card;
-  host::HostMachine machine;
+  HostMachine machine;
   std::unique_ptr<NetworkControl> server, client;
 
  private:
@@ -103,5 +103,17 @@ class TwoMachines {
     return network;
   }
 };
+
+/// A well-behaved client of an echo service: sends `bytes` bytes, receives them back, and closes. Returns the time that this took.
+inline std::chrono::milliseconds served(TwoMachines& world, std::uint16_t port, std::size_t bytes = 20'000) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto record = std::make_shared<Record>();
+  const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = bytes, .expect_bytes = bytes});
+  EXPECT_EQ(world.connect(service(port), acceptor), std::nullopt) << port;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); })) << port;
+  EXPECT_EQ(record->received, bytes) << port;
+  expect_ended_well(*record);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+}
 
 }  // namespace neap::net::testing

@@ -7,6 +7,7 @@
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
+#include "net/testing/frames.hpp"
 
 namespace neap::net::testing {
 
@@ -15,20 +16,9 @@ namespace {
 constexpr std::size_t buffer_bytes = 2048;
 constexpr unsigned engine_batch = 64;
 
-unsigned at(const Bytes& frame, std::size_t index) { return std::to_integer<unsigned>(frame[index]); }
-std::uint16_t word(const Bytes& frame, std::size_t index) {
-  return static_cast<std::uint16_t>(at(frame, index) << 8 | at(frame, index + 1));
-}
-std::uint32_t quad(const Bytes& frame, std::size_t index) { return std::uint32_t{word(frame, index)} << 16 | word(frame, index + 2); }
-void put(Bytes& frame, std::size_t index, std::uint16_t value) {
-  frame[index] = std::byte(value >> 8);
-  frame[index + 1] = std::byte(value & 0xFF);
-}
-
-/// Offsets in an IPv4 frame.
+/// Offsets in an IPv4 frame (from the first byte of Ethernet).
 struct Layout {
-  bool ipv4 = false;
-  bool fragment = false;
+  bool ipv4 = false, fragment = false;
   std::size_t l4 = 0, end = 0;
   unsigned protocol = 0;
   std::size_t checksum = 0;  ///< offset of layer 4's checksum; 0: none
@@ -38,10 +28,10 @@ Layout layout(const Bytes& frame) {
   Layout result;
   if (frame.size() < 34 || word(frame, 12) != 0x0800) return result;
   result.ipv4 = true;
-  result.l4 = 14 + (at(frame, 14) & 0xF) * 4;
+  result.l4 = 14 + (octet(frame, 14) & 0xF) * 4;
   result.end = 14 + word(frame, 16);
   result.fragment = (word(frame, 20) & 0x3FFF) != 0;
-  result.protocol = at(frame, 23);
+  result.protocol = octet(frame, 23);
   if (result.end > frame.size() || result.l4 > result.end) return {};
   if (result.protocol == 6 && result.end >= result.l4 + 20) result.checksum = result.l4 + 16;
   if (result.protocol == 17 && result.end >= result.l4 + 8) result.checksum = result.l4 + 6;
@@ -82,11 +72,11 @@ std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum) 
 void fill_checksums(Bytes& frame) {
   const Layout where = layout(frame);
   if (!where.ipv4) return;
-  put(frame, 24, 0);
-  put(frame, 24, static_cast<std::uint16_t>(~internet_sum(std::span(frame).subspan(14, where.l4 - 14))));
+  put_word(frame, 24, 0);
+  put_word(frame, 24, static_cast<std::uint16_t>(~internet_sum(std::span(frame).subspan(14, where.l4 - 14))));
   if (where.checksum == 0 || where.fragment) return;
-  put(frame, where.checksum, 0);
-  put(frame, where.checksum, static_cast<std::uint16_t>(~l4_sum(frame, where, pseudo_header(frame, where))));
+  put_word(frame, where.checksum, 0);
+  put_word(frame, where.checksum, static_cast<std::uint16_t>(~l4_sum(frame, where, pseudo_header(frame, where))));
 }
 
 WireCard::WireCard(CardOptions options) : options_(options), lost_(options.lost), repeated_(options.repeated), late_(options.late) {
@@ -167,7 +157,6 @@ unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destina
 }
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
-
 TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
   require(&own == &queue(), "a queue is used on its own core", this_core());
   if (!link_) return std::unexpected(ErrorCode::closed);
@@ -211,12 +200,12 @@ void WireCard::run_engine(Queue& own) {
     const Layout where = layout(bytes);
     if (posted.offload.ipv4()) {
       require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum is 0 before the card fills it in");
-      put(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(14, where.l4 - 14))));
+      put_word(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(14, where.l4 - 14))));
     }
     if (posted.offload.tcp() || posted.offload.udp()) {
       require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes,
               "layer 4 begins at the offset that the offload names");
-      put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the field holds the seed
+      put_word(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the field holds the seed
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
@@ -230,8 +219,8 @@ void WireCard::run_engine(Queue& own) {
 void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload offload) {
   const std::size_t headers = offload.headers_bytes();
   const std::size_t tcp = std::size_t{offload.l2_bytes} + offload.l3_bytes;
-  require(offload.checksums == Checksums::tcp_ipv4 && offload.l2_bytes == 14 && at(frame, 14) == 0x45 && offload.l3_bytes == 20 &&
-              at(frame, 23) == 6 && offload.l4_bytes == (at(frame, tcp + 12) >> 4) * 4 && frame.size() > headers,
+  require(offload.checksums == Checksums::tcp_ipv4 && offload.l2_bytes == 14 && octet(frame, 14) == 0x45 && offload.l3_bytes == 20 &&
+              octet(frame, 23) == 6 && offload.l4_bytes == (octet(frame, tcp + 12) >> 4) * 4 && frame.size() > headers,
           "the headers match the offload");
   require(word(frame, 16) == 0 && word(frame, 24) == 0, "length and checksum are 0 before the card fills them in");
   constexpr unsigned last_only = 0x09;  // FIN, PSH
@@ -240,16 +229,15 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
     const std::size_t end = std::min(frame.size(), begin + offload.segment_bytes);
     Bytes segment(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(headers));
     segment.insert(segment.end(), frame.begin() + static_cast<std::ptrdiff_t>(begin), frame.begin() + static_cast<std::ptrdiff_t>(end));
-    put(segment, 16, static_cast<std::uint16_t>(segment.size() - 14));
-    put(segment, 18, static_cast<std::uint16_t>(word(frame, 18) + number));
+    put_word(segment, 16, segment.size() - 14);
+    put_word(segment, 18, word(frame, 18) + number);
     const std::uint32_t sequence = quad(frame, tcp + 4) + static_cast<std::uint32_t>(begin - headers);
-    put(segment, tcp + 4, static_cast<std::uint16_t>(sequence >> 16));
-    put(segment, tcp + 6, static_cast<std::uint16_t>(sequence & 0xFFFF));
+    put_quad(segment, tcp + 4, sequence);
     if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ last_only};
-    put(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
-    // The seed does not include the length.
+    put_word(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
+    // The seed (the pseudo-header's sum) does not include the length.
     const auto l4_bytes = static_cast<std::uint32_t>(segment.size() - tcp);
-    put(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
+    put_word(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
     if (segment.size() < 60) segment.resize(60);
     own.sent.add();
     send(own, std::move(segment));
@@ -279,7 +267,6 @@ void WireCard::pass(Bytes bytes) {
 }
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
-
 task<void> WireCard::set_multicast(std::vector<MacAddress> groups) {
   const std::lock_guard lock(groups_lock_);
   groups_ = std::move(groups);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// A wire with a card at each end, for tests.
+// A simulated wire with a card at each end, for tests.
 //
 // Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as slow and as strict as real
-// ones. They read a frame's pieces late, so that the sanitizer or a checksum shows memory that was freed or changed too early. They fill in
-// checksums from the given seeds, segment frames, check received checksums, and accept a buffer only on the core that received it.
+// ones. The cards read a frame's pieces late, so that the sanitizer or a checksum shows memory that was freed or changed too early. They
+// fill in checksums from the seeds in the fields, segment frames and check received checksums. A buffer must be returned on its own core.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -27,55 +26,52 @@ namespace neap::net::testing {
 using Bytes = std::vector<std::byte>;
 
 struct CardOptions {
-  unsigned first_core = 0;
-  unsigned cores = 1;
+  unsigned first_core = 0, cores = 1;
   MacAddress mac{0x02, 0, 0, 0, 0, 1};
-  unsigned ring_frames = 256;
-  unsigned pieces_max = 40;
+  unsigned ring_frames = 256, pieces_max = 40;
   bool checksum_offload = true;
-  bool checks_fragments = false;            ///< reports every fragment's layer 4 checksum as good, as no correct card does
+  bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
   std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
-  std::chrono::microseconds read_delay{0};  ///< before the card reads a frame
+  std::chrono::microseconds read_delay{0};  ///< time before the card reads a frame
   double lost = 0, repeated = 0, late = 0;  ///< fractions of the sent frames
   unsigned seed = 1;
 };
 
 /// Returns the folded sum of `sum` and `bytes` as 16-bit words in network order.
 [[nodiscard]] std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) noexcept;
-/// Sets the valid IPv4 and TCP or UDP checksums of a frame (for tests that make frames by hand).
+/// Sets the valid IPv4 and TCP or UDP checksums of a frame (for frames that a test makes itself).
 void fill_checksums(Bytes& frame);
 
 class WireCard final : public NetDevice {
  public:
   explicit WireCard(CardOptions options);
-  WireCard(const WireCard&) = delete;
-  WireCard& operator=(const WireCard&) = delete;
+  WireCard& operator=(WireCard&&) = delete;
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;
-  /// Calls `sink` for each sent frame, on the sending core. `sink` returns true if the frame goes on to the other end. MUST be set before
-  /// traffic starts.
+  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before traffic
+  /// starts.
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
-  /// Delivers a frame from the test to the queue of `core`, or to the queue that RSS selects. Any core.
+  /// Delivers a frame from the test to the queue of `core`, or to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
   void set_link(bool up);
-  /// Simulates a removed card: its own counters cannot be read. Frames still pass.
+  /// Simulates a removed card, of which only the counters cannot be read. Frames still pass.
   void set_gone(bool gone) noexcept { gone_ = gone; }
   void set_faults(double lost, double repeated, double late) noexcept;
 
   [[nodiscard]] std::uint64_t frames_sent() const noexcept;
   [[nodiscard]] std::uint64_t frames_arrived() const noexcept { return arrived_; }
-  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< among the arrived frames
+  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< frames that arrived with a bad checksum
   [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
-  [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< not returned yet
+  [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< receive buffers not returned yet
   /// Multicast frames that the filter dropped.
   [[nodiscard]] std::uint64_t filtered() const noexcept { return filtered_; }
   [[nodiscard]] std::vector<MacAddress> multicast() const;
   [[nodiscard]] unsigned pieces_max_seen() const noexcept { return pieces_max_; }
-  [[nodiscard]] std::uint64_t frames_segmented() const noexcept { return segmented_; }  ///< frames that were given for segmentation
-  [[nodiscard]] std::uint32_t bytes_max_seen() const noexcept { return bytes_max_; }    ///< longest frame that was given
+  [[nodiscard]] std::uint64_t frames_segmented() const noexcept { return segmented_; }  ///< frames that the stack passed for segmentation
+  [[nodiscard]] std::uint32_t bytes_max_seen() const noexcept { return bytes_max_; }    ///< longest frame that the stack passed
 
   // NetDevice
   [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
@@ -102,8 +98,7 @@ class WireCard final : public NetDevice {
     WireCard& card;
     std::atomic<FrameReceiver*> receiver{nullptr};
     std::deque<Posted> ring;
-    bool engine_runs = false;
-    bool said_full = false;
+    bool engine_runs = false, said_full = false;
     Timer engine;
     std::minstd_rand random;
     Counter sent;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Runs a fuzz target without libFuzzer: generates inputs from a grammar for a given time.
 //
-// Each input depends only on its number and the seed. The number is printed every thousand inputs. So an input that crashes is one of the
-// thousand after the last printed number, and a run with the same seed repeats the crash.
+// Each input depends only on its number and the seed, so a run with the same seed repeats a crash. The number is printed every thousand
+// inputs. So an input that crashes is one of the thousand after the last printed number.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "tests/host/progress_watchdog.hpp"
 
@@ -20,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace neap::fuzzing {
 
 /// The base of a generator. The derived class has `std::string stream()`, which returns one input: four bytes that select how the rest is
-/// cut, then the bytes that a client sends.
+/// cut into pieces, then the bytes that a client sends.
 class InputGenerator {
  public:
   explicit InputGenerator(std::uint64_t seed) : random_(seed) {}
@@ -33,7 +35,7 @@ class InputGenerator {
     for (char& letter : text) letter = static_cast<char>(random_());
     return text;
   }
-  /// Sometimes changes a byte after the first four, and sometimes cuts the end off.
+  /// Returns the text, sometimes with a changed byte after the first four, and sometimes without its end.
   std::string damaged(std::string text) {
     if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
     if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));
@@ -44,7 +46,56 @@ class InputGenerator {
   std::mt19937_64 random_;
 };
 
-/// A `main`: `NAME [SECONDS] [SEED]`.
+/// Any bytes: `least`, and mostly up to `usual` more, sometimes up to `most` more.
+template <unsigned least, unsigned usual, unsigned most>
+struct AnyBytes : InputGenerator {
+  using InputGenerator::InputGenerator;
+  std::string stream() { return any(least + below(below(4) == 0 ? most : usual)); }
+};
+
+/// The sizes of the pieces into which a stream is divided, which an input's first four bytes select.
+class Pieces {
+ public:
+  /// `selection`: 0 for one piece.
+  explicit Pieces(std::uint32_t selection) : state_(selection) {}
+  /// Removes the next piece from the front of `stream`.
+  std::string_view take(std::string_view& stream) {
+    std::size_t bytes = stream.size();
+    if (state_ != 0) {
+      state_ = state_ * 1664525 + 1013904223;
+      bytes = 1 + (state_ >> 8) % ((state_ & 3) == 0 ? 3 : (state_ & 3) == 1 ? 40 : 3000);
+    }
+    const std::string_view piece = stream.substr(0, bytes);
+    stream.remove_prefix(piece.size());
+    return piece;
+  }
+
+ private:
+  std::uint32_t state_;
+};
+
+/// Calls `check(stream, selection)` with the parts of an input; for the fuzzers of a divided stream.
+template <class Check>
+int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
+  std::uint32_t selection = 0;
+  if (size < sizeof selection) return 0;
+  std::memcpy(&selection, data, sizeof selection);
+  check({reinterpret_cast<const char*>(data) + sizeof selection, size - sizeof selection}, selection);
+  return 0;
+}
+
+/// A text as a failure prints it.
+inline std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char letter : text) {
+    char hex[8];
+    std::snprintf(hex, sizeof hex, letter >= ' ' && letter <= '~' ? "%c" : "\\x%02x", static_cast<unsigned char>(letter));
+    shown += hex;
+  }
+  return shown;
+}
+
+/// The `main` of a fuzzer: `NAME [SECONDS] [SEED]`.
 template <class Own>
 int run(const char* name, int count, char** words) {
   const double seconds = count > 1 ? std::atof(words[1]) : 10;

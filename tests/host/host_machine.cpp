@@ -33,25 +33,23 @@ struct HostCore {
   std::mutex mutex;
   std::condition_variable changed;
   bool woken = false;                     // a wake that no sleep has consumed
-  std::array<std::uint64_t, 4> raised{};  // interrupts not yet taken
-  std::uint64_t alarm_ns = machine::alarm_none;
-  std::uint64_t alarms_set = 0;
-  std::atomic<bool> any_raised{false};  // so that an interrupt window costs only a load if nothing is raised
+  std::array<std::uint64_t, 4> raised{};  // a bit for each interrupt not yet taken
+  std::uint64_t alarm_ns = machine::alarm_none, alarms_set = 0;
+  std::atomic<bool> any_raised{false};  // without a raised interrupt, an interrupt window costs only a load
   std::optional<IdleState> asleep_in;
   std::thread thread;
 };
 
 std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
-std::mutex cores_change;  // a test may set the clock, which wakes all cores, while a machine is made or destroyed
+std::mutex cores_change;  // held while cores are made, destroyed, or woken by a test that sets the clock
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
-constinit thread_local host::WatchedWork* own_work = nullptr;  // on a core's thread
+constinit thread_local host::WatchedWork* own_work = nullptr;  // set on a core's thread
 
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
 std::atomic<std::uint64_t> manual_now_ns{clock_runs};
 std::mutex console_mutex;
-std::string console_text;
-std::string command_line_text;
+std::string console_text, command_line_text;
 std::span<std::byte> kept_memory_area;
 
 std::uint64_t monotonic_ns() noexcept {
@@ -69,7 +67,7 @@ HostCore& host_core(unsigned core) {
   return *cores[core];
 }
 
-/// Takes all raised interrupts. Returns the lowest vector, 0 if there was none.
+/// Takes all raised interrupts. Returns the lowest vector, or 0 if none was raised.
 std::uint8_t take_interrupts(HostCore& self) noexcept {
   std::array<std::uint64_t, 4> taken{};
   {
@@ -86,7 +84,7 @@ std::uint8_t take_interrupts(HostCore& self) noexcept {
   return first;
 }
 
-/// A line that a device may write while the core reads it.
+/// A cache line that a device may write while the core reads it.
 using Line = std::array<std::uint64_t, 8>;
 Line read_line(const volatile void* watched) noexcept {
   Line line{};
@@ -161,7 +159,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on x86: a write ends MWAIT on the core's own word, an interrupt ends the other sleeps.
+    // As on x86, a write ends an MWAIT on the core's own word, and an interrupt ends the other sleeps.
     const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown
@@ -170,7 +168,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
     self.woken = false;
     self.asleep_in.reset();
     if (how.cause == WakeCause::timer) {
-      self.alarm_ns = alarm_none;  // it fires once
+      self.alarm_ns = alarm_none;  // an alarm fires once
       alarm_fired();
     }
   }
@@ -222,11 +220,9 @@ void console_write(std::string_view text) noexcept {
 
 std::span<std::byte> kept_memory() noexcept { return kept_memory_area; }
 void write_back_caches() noexcept {}
-
 void exit(ExitStatus status) noexcept { std::_Exit(static_cast<int>(status)); }
 void power_off() noexcept { std::_Exit(static_cast<int>(ExitStatus::success)); }
 void reboot() noexcept { std::_Exit(static_cast<int>(ExitStatus::failure)); }
-
 void print_other_cores() noexcept {}
 
 void print_backtrace(unsigned) noexcept {
@@ -337,6 +333,15 @@ void HostMachine::interrupt(unsigned core, std::uint8_t vector) {
   target.changed.notify_one();
 }
 
+std::optional<std::uint64_t> HostMachine::settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart) {
+  std::uint64_t value = count();
+  const bool is_settled = wait_until([&] {
+    std::this_thread::sleep_for(apart);
+    return std::exchange(value, count()) == value;
+  });
+  return is_settled ? std::optional(value) : std::nullopt;
+}
+
 bool HostMachine::wait_until(const std::function<bool()>& condition, std::chrono::seconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
@@ -367,6 +372,25 @@ void ManualClock::advance(std::chrono::nanoseconds by) {
   set_manual(manual_now_ns.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(by.count()));
 }
 
+ClockRunner::ClockRunner(ManualClock& clock, std::chrono::milliseconds step)
+    : thread_([this, &clock, step] {
+        while (!ended_) {
+          {
+            const std::lock_guard lock(lock_);
+            if (running_) clock.advance(step);
+          }
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+      }) {}
+ClockRunner::~ClockRunner() {
+  ended_ = true;
+  thread_.join();
+}
+void ClockRunner::set_running(bool running) {
+  const std::lock_guard lock(lock_);
+  running_ = running;
+}
+
 std::uint64_t alarm_of(unsigned core) {
   HostCore& target = host_core(core);
   const std::lock_guard lock(target.mutex);
@@ -385,7 +409,6 @@ std::optional<IdleState> asleep_in(unsigned core) {
 }
 
 void set_kept_memory(std::span<std::byte> area) { kept_memory_area = area; }
-
 void set_command_line(std::string_view line) { command_line_text = line; }
 
 std::string take_console_text() {

@@ -2,24 +2,26 @@
 // Replaces kernel/x86 on the host: each core is a thread.
 //
 // A unit test needs the kernel's own sources, several cores and the sanitizers, without an emulator. Each core is a host thread in
-// `run_event_loop`. Tests raise interrupts, which are taken at the same places as on the real machine. A sleeping core waits for a
-// condition variable. Memory is one mapping.
+// `run_event_loop`. Tests raise interrupts, and cores take them at the same places as on the real machine. A sleeping core waits for a
+// condition variable. The machine's memory is one mapping.
 //
 //   HostMachine machine{4};
 //   machine.on(2, [] { … });                 // runs as an event on core 2; returns when it has run
 //   machine.interrupt(2, vector);
 //
-// Without a HostMachine the test's own thread counts as core 0 of 1, for code that does not depend on cores. While a HostMachine exists,
-// that thread is no core.
+// Without a HostMachine the test's own thread counts as core 0 of a machine with one core. With a HostMachine, that thread is no core.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -32,47 +34,70 @@ namespace neap::host {
 /// The core number of the test's own thread while a HostMachine exists.
 constexpr unsigned no_core = machine::cores_max;
 
-/// Starts cores on construction, each in its event loop; stops and joins them on destruction. Events that are still queued then are
-/// destroyed, not run.
+/// The constructor starts the cores, each in its event loop. The destructor stops and joins them, and destroys queued events.
 class HostMachine {
  public:
   explicit HostMachine(unsigned cores);
-  HostMachine(const HostMachine&) = delete;
-  HostMachine& operator=(const HostMachine&) = delete;
+  HostMachine& operator=(HostMachine&&) = delete;
   ~HostMachine();
 
   /// Runs `call` as an event on `core`, returns when it has run, and rethrows its exception. MUST NOT be called on a core.
   void on(unsigned core, std::function<void()> call);
+  template <class Call>
+  [[nodiscard]] auto value_on(unsigned core, Call call) {
+    std::optional<std::invoke_result_t<Call&>> value;
+    on(core, [&] { value.emplace(call()); });
+    return *std::move(value);
+  }
   /// Runs on `core` the task that `make` returns, until it ends. Aborts the process after `limit`.
   void run(unsigned core, std::function<task<void>()> make, std::chrono::seconds limit = std::chrono::seconds(50));
-  /// Raises `vector` on `core`, like a device. Any thread.
+  /// Raises `vector` on `core`, like a device. MAY be called on any thread.
   void interrupt(unsigned core, std::uint8_t vector);
-  /// Waits until `condition` holds; checks it on the test's thread every millisecond. False after `limit`.
+  /// Waits until `condition` holds; checks it on the test's thread every millisecond. Returns false after `limit`.
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(20));
+  /// Waits until `count` returns the same value twice, `apart` from each other; returns that value. Fails as `wait_until` does.
+  [[nodiscard]] static std::optional<std::uint64_t> settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart);
 };
 
-/// While an object of this class exists, `now_ns` changes only when the test sets it. A sleeping core wakes when its alarm is due. MUST be
-/// made before the HostMachine.
+/// While an object of this class exists, `now_ns` changes only when the test sets it. A sleeping core wakes when its alarm is due. The
+/// object MUST be made before the HostMachine.
 class ManualClock {
  public:
   explicit ManualClock(std::uint64_t now_ns);
-  ManualClock(const ManualClock&) = delete;
-  ManualClock& operator=(const ManualClock&) = delete;
+  ManualClock& operator=(ManualClock&&) = delete;
   ~ManualClock();
   void set(std::uint64_t now_ns);
   void advance(std::chrono::nanoseconds by);
+};
+
+/// Advances a manual clock by `step` every 100 us while an object of this class exists and is not paused.
+class ClockRunner {
+ public:
+  explicit ClockRunner(ManualClock& clock, std::chrono::milliseconds step = std::chrono::milliseconds(5));
+  ClockRunner& operator=(ClockRunner&&) = delete;
+  ~ClockRunner();
+  /// The clock stands still after this call.
+  void pause() { set_running(false); }
+  void resume() { set_running(true); }
+
+ private:
+  void set_running(bool running);
+
+  std::mutex lock_;
+  bool running_ = true;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
 };
 
 /// The alarm that `core` last set (`machine::alarm_none`: none), and the number of alarms that it has set.
 [[nodiscard]] std::uint64_t alarm_of(unsigned core);
 [[nodiscard]] std::uint64_t alarms_set(unsigned core);
 
-/// The state in which `core` sleeps now; nothing while it is awake.
+/// The state in which `core` sleeps now; no value while the core is awake.
 [[nodiscard]] std::optional<IdleState> asleep_in(unsigned core);
 
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------
-
-/// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has halt and poll only.
+/// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has only halt and poll.
 void set_power_abilities(const PowerAbilities& abilities);
 /// Sets the number of cores of a package; 0: all of them.
 void set_cores_per_package(unsigned cores);
@@ -88,25 +113,26 @@ struct PowerCall {
 };
 /// All calls since the last `take_power_calls`, in order.
 [[nodiscard]] std::vector<PowerCall> take_power_calls();
-/// From now on, calls that change a setting fail on `core` with `unsupported`. `no_core`: they fail on no core.
+/// From now on, calls that change a setting fail on `core` with `unsupported`. With `no_core` they fail on no core.
 void fail_power_calls(unsigned core);
 
-/// Sets the ratio that `core` is granted, independent of its request; 0: the machine does not report it.
+/// Sets the ratio that `core` is granted, independent of its request; 0: the machine does not report the ratio.
 void set_granted_ratio(unsigned core, std::uint8_t ratio);
 
-/// How often `core` checked for hardware errors since the last call.
+/// Returns how often `core` has checked for hardware errors since the last call.
 [[nodiscard]] unsigned take_error_looks(unsigned core);
 
-/// Sets the text that `machine::command_line` returns.
 void set_command_line(std::string_view line);
 
 /// Sets the area that `machine::kept_memory` returns; empty at first.
 void set_kept_memory(std::span<std::byte> area);
 
-/// The text written to the console since the last call. It is also written to stderr.
+/// Returns the text written to the console since the last call. The text is also written to stderr.
 [[nodiscard]] std::string take_console_text();
 
-/// Sets the size of the page allocator's arena, for tests of the memory allocator. May be called once a process.
+/// Sets the size of the page allocator's arena, for tests of the memory allocator. MUST NOT be called more than once in a process.
 void set_memory_bytes(std::size_t bytes);
+/// Gives the arena to the page allocator, at the first call in a process. `arena_bytes`: 0 for the usual size.
+void prepare_pages(std::size_t arena_bytes = 0);
 
 }  // namespace neap::host

@@ -5,12 +5,13 @@
 #include <cstdlib>
 
 #include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
 namespace {
 
-constexpr std::size_t alignment = std::size_t{1} << 30;  // as in the direct map: runs are aligned by their physical address
+constexpr std::size_t alignment = std::size_t{1} << 30;  // as in the direct map, where runs of pages are aligned by their physical address
 constinit machine::MemoryRange arena{};
 
 }  // namespace
@@ -31,11 +32,19 @@ void set_memory_bytes(std::size_t bytes) {
   arena = {.physical = begin, .bytes = bytes, .node = 0};
 }
 
+void prepare_pages(std::size_t arena_bytes) {
+  static const bool once = [&] {
+    if (arena_bytes != 0) set_memory_bytes(arena_bytes);
+    memory::initialise_pages(machine::usable_memory());
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 }  // namespace host
 
-unsigned machine::node_count() noexcept { return 1; }
 unsigned machine::node_of(unsigned) noexcept { return 0; }
-// A ring of four nodes: the node with the next number is nearer than the others.
+// There is a ring of four nodes, and the node with the next number is nearer than the others.
 unsigned machine::node_distance(unsigned from, unsigned to) noexcept {
   if (from == to) return 10;
   return to == (from + 1) % 4 ? 20 : 30;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -19,8 +18,7 @@ constexpr PowerAbilities plain = [] {
 
 std::mutex mutex;
 PowerAbilities abilities = plain;
-unsigned cores_per_package = 0;
-unsigned failing_core = host::no_core;
+unsigned cores_per_package = 0, failing_core = host::no_core;
 std::vector<host::PowerCall> calls;
 std::array<CounterSample, machine::cores_max> counters{};
 std::array<std::atomic<unsigned>, machine::cores_max> error_looks{};
@@ -41,7 +39,6 @@ const PowerAbilities& power_abilities() noexcept { return abilities; }
 unsigned package_of(unsigned core) noexcept { return cores_per_package == 0 ? 0 : core / cores_per_package; }
 Result<std::uint8_t> cache_tag(unsigned) noexcept { return failure(ErrorCode::unsupported, "the host lends no cache"); }
 unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
-
 Result<void> set_pstate(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::pstate, raw); }
 Result<void> set_energy_preference(unsigned preference) noexcept { return note(host::PowerCall::Kind::energy_preference, preference); }
 Result<std::uint8_t> granted_ratio() noexcept {
@@ -63,7 +60,6 @@ CounterSample sample_counters() noexcept {
 }
 
 std::optional<std::uint32_t> system_management_interrupts() noexcept { return std::nullopt; }
-
 HardwareErrors hardware_errors() noexcept { return {}; }
 void check_hardware_errors() noexcept { error_looks[this_core()].fetch_add(1); }
 

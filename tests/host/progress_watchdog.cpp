@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-// Defined only in builds with a sanitizer. Its backtrace also has the functions' names and lines.
+// This function exists only in builds with a sanitizer. Its backtrace also has the names and lines of functions.
 extern "C" [[gnu::weak]] void __sanitizer_print_stack_trace();
 
 namespace neap::host {
@@ -34,7 +34,7 @@ namespace {
 constexpr int report_signal = SIGUSR1;
 std::atomic<unsigned> limit{progress_limit};
 
-// Runs on the hanging thread. Its calls are not safe in a signal handler, but the process ends here.
+// This handler runs on the hanging thread. Its calls are not safe in a signal handler, but the process ends here.
 void report_and_abort(int) {
   if (__sanitizer_print_stack_trace != nullptr) {
     __sanitizer_print_stack_trace();
@@ -47,7 +47,7 @@ void report_and_abort(int) {
 
 }  // namespace
 
-// Never destroyed: its thread runs until the process ends.
+// The watchdog is never destroyed, because its thread runs until the process ends.
 struct Watchdog {
   static Watchdog& instance() {
     static auto& watchdog = *new Watchdog;

@@ -2,9 +2,10 @@
 // Ends a test that hangs, and prints a backtrace.
 //
 // An event that loops for ever stops its core. Without this watchdog the test would hang until ctest ends it, without naming the event. So
-// a thread that works in pieces (events of a stand-in core, inputs of a fuzzer) marks the beginning of each. Another thread checks every
-// second which piece is running. If `progress_limit` consecutive checks find the same piece, the piece's thread prints a backtrace, and the
-// process is aborted. The limit is a number of checks, not a time, because a busy machine may not run the test at all for a minute.
+// a thread that works in pieces (events of a host thread's core, inputs of a fuzzer) marks the beginning of each piece. Another thread
+// checks every second which piece is running. If `progress_limit` consecutive checks find the same piece, the piece's thread prints a
+// backtrace, and the process is aborted. The limit is a number of checks, not a time, because a busy machine may not run the test for a
+// minute.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@
 
 namespace neap::host {
 
-/// A number of checks, one a second. It is below the shortest time-out of a test (60 s, cmake/neap_host.cmake), so that the report is
-/// printed before ctest ends the test.
+/// The number of checks, one a second, that may find the same piece. It is below the shortest time-out of a test (60 s,
+/// cmake/neap_host.cmake), so that the report is printed before ctest ends the test.
 constexpr unsigned progress_limit = 45;
 /// Sets another limit for this process, for the watchdog's own tests. MUST be called before the first `WatchedWork` is made.
 void set_progress_limit(unsigned looks);
@@ -24,18 +25,17 @@ class WatchedWork {
  public:
   /// `name` is part of the report: "an event of core 2".
   explicit WatchedWork(std::string name);
-  WatchedWork(const WatchedWork&) = delete;
-  WatchedWork& operator=(const WatchedWork&) = delete;
+  WatchedWork& operator=(WatchedWork&&) = delete;
   ~WatchedWork();
 
-  /// A piece begins; the previous one has returned.
+  /// MUST be called when a piece begins and the previous one has returned.
   void begin_piece() noexcept { piece_.store(++pieces_, std::memory_order_relaxed); }
-  /// The piece has returned, and no other has begun.
+  /// MUST be called when the piece has returned and no other has begun.
   void end_piece() noexcept { piece_.store(0, std::memory_order_relaxed); }
 
  private:
   friend struct Watchdog;
-  std::atomic<std::uint64_t> piece_{0};  // 0: none in progress
+  std::atomic<std::uint64_t> piece_{0};  // the number of the piece in progress; 0: none
   std::uint64_t pieces_ = 0;
   struct Entry* entry_;
 };

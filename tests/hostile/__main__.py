@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`python -m hostile ATTACK`: one attack, in the network namespace in which this is started; the result is one JSON object."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -19,8 +17,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="of the bystander's requests, a second")
     parser.add_argument("--calm", action="store_true", help="measure the bystander undisturbed too, before and after")
     options = parser.parse_args()
-    result = scene.run(options.attack, cores=options.cores, seconds=options.seconds, rate=options.rate, calm=options.calm)
-    json.dump(result, sys.stdout)
+    json.dump(scene.run(options.attack, cores=options.cores, seconds=options.seconds, rate=options.rate, calm=options.calm), sys.stdout)
     print()
 
 

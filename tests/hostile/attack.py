@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hostile.raw_peer import RawConnection
     from hostile.scene import Scene
 
 MEMCACHED, CONTROL = 11211, 5002
@@ -43,7 +44,7 @@ def reset(connection: socket.socket) -> None:
 
 
 def send_some(connection: socket.socket, data: bytes) -> int:
-    """Sends as much of `data` as possible at once; gives the number of bytes. 0: none, or the connection has ended."""
+    """Sends as much of `data` as possible at once; gives the number of bytes. 0: no byte was sent, or the connection has ended."""
     connection.setblocking(False)
     try:
         return connection.send(data)
@@ -60,7 +61,7 @@ def store(connection: socket.socket, key: bytes, value: bytes) -> None:
 
 
 class Attack:
-    """One row of the table in docs/threat-model.md. `words`: for the image's command line, in addition to the scene's own."""
+    """One row of the table in docs/threat-model.md. `words`: for the image's command line, in addition to the scene's words."""
 
     row = 0
     words: Sequence[str] = ("memory=64M",)
@@ -79,6 +80,7 @@ class Attack:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.connections: list[socket.socket] = []
+        self.raw: list[RawConnection] = []
 
     @classmethod
     def address_word(cls, address: str, gateway: str) -> str:
@@ -96,6 +98,9 @@ class Attack:
         time.sleep(PAUSE_SECONDS)
 
     def end(self) -> None:
+        for connection in self.raw:
+            connection.reset()
+        self.raw.clear()
         for connection in self.connections:
             reset(connection)
         self.connections.clear()

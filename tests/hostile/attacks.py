@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The attacks by name, in the order of the rows of docs/threat-model.md."""
 
-from __future__ import annotations
-
 from hostile import memcached_attacks, network_attacks
 from hostile.attack import Attack
 

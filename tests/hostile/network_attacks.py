@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from hostile import frames
 from hostile.attack import CONTROL, MEMCACHED, PAUSE_SECONDS, Attack, client, reset, send_some
 from hostile.dhcp_server import DhcpServer
-from hostile.raw_peer import RawConnection
 
 if TYPE_CHECKING:
     from hostile.scene import Scene
@@ -55,7 +54,7 @@ class SynFlood(Attack):
 
     row = 10
     batch = 20
-    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); without a route to them
+    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); the kernel has no route to them
 
     def press(self) -> None:
         draw = self.scene.peer.random
@@ -74,7 +73,6 @@ class ControlCrowd(Attack):
     raw_count = 200
 
     def begin(self) -> None:
-        self._raw: list[RawConnection] = []
         self._next = 0
 
     def press(self) -> None:
@@ -86,19 +84,14 @@ class ControlCrowd(Attack):
             if at % 8 == self._next % 8 and not send_some(connection, b"help\nstatus\n"):
                 reset(connection)
                 self.connections[at] = client(self.scene, CONTROL)
-        if len(self._raw) < self.raw_count:
+        if len(self.raw) < self.raw_count:
             source = (self.scene.foreign_address(self._next % 64), 40_000 + self._next)
             with contextlib.suppress(TimeoutError):
-                self._raw.append(self.scene.peer.connect(source, CONTROL))
-        for connection in self._raw[self._next % 10 :: 10]:
+                self.raw.append(self.scene.peer.connect(source, CONTROL))
+        for connection in self.raw[self._next % 10 :: 10]:
             if not connection.ended:
                 connection.send(b"help\n")
         self.scene.peer.poll(5 * PAUSE_SECONDS)
-
-    def end(self) -> None:
-        for connection in self._raw:
-            connection.reset()
-        super().end()
 
 
 class ShortLeases(Attack):
@@ -110,7 +103,7 @@ class ShortLeases(Attack):
     refusal_seconds = 10.0
     # While requests are refused, a client with backoff sends three or four messages of each kind (RFC 2131, 4.1).
     messages_max = 12
-    # A client renews its lease after half of the lease time: at least this many renewals are due during the measurement.
+    # A client renews its lease after half of the lease time. At least this many renewals are due during the measurement.
     renewals_min = 2
 
     def __init__(self, scene: Scene) -> None:

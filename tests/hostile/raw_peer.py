@@ -8,6 +8,8 @@ addresses.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import random
 import socket
 import time
@@ -23,7 +25,7 @@ ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33  # socket(7)
 
 
-class RawPeer:
+class RawPeer(contextlib.AbstractContextManager):
     """The attacker's end of the cable `device`. `target`: the image's address and MAC. A context manager."""
 
     def __init__(self, device: str, target: str, target_mac: bytes) -> None:
@@ -36,10 +38,6 @@ class RawPeer:
         self._owned: set[bytes] = set()
         self._connections: dict[tuple[str, int, int], RawConnection] = {}
         self.random = random.Random(82599)
-        self.frames_sent = 0
-
-    def __enter__(self) -> RawPeer:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self._socket.close()
@@ -52,10 +50,9 @@ class RawPeer:
         while True:
             try:
                 self._socket.send(frame)
-                self.frames_sent += 1
                 return
-            except (BlockingIOError, OSError) as error:  # ENOBUFS: the queue of the device is full
-                if isinstance(error, OSError) and error.errno not in (11, 105):
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):  # the queue of the device is full
                     raise
                 time.sleep(0.001)
 
@@ -122,7 +119,6 @@ class RawConnection:
         self.ended = False
         self.next_sequence = (peer.random.randrange(1 << 32) + 1) & frames.SEQUENCE_MASK
         self.acknowledgement = 0
-        self.received_bytes = 0
         self.acknowledges = True
 
     def take_in(self, segment: Segment) -> None:
@@ -134,11 +130,10 @@ class RawConnection:
             self.send_flags(ACK)
         elif segment.payload and segment.sequence == self.acknowledgement and self.acknowledges:
             self.acknowledgement = (self.acknowledgement + len(segment.payload)) & frames.SEQUENCE_MASK
-            self.received_bytes += len(segment.payload)
             self.send_flags(ACK)
 
     def send(self, payload: bytes) -> None:
-        """One segment of any length: beyond a frame's length it is sent as IP fragments."""
+        """Sends one segment of any length. A segment longer than a frame is sent as IP fragments."""
         self._send(PSH | ACK, payload)
         self.next_sequence = (self.next_sequence + len(payload)) & frames.SEQUENCE_MASK
 
@@ -146,7 +141,7 @@ class RawConnection:
         self._send(flags, b"")
 
     def reset(self) -> None:
-        self._send(RST | ACK, b"")
+        self.send_flags(RST | ACK)
         self.ended = True
 
     def _send(self, flags: int, payload: bytes) -> None:

@@ -6,8 +6,6 @@ after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new con
 token. Memory use is read through control before and after the attack.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -36,7 +34,7 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# The heap may differ by this much: a few connections in TIME-WAIT, free lists of cores, the log of a run.
+# The heap may differ by this much, because of a few connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
 # Counters that are repeated in the result: refused work, and memory use.
@@ -98,11 +96,8 @@ class Scene:
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Local ports of this machine's open connections to memcached (proc_pid_net(5)).
-
-        Callers MUST NOT use it more often than about once a second. The kernel takes 5 ms to write that list, and blocks the core
-        meanwhile.
-        """
+        """Local ports of this machine's open connections to memcached (proc_pid_net(5)). Callers MUST NOT use it more often than about once
+        a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]
@@ -121,28 +116,16 @@ class Load:
 
     def __init__(self, seconds: float, rate: float, words: Sequence[str] = ()) -> None:
         argv = [str(build.LOAD), f"{ADDRESS}:{MEMCACHED}", "--quiet", "--json", "-", "--warm-up", "0.5", "--check-bytes"]
-        argv += [
-            "--keys",
-            "500",
-            "--update",
-            "1:1",
-            "--connections",
-            str(CONNECTIONS),
-            "--seconds",
-            f"{seconds:g}",
-            "--rate",
-            f"{rate:g}",
-            *words,
-        ]
-        self._process = spawn([*argv, "--time-out", str(REQUEST_SECONDS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        argv += ["--keys", "500", "--update", "1:1", "--connections", str(CONNECTIONS), "--time-out", str(REQUEST_SECONDS)]
+        argv += ["--seconds", f"{seconds:g}", "--rate", f"{rate:g}", *words]
+        self._process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     @property
     def running(self) -> bool:
         return self._process.poll() is None
 
     def result(self) -> dict:
-        """Its figures. Raises RuntimeError if it failed."""
-        assert self._process.stdout
+        """The run's figures. Raises RuntimeError if the run failed."""
         text = self._process.stdout.read().decode()
         self._process.wait()
         _, brace, found = text.partition("\n{\n")

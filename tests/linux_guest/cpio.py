@@ -6,8 +6,6 @@ Linux's sources). The usual way needs the programs cpio and fakeroot (for owners
 the entries are written in the given order, with owner root and time zero. So equal content gives equal archives.
 """
 
-from __future__ import annotations
-
 import stat
 from typing import BinaryIO
 
@@ -31,7 +29,6 @@ class CpioWriter:
         self._entry(path, stat.S_IFREG | mode, content)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link at `path` with the target `target`."""
         self._parents(path)
         self._entry(path, stat.S_IFLNK | 0o777, target.encode())
 
@@ -58,8 +55,7 @@ class CpioWriter:
             self._inode, mode, 0, 0, links, 0, len(content),
             0, 0, *device, len(name), 0,
         )  # fmt: skip
-        header = b"070701" + b"".join(b"%08x" % field for field in fields)
-        self._stream.write(_padded(header + name))
+        self._stream.write(_padded(b"070701" + b"".join(b"%08x" % field for field in fields) + name))
         self._stream.write(_padded(content))
 
 

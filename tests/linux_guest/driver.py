@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Steps for tests of Linux's driver in the guest: bring it up, read its counters, check for complaints."""
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -11,19 +9,19 @@ from .guest import LinuxGuest
 # `./neap soak` runs the same tests for longer, on Debian 13's kernel.
 SOAKING = "NEAP_SOAK_SECONDS" in os.environ
 
-# Driver up, link up, an address: the starting point of every test, in any earlier state.
+# A script that loads the driver and brings the link up, whatever the state before. Every test starts with it.
 LINK_UP = """
 modprobe ixgbe && ip link set eth0 up || exit 1
 for i in $(seq 400); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
 [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || { echo "no link after 40 s"; exit 1; }
 """
-# For scripts that bring the driver up or wait for an answer, because a busy host stops a guest for seconds repeatedly.
+# The limit for scripts that bring the driver up or wait for an answer. A busy host repeatedly stops a guest for seconds.
 PATIENT_SECONDS = 180
 
 
 def reached(host: str, options: str = "") -> str:
-    """A script that succeeds as soon as `host` answers a ping, within about a minute. A single request may be lost: if a machine stops for
-    seconds, its ARP resolution times out."""
+    """A script that succeeds as soon as `host` answers a ping, within about a minute. A single request may be lost, because ARP resolution
+    times out if a machine stops for seconds."""
     tries = f"for i in $(seq 30); do ping -c 1 -W 2 {options} {host} >/tmp/ping && break; done"
     return f"rm -f /tmp/ping; {tries}; grep ' 0% packet loss' /tmp/ping"
 
@@ -60,7 +58,6 @@ def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[s
 
 
 def alarms(guest: LinuxGuest) -> list[str]:
-    """Lines that show a serious problem of the kernel."""
     return [line for _, line in _log(guest) if ALARMS.search(line)]
 
 
@@ -86,12 +83,10 @@ def fields(text: str) -> dict[str, str]:
 
 
 def statistics(guest: LinuxGuest) -> dict[str, int]:
-    """`ethtool -S`."""
     return {name: int(value) for name, value in fields(guest.output_of("ethtool -S eth0")).items() if value.isdigit()}
 
 
 def register(guest: LinuxGuest, name: str) -> int:
-    """A register in the driver's dump (`ethtool -d`)."""
     dump = guest.output_of(f"ethtool -d eth0 | grep -w {name}")
     match = re.search(r"0x([0-9A-Fa-f]{8})\s*$", dump.splitlines()[0])
     assert match, dump

@@ -26,7 +26,7 @@ from tools.machine import Machine, free_port
 from .guest_image import GuestImage
 from .namespace import TAP, Namespace
 
-BOOT_SECONDS = 300  # ten on an idle machine
+BOOT_SECONDS = 300  # a boot takes ten seconds on an idle machine
 # Extra time of the channel beyond a script's own limit: `timeout` waits 5 s before it kills, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
 CHANNEL_TRIES = 5  # an incomplete request or answer is sent again
@@ -130,10 +130,8 @@ class LinuxGuest:
         return self.machine.port(guest_port)
 
     def run(self, script: str, *, seconds: int = 30) -> Result:
-        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137).
-
-        Raises Failure if the guest itself does not answer.
-        """
+        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137). Raises Failure if
+        the guest itself does not answer."""
         assert self._channel is not None
         self._scripts += 1
         name = f"s{self._scripts}"
@@ -197,8 +195,7 @@ class LinuxGuest:
         deadline = time.monotonic() + seconds
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
-            readable = left > 0 and select.select([self._channel], [], [], left)[0]
-            if not readable:
+            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
                 raise ChannelSilent(f"Linux guest: no answer within {seconds:.0f} s ({what})", details=self._console())
             data = self._channel.recv(1 << 16)
             if not data:

@@ -6,8 +6,6 @@ Debian's. The kernel can also be that of Debian 13. One program is ours: the tra
 result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 import shutil
@@ -18,7 +16,6 @@ from pathlib import Path
 
 from tools import cache, debian
 from tools.archive import Archive
-from tools.archive import unpack as unpack_package
 from tools.errors import Failure
 from tools.process import output_of
 
@@ -62,13 +59,11 @@ KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
 
 
 def build(*, debian_13_kernel: bool = False) -> GuestImage:
-    """The guest. It is made if the cache does not hold it (75 to 105 MB of packages, some seconds of work).
-
-    Raises Failure, and then leaves nothing behind.
-    """
+    """Makes the guest if the cache lacks it (75 to 105 MB of packages, seconds of work). Raises Failure, and then leaves nothing behind."""
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
     names = debian.with_libraries(PROGRAM_PACKAGES)
-    entry = cache.Entry("linux-guest", cache.digest(kernel.version, debian.digest_of(debian.resolve(names)), *_own_files()))
+    own_files = [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
+    entry = cache.Entry("linux-guest", cache.digest(kernel.version, debian.digest_of(debian.resolve(names)), *own_files))
     with entry.making() as needed:
         if needed:
             with tempfile.TemporaryDirectory(dir=entry.path) as name:
@@ -76,7 +71,9 @@ def build(*, debian_13_kernel: bool = False) -> GuestImage:
                 debian.unpack(names, root)
                 kernel.unpack(root)
                 shutil.copyfile(root / "boot" / f"vmlinuz-{kernel.release}", entry.path / "vmlinuz")
-                _compile_traffic(entry.path / "traffic")
+                # Linked statically, because the guest's C library differs from this machine's.
+                compiler = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
+                output_of([*compiler, "-o", str(entry.path / "traffic"), str(_HERE / "traffic.c")])
                 with (entry.path / "initramfs.cpio").open("wb") as stream:
                     _write_initramfs(CpioWriter(stream), root, kernel.release, entry.path / "traffic")
     return GuestImage(entry.path / "vmlinuz", entry.path / "initramfs.cpio", kernel.release, entry.path / "traffic")
@@ -92,19 +89,9 @@ def _kernel_of_debian_13() -> _Kernel:
     package, version = next(pair for pair in archive.closure(KERNEL_META_PACKAGE) if re.match(KERNEL_PACKAGE, pair[0]))
 
     def unpack(root: Path) -> None:
-        for file in archive.download([(package, version)], root.parent / "kernel"):
-            unpack_package(file, root)
+        archive.unpack([(package, version)], root)
 
     return _Kernel(package, version, unpack)
-
-
-def _compile_traffic(program: Path) -> None:
-    """Linked statically, because the guest's C library differs from this machine's."""
-    output_of(["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program), str(_HERE / "traffic.c")])
-
-
-def _own_files() -> list[bytes]:
-    return [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
 
 
 def _write_initramfs(archive: CpioWriter, root: Path, release: str, traffic: Path) -> None:
@@ -172,7 +159,7 @@ def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
         _depth_first(name, direct, ordered)
         paths = [str(by_name[one].relative_to(tree)).removesuffix(".xz") for one in ordered]
         lines.append(f"{paths[-1]}: {' '.join(reversed(paths[:-1]))}".rstrip())
-        # Unpacked, because busybox's modprobe does not support xz.
+        # The module is unpacked, because busybox's modprobe does not support xz.
         archive.file(f"{base}/{paths[-1]}", _module(by_name[name]))
     archive.file(f"{base}/modules.dep", ("\n".join(lines) + "\n").encode())
 
@@ -186,13 +173,12 @@ def _depth_first(name: str, direct: dict[str, list[str]], ordered: list[str]) ->
 
 
 def _module(path: Path) -> bytes:
-    """A kernel module's content; newer suites compress it."""
+    """A kernel module's content; newer Debian suites compress it."""
     content = path.read_bytes()
     return lzma.decompress(content) if path.suffix == ".xz" else content
 
 
 def _module_dependencies(path: Path) -> list[str]:
-    """The names in the module's `depends=` string."""
     match = re.search(rb"\0depends=([^\0]*)\0", _module(path))
     if match is None:
         raise Failure(f"{path.name} does not say what it depends on")

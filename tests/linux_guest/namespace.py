@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A private network of a test: a namespace with one tap device, whose other end is a card.
+"""Private networks of tests: namespaces of the kernel, empty or with one tap device, whose other end is a card.
 
 The kernel of this machine is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When
 that process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
-cannot collide. For a user other than root it is inside a user namespace, if the kernel allows that.
+cannot collide. For a user other than root, the namespace is in a user namespace, if the kernel allows that.
 """
 
 from __future__ import annotations
@@ -18,42 +18,33 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.errors import Failure
-from tools.process import kill_group, output_of, spawn, wait_until
+from tools.process import kill_group, output_of, spawn
 
 TAP = "tap0"
-# Longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
+# The queue is longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
-START_SECONDS = 10.0
 
 
-class Namespace:
-    """A context manager. Inside, the device TAP is up, with `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
+class Network:
+    """An empty network namespace. A context manager. `beside`: a network that will be joined with this one by veth pairs. For a user other
+    than root, networks are inside a user namespace. Those that are joined MUST be inside the same one."""
 
-    def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
-        self.address = address.partition("/")[0]
-        self._setup = [
-            f"ip tuntap add {TAP} mode tap",
-            f"ip link set {TAP} mtu {mtu} txqueuelen {QUEUE_FRAMES} up",
-            f"ip addr add {address} dev {TAP}",
-            f"ip addr add {address6} dev {TAP} nodad",
-            "ip link set lo up",
-        ]
+    def __init__(self, beside: Network | None = None) -> None:
+        self._beside = beside
         self._resources = contextlib.ExitStack()
         self._enter: list[str] = []
 
-    def __enter__(self) -> Namespace:
-        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        holder = spawn(["unshare", *user, "--net", "sleep", "infinity"])
+    def __enter__(self):
+        user = [] if os.geteuid() == 0 or self._beside else ["--user", "--map-root-user"]
+        holder = (self._beside or self).spawn(["unshare", *user, "--net", "sh", "-c", "echo ready; exec sleep infinity"])
         self._resources.callback(kill_group, holder)
-        own = os.readlink("/proc/self/ns/net")
         try:
-            if not wait_until(lambda: holder.poll() is not None or _net_of(holder.pid) not in (own, None), START_SECONDS):
-                raise Failure("no network namespace came up")
-            if holder.poll() is not None:
+            if holder.stdout.readline() != b"ready\n":
                 raise Failure("this user may not make a network namespace", "run it as root")
-            self._enter = ["nsenter", "--target", str(holder.pid), *(["--user", "--preserve-credentials"] if user else []), "--net"]
-            self.directory = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="neap-net-")))
-            self.run("\n".join(["set -e", *self._setup]))
+            self.pid = holder.pid
+            user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+            self._enter = ["nsenter", f"--target={self.pid}", *user, "--net"]
+            self.set_up()
         except BaseException:
             self._resources.close()
             raise
@@ -62,20 +53,46 @@ class Namespace:
     def __exit__(self, *_error: object) -> None:
         self._resources.close()
 
+    def set_up(self) -> None:
+        self.run("ip link set lo up")
+
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` in here."""
+        """The command line that runs `argv` in the namespace."""
         return [*self._enter, *argv]
 
+    def run(self, script: str, *, seconds: float = 60) -> str:
+        """The output of a shell script in the namespace. Raises Failure on error."""
+        return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
+
+    def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
+        """A process in the namespace, whose standard output the caller reads. It ends with this process."""
+        return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+class Namespace(Network):
+    """Inside, the device TAP is up, with `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
+
+    def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
+        super().__init__()
+        self.address = address.partition("/")[0]
+        self._setup = [
+            f"ip tuntap add {TAP} mode tap",
+            f"ip link set {TAP} mtu {mtu} txqueuelen {QUEUE_FRAMES} up",
+            f"ip addr add {address} dev {TAP}",
+            f"ip addr add {address6} dev {TAP} nodad",
+        ]
+
+    def set_up(self) -> None:
+        super().set_up()
+        self.directory = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="neap-net-")))
+        self.run("\n".join(["set -e", *self._setup]))
+
     def program(self, path: Path) -> Path:
-        """An executable file that runs `path` in here, for callers that need a single file name."""
+        """An executable file that runs `path` in the namespace, for callers that need a single file name."""
         script = self.directory / path.name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
         script.chmod(0o755)
         return script
-
-    def run(self, script: str, *, seconds: float = 60) -> str:
-        """The output of a shell script in here. Raises Failure on error."""
-        return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     @contextlib.contextmanager
     def tagged(self, tag: int, address: str) -> Iterator[str]:
@@ -83,21 +100,9 @@ class Namespace:
         name = f"tag{tag}"
         tagger = self.spawn([sys.executable, str(Path(__file__).with_name("tagger.py")), TAP, str(tag), name])
         try:
-            assert tagger.stdout
             if tagger.stdout.readline() != b"ready\n":
                 raise Failure(f"no device for VLAN {tag}: {tagger.stdout.read().decode(errors='replace')}")
             self.run(f"ip link set {name} up && ip addr add {address} dev {name}")
             yield name
         finally:
             kill_group(tagger)
-
-    def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """A process in here; we read its standard output. It ends with this process."""
-        return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def _net_of(pid: int) -> str | None:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:
-        return None

@@ -7,8 +7,6 @@ program prints one line when the device exists, and runs until it is killed, whi
 or a queue is full, as on a wire.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

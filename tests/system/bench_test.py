@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Checks the targets for costs, counted in instructions. The counts are exact, whatever else the host does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -90,8 +88,7 @@ def test_skipped_addresses_do_not_count(tmp_path: Path) -> None:
 def test_a_miss_of_the_target_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bench.BENCHMARKS, "missed", bench.Benchmark(lambda: [Row("a", "instructions", 60, 60)]))
     monkeypatch.setitem(bench.BENCHMARKS, "met", bench.Benchmark(lambda: [Row("a", "instructions", 59.9, 60), Row("b", "bytes", 1e9)]))
-    assert bench.bench("missed", as_json=False) == 1
-    assert bench.bench("met", as_json=False) == 0
+    assert [bench.bench(name, as_json=False) for name in ("missed", "met")] == [1, 0]
 
 
 def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
@@ -100,18 +97,16 @@ def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
 
 @pytest.mark.image_only
 def test_a_log_collected_under_load_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command itself, with a shorter load. It must detect an entry that is neither collected nor counted as lost."""
+    """Runs the command itself, with a shorter load. The command must detect an entry that is neither collected nor counted as lost."""
     monkeypatch.setattr(stream, "LOAD_SECONDS", 1.0)
     monkeypatch.setattr(stream, "WARM_SECONDS", 0.2)
     rows = {row.name: row for row in stream.live(tmp_path / "live")}
     assert rows["stream.live.requests"].value > 0
     assert rows["stream.live.written"].value == rows["stream.live.collected"].value + rows["stream.live.lost"].value > 0
     assert not any(row.missed for row in rows.values())
-    cores = [{"records": 10, "unwritten": 1}, {"records": 20, "unwritten": 0}]
-    monkeypatch.setattr(stream, "of_cores", lambda _machine: cores)
+    monkeypatch.setattr(stream, "of_cores", lambda _machine: [{"records": 10, "unwritten": 1}, {"records": 20, "unwritten": 0}])
     for lines, lost, missed in ((29, 2, False), (28, 2, True), (30, 2, True)):
-        account = stream.rows_of("a", None, stream.Collected(lines, lost, 1.0), 0.0, 0.0)
-        assert any(row.missed for row in account) == missed
+        assert any(row.missed for row in stream.rows_of("a", None, stream.Collected(lines, lost, 1.0), 0.0, 0.0)) == missed
 
 
 def test_both_sides_figures_stand_side_by_side() -> None:

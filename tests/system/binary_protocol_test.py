@@ -2,8 +2,6 @@
 """The served commands of the binary protocol (get, set, delete, noop, version, quit and their quiet forms), as specified in
 doc/protocol-binary.txt."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest
@@ -26,8 +24,7 @@ def wire(server: Server):
 def call(wire: Wire, opcode: int, key: bytes = b"", value: bytes = b"", extras: bytes = b"", **fields: int) -> BinaryAnswer:
     wire.send(binary_request(opcode, key, value, extras, **fields))
     answer = read_binary(wire)
-    assert answer.opcode == opcode
-    assert answer.opaque == fields.get("opaque", 0)
+    assert (answer.opcode, answer.opaque) == (opcode, fields.get("opaque", 0))
     return answer
 
 

@@ -2,15 +2,13 @@
 """`./neap pxe --serve`: real dnsmasq as proxy-DHCP on a private network, and machines that boot from it by their firmware's PXE.
 
 There are two network namespaces. One has a laboratory's DHCP server, which gives addresses but no boot files. The other has a bridge with
-our server, and the machines' taps. All of it ends with the test's processes.
+our server, and the machines' taps. Both namespaces end with the test's processes.
 """
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from namespaces import Namespace
+from linux_guest.namespace import Network
 from servers import DebianProgram
 
 from tools import boot_machines, boot_tree, build, qemu
@@ -45,60 +43,54 @@ mac = "{SECOND_MAC}"
 boot = "hello"
 words = "cores=2"
 """
+# A bridge with our server, the machines' taps, and a cable to the laboratory.
+SITE = f"""set -e
+ip link add bridge type bridge
+ip address add {SERVER}/24 dev bridge
+ip link add uplink type veth peer name lab netns {{laboratory}}
+for name in first second; do ip tuntap add $name mode tap; done
+for name in uplink first second; do ip link set $name master bridge up; done
+ip link set bridge up
+"""
 
 
 @dataclasses.dataclass
 class Net:
     """The network and its server: `site` is the namespace with the bridge and the taps."""
 
-    site: Namespace
+    site: Network
     tree: Path
     log: Path
 
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Net]:
-    place = Path(tempfile.mkdtemp(prefix="neap-serve-test-"))
-    place.chmod(0o755)
-    processes: list[subprocess.Popen] = []
-    site = laboratory = None
-    try:
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="neap-serve-test-")))
+        place.chmod(0o755)
         images = {name: build.image(name) for name in ("memcached", "hello")}
         boot_tree.write(place / "tree", boot_tree.Contents(images, boot_machines.parse(MACHINES, "test"), source="a test"))
-        site = Namespace()
-        laboratory = Namespace(site)
-        site.run("ip", "link", "set", "lo", "up")
-        site.run("ip", "link", "add", "bridge", "type", "bridge")
-        site.run("ip", "address", "add", f"{SERVER}/24", "dev", "bridge")
-        site.run("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "lab", "netns", str(laboratory.pid))
-        for name in ("first", "second"):
-            site.run("ip", "tuntap", "add", name, "mode", "tap")
-        for name in ("uplink", "first", "second"):
-            site.run("ip", "link", "set", name, "master", "bridge", "up")
-        site.run("ip", "link", "set", "bridge", "up")
-        laboratory.run("ip", "address", "add", f"{NETWORK}.2/24", "dev", "lab")
-        laboratory.run("ip", "link", "set", "lab", "up")
+        site = stack.enter_context(Network())
+        laboratory = stack.enter_context(Network(site))
+        site.run(SITE.format(laboratory=laboratory.pid))
+        laboratory.run(f"ip address add {NETWORK}.2/24 dev lab && ip link set lab up")
+
+        def start(network: Network, argv: list[str], log: Path, **options) -> subprocess.Popen:
+            with open(log, "wb") as out:
+                process = spawn(network.inside(argv), stdout=out, stderr=subprocess.STDOUT, **options)
+            stack.callback(stop, process)
+            return process
+
         programs = _dnsmasq_directory(place)
         dhcp = [str(programs / "dnsmasq"), "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root"]
         dhcp += ["--interface=lab", "--bind-interfaces", "--dhcp-leasefile=/dev/null", "--pid-file=", "--log-facility=-"]
-        dhcp += [f"--dhcp-range={NETWORK}.50,{NETWORK}.99"]
-        with open(place / "laboratory.log", "wb") as log:
-            processes.append(spawn([*laboratory.enter(), *dhcp], stdout=log, stderr=subprocess.STDOUT))
-        log_path = place / "serve.log"
+        start(laboratory, [*dhcp, f"--dhcp-range={NETWORK}.50,{NETWORK}.99"], place / "laboratory.log")
+        log = place / "serve.log"
         neap = [sys.executable, str(build.REPOSITORY / "neap"), "pxe", "--out", str(place / "tree"), "--serve", "bridge", "--http", "8080"]
-        environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-        with open(log_path, "wb") as log:
-            processes.append(spawn([*site.enter(), *neap], stdout=log, stderr=subprocess.STDOUT, env=environment))
-        ready = wait_until(lambda: "TFTP root is" in log_path.read_text() or processes[-1].poll() is not None, START_SECONDS)
-        assert ready and processes[-1].poll() is None, log_path.read_text() + (place / "laboratory.log").read_text()
-        yield Net(site, place / "tree", log_path)
-    finally:
-        for process in reversed(processes):
-            stop(process)
-        for namespace in (site, laboratory):
-            if namespace:
-                namespace.close()
-        shutil.rmtree(place)
+        server = start(site, neap, log, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+        ready = wait_until(lambda: "TFTP root is" in log.read_text() or server.poll() is not None, START_SECONDS)
+        assert ready and server.poll() is None, log.read_text() + (place / "laboratory.log").read_text()
+        yield Net(site, place / "tree", log)
 
 
 def _dnsmasq_directory(place: Path) -> Path:
@@ -115,8 +107,7 @@ def _dnsmasq_directory(place: Path) -> Path:
 def _booted(net: Net, name: str, mac: str, firmware: str = BIOS) -> str:
     """Boots a machine on its tap; gives the line in which the image names itself."""
     start = Start(firmware=firmware, boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
-    command = [*net.site.enter(), *qemu.command()]
-    with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=command) as machine:
+    with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=net.site.inside(qemu.command())) as machine:
         return machine.wait_for_line(r"^neap: \w+ \(.*\) on ", BOOT_SECONDS)
 
 
@@ -142,5 +133,5 @@ def test_the_next_boot_is_changed_while_the_server_runs(net: Net) -> None:
 def test_http_serves_the_same_files(net: Net) -> None:
     address = f"http://{SERVER}:8080/images/hello.elf"
     script = f"import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('{address}', timeout=20).read())"
-    done = subprocess.run([*net.site.enter(), sys.executable, "-c", script], capture_output=True, timeout=60)
+    done = subprocess.run(net.site.inside([sys.executable, "-c", script]), capture_output=True, timeout=60)
     assert done.stdout == (net.tree / "images/hello.elf").read_bytes(), done.stderr

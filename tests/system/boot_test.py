@@ -5,10 +5,7 @@ QEMU's `-kernel` is one of ten ways. In a tree, each machine has a file with its
 `stats settings` shows whether the right file was used. The last test prints the observations as a table.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +55,7 @@ boot = "linux"
 
 @dataclasses.dataclass(frozen=True)
 class BootMedia:
-    """The boot media. In a directory that all users may enter, as a TFTP server needs it."""
+    """The boot media. They are in a directory that all users may enter, as a TFTP server needs it."""
 
     tree: Path
     disc: Path
@@ -124,7 +121,7 @@ WAYS = {
     "uefi-cd": Way("UEFI", "disc image as CD, GRUB", lambda made: {"start_from": Start(firmware=UEFI, cdrom=made.disc)}, 74),
     "uefi-disk": Way("UEFI", "disc image as disk, GRUB", lambda made: {"start_from": Start(firmware=UEFI, disk=made.disc)}, 74),
 }
-# The same two ways for Debian's kernel and memcached, from the same tree.
+# Two of the ways above, for Debian's kernel and memcached, from the same tree.
 LINUX_WAYS = {
     "kernel": lambda made: {"image": made.linux.kernel, "initrd": made.initramfs, "arguments": LINUX_WORDS.split()},
     "bios-pxe": lambda made: {"start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac="52:54:00:00:00:09")},
@@ -133,8 +130,7 @@ LINUX_WAYS = {
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
-    """The observations of the tests, for a table at the end. The seconds to the first answer depend on the host's other load, so no test
-    judges them."""
+    """The tests' observations, for a table at the end. No test judges the seconds to the first answer: they depend on the host's load."""
     seen: list[tuple[str, ...]] = []
     yield seen
     table = [("firmware", "by", "system", "first answer [s]"), *seen]
@@ -147,9 +143,9 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
 
 @pytest.fixture(scope="module")
 def made(linux_image: guest_image.GuestImage) -> Iterator[BootMedia]:
-    place = Path(tempfile.mkdtemp(prefix="neap-boot-test-"))
-    place.chmod(0o755)
-    try:
+    with tempfile.TemporaryDirectory(prefix="neap-boot-test-") as name:
+        place = Path(name)
+        place.chmod(0o755)
         initramfs = place / "initramfs"
         append_memcached(linux_image, initramfs)
         images = {name: build.image(name) for name in ("memcached", "hello")}
@@ -158,8 +154,6 @@ def made(linux_image: guest_image.GuestImage) -> Iterator[BootMedia]:
         pxe.write_disc(place / "memcached.iso", "memcached", images["memcached"], "memory=74M", "a test")
         _write_ipxe_disk(place / "ipxe.img")
         yield BootMedia(place / "tree", place / "memcached.iso", place / "ipxe.img", linux_image, initramfs)
-    finally:
-        shutil.rmtree(place)
 
 
 def _write_ipxe_disk(disk: Path) -> None:
@@ -175,7 +169,7 @@ def _write_ipxe_disk(disk: Path) -> None:
 def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
     """Boots and asks memcached; gives the seconds from power-on to the answer, and memcached's settings."""
     machine = Machine(words.pop("image", None), forward=[(0, PORT)], **words)
-    # iPXE's driver may use the card first. If it breaks a rule of the card, this is not an error of our driver.
+    # iPXE's driver may use the card first. If that driver breaks a rule of the card, this is not an error of our driver.
     machine.breaks_a_rule = "start_from" in words
     with machine:
         start = time.monotonic()

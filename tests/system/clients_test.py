@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
 """Real clients: pymemcache with fifty connections at once, and libmemcached's own capability tests."""
 
-from __future__ import annotations
-
 import re
-import subprocess
 
 import pymemcache
 import pytest
 from mixed_load import CLIENT_SECONDS, run_mixed_load
 from servers import DebianProgram, Server
+
+from tools.process import finished
 
 CONNECTIONS = 50
 OPERATIONS = 20_000
@@ -51,10 +50,10 @@ def test_every_call_of_the_client_library(server: Server) -> None:
 
 
 def capability_tests(server: Server, *options: str) -> dict[str, str]:
-    """Runs memccapable (elsewhere named memcapable); gives each test's result by its name. It flushes the server."""
+    """Runs memccapable (elsewhere named memcapable); gives each test's result by its name. The program flushes the server."""
     host, port = server.address
     argv = [*DebianProgram("libmemcached-tools", "memccapable").argv, "-h", host, "-p", str(port), "-t", "20", *options]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=CAPABILITY_SECONDS, check=False)
+    done = finished(argv, CAPABILITY_SECONDS)
     outcomes = dict(re.findall(r"^((?:ascii|binary) [a-z ]+?)\s+\[(\w+)\]", done.stdout, re.MULTILINE))
     assert outcomes, f"memccapable printed no outcome:\n{done.stdout}{done.stderr}"
     return outcomes

@@ -5,13 +5,12 @@
 themselves. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
-from __future__ import annotations
-
+import tempfile
 from collections.abc import Iterator
 
 import pytest
 from linux_guest import guest_image
-from linux_guest.driver import SOAKING
+from linux_guest.driver import SOAKING, TRAFFIC_PORT
 from linux_guest.guest import LinuxGuest
 from servers import NeapServer, Server, StockServer
 
@@ -37,8 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
-    dropped = [item for item in items if item.get_closest_marker("image_only")]
-    config.hook.pytest_deselected(items=dropped)
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])
     items[:] = [item for item in items if not item.get_closest_marker("image_only")]
 
 
@@ -65,14 +63,22 @@ def server(_shared_server: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def linux_image() -> guest_image.GuestImage:
-    """Kernel and initramfs of the Linux guest: Debian 12's kernel in the tests, Debian 13's in the soak."""
+    """Kernel and initramfs of the Linux guest: Debian 12's kernel in the tests, Debian 13's in the soak. The soft card must be built."""
+    if not SOFT_CARD.is_file():
+        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
     return guest_image.build(debian_13_kernel=SOAKING)
 
 
 @pytest.fixture(scope="module")
 def guest(linux_image: guest_image.GuestImage) -> Iterator[LinuxGuest]:
     """Linux with four cores on the soft card, before its driver is loaded."""
-    if not SOFT_CARD.is_file():
-        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
-    with LinuxGuest(linux_image, cores=4, forward_ports=[5001, 5002]) as machine:
+    with LinuxGuest(linux_image, cores=4, forward_ports=[5001, 5002, TRAFFIC_PORT]) as machine:
         yield machine
+
+
+@pytest.fixture
+def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, as a socket's path must be short."""
+    with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", place)
+        yield

@@ -5,8 +5,6 @@ observe/control_test.cpp tests each command on the host. These tests cover the i
 a third-party program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re
@@ -18,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import CONNECT_PAUSE_SECONDS, LISTENING, START_SECONDS
+from servers import CONNECT_PAUSE_SECONDS, CONTROL_PORT, GUEST_PORT, START_SECONDS, NeapServer
 
 from tools import build, control_client
 from tools.log import collect, decode
@@ -27,24 +25,21 @@ from tools.machine import BAD_COMMAND_LINE, FAILURE, LOOPBACK, POWER_OFF, SUCCES
 pytestmark = pytest.mark.image_only
 
 CORES = 4
-CONTROL_PORT, MEMCACHED_PORT = 5002, 11211
 CLIENTS = 16
 TOKEN = "tide-and-time"
 
 
-def boot(*arguments: str, cores: int = CORES) -> Machine:
-    return Machine(
-        build.image("memcached"),
-        cores=cores,
-        forward=[(0, CONTROL_PORT), (0, MEMCACHED_PORT)],
-        arguments=[*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments],
-    )
+@contextlib.contextmanager
+def boot(*arguments: str, cores: int = CORES) -> Iterator[Machine]:
+    """A memcached that listens, with a small log unless the words set its size."""
+    words = [*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments]
+    with NeapServer(cores=cores, arguments=words) as server:
+        yield server.machine
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     with boot() as running:
-        running.wait_for_line(LISTENING, START_SECONDS)
         yield running
 
 
@@ -79,7 +74,7 @@ def load(machine: Machine, requests: int) -> None:
     """Traffic on every core: RSS spreads the connections."""
     for number in range(16):
         time.sleep(CONNECT_PAUSE_SECONDS)
-        with socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 20) as wire:
+        with socket.create_connection((LOOPBACK, machine.port(GUEST_PORT)), 20) as wire:
             for _ in range(requests):
                 wire.sendall(b"get nothing-%d\r\n" % number)
                 assert wire.recv(100) == b"END\r\n"
@@ -101,13 +96,12 @@ def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control_cli
 
 
 def test_the_cards_settings_change_under_connections_and_report_lost_frames() -> None:
-    """On a machine of its own, because the changes may lose frames of other tests."""
+    """Runs on a machine of its own, because the changes may lose frames of other tests."""
     content = random.Random(8).randbytes(200_000)
     changes = ("rx_ring,1024", "rsc,on", "head_write_back,on", "steer,udp:5000,2", "tx_ring,256", "rx_budget,16", "preset,default")
     with boot() as machine, contextlib.ExitStack() as open_:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         client = open_.enter_context(connect(machine))
-        wire = open_.enter_context(socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 60))
+        wire = open_.enter_context(socket.create_connection((LOOPBACK, machine.port(GUEST_PORT)), 60))
         stream = open_.enter_context(wire.makefile("rwb"))
         for line in changes:
             answer = client.ask(line)
@@ -123,18 +117,7 @@ def test_the_cards_settings_change_under_connections_and_report_lost_frames() ->
 
 def test_settings_that_this_cpu_lacks_are_refused_with_the_accepted_ones(client: control_client.Control) -> None:
     before = policy_of(client)
-    for line in (
-        "pstate,24",
-        "dvfs,0x1800",
-        "rapl,35",
-        "turbo,off",
-        "idle,c6",
-        "itr,99999",
-        "itr,-1",
-        "poll_budget,1h",
-        "idle,sleepy",
-        "itr,8,4",
-    ):
+    for line in "pstate,24 dvfs,0x1800 rapl,35 turbo,off idle,c6 itr,99999 itr,-1 poll_budget,1h idle,sleepy itr,8,4".split():
         answer = client.ask(line)
         assert answer.startswith("error: ") and len(answer) > 15, f"{line}: {answer}"
     assert "halt" in client.ask("idle,sleepy")
@@ -144,23 +127,7 @@ def test_settings_that_this_cpu_lacks_are_refused_with_the_accepted_ones(client:
 
 def test_ten_thousand_random_lines_change_nothing(client: control_client.Control) -> None:
     generator = random.Random(4)
-    words = [
-        b"itr",
-        b"idle",
-        b"pstate",
-        b"rapl",
-        b"turbo",
-        b"-1",
-        b"c9",
-        b"all",
-        b"99999us",
-        b"%n",
-        b"\0",
-        b"\xff\xfe",
-        b"5e3",
-        b"7",
-        b"\t",
-    ]
+    words = b"itr idle pstate rapl turbo -1 c9 all 99999us %n 5e3 7".split() + [b"\0", b"\xff\xfe", b"\t"]
     before = policy_of(client)
     sent = 0
     while sent < 10_000:
@@ -169,8 +136,7 @@ def test_ten_thousand_random_lines_change_nothing(client: control_client.Control
             # Settings with an invalid first word, unknown commands, and random bytes.
             start = generator.choice([b"itr,x", b"idle,y", b"rapl,z", b"turbo,", b"no such", b"GET / HTTP/1.1", b"\x80\x01"])
             tail = b",".join(generator.choice(words) for _ in range(generator.randint(0, 6)))
-            noise = generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" ")
-            lines.append(start + b"?" + tail + noise)
+            lines.append(start + b"?" + tail + generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" "))
         send_bytes(client, b"\n".join(lines) + b"\n")
         for line in lines:
             answer = client.read_line()
@@ -212,8 +178,7 @@ def test_two_hundred_connections_are_served_and_the_last_sixteen_keep_their_plac
     deadline = time.monotonic() + 30
     while True:
         with connect(machine) as connection, contextlib.suppress(control_client.Lost):
-            status = control_client.fields_of(connection.ask("status"))
-            if status.get("clients") == "1":
+            if control_client.fields_of(connection.ask("status")).get("clients") == "1":
                 break
         assert time.monotonic() < deadline, "places are not given back"
         time.sleep(0.2)
@@ -263,7 +228,6 @@ def test_a_run_ends_by_itself_after_its_number_of_requests(machine: Machine, cli
 
 def test_without_its_token_a_client_can_do_nothing() -> None:
     with boot(f"control_token={TOKEN}", "control_core=1", "itr=100us", "idle=poll", "poll_budget=20us", cores=2) as machine:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         with connect(machine) as client:
             for line in ("status", "itr,8", "poweroff", "get,0", "stream,live"):
                 assert client.ask(line) == "error: token needed: send token,..."
@@ -284,7 +248,6 @@ def test_without_its_token_a_client_can_do_nothing() -> None:
 
 def test_poweroff_answers_and_ends_the_machine() -> None:
     with boot(cores=1) as machine:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         with connect(machine) as client:
             assert client.ask("poweroff") == "ok"
         assert machine.wait_exit(20) in (SUCCESS, POWER_OFF)
@@ -292,7 +255,6 @@ def test_poweroff_answers_and_ends_the_machine() -> None:
 
 def test_control_can_be_left_out() -> None:
     with boot("control=off", "log=0", cores=1) as machine:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         assert not any("control:" in line for line in machine.lines)
         with pytest.raises(control_client.Lost), connect(machine) as client:
             client.ask("status")
@@ -303,7 +265,7 @@ def test_control_can_be_left_out() -> None:
     "word", ["control_token=short", "control_allow=everybody", "itr=99999us", "idle=sleepy", "control_core=7", "log=1G"]
 )
 def test_a_bad_word_stops_the_boot_with_an_error(word: str) -> None:
-    with boot(word, cores=1) as machine:
+    with Machine(build.image("memcached"), arguments=[word]) as machine:
         assert machine.wait_exit(START_SECONDS) in (BAD_COMMAND_LINE, FAILURE)
         key, value = word.split("=")
         named = key if key not in ("itr", "idle") else f"{key}:"

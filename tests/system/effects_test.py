@@ -5,12 +5,11 @@ The card's clock runs a hundred times slower than real time, like an emulated CP
 Assertions about time use the card's own trace. Times that the guest measured are only printed.
 """
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from observed import ObservedServer, Trace
@@ -25,7 +24,6 @@ LOAD_CORES = range(2)
 TIME_SCALE = 0.01
 ITR_US_MAX = 1022
 CONNECTIONS_A_CORE = 3
-CONNECT_TRIES = 60
 LOAD_SECONDS = 2.0
 PAUSES = 4
 DRAIN_SECONDS = 30.0
@@ -42,49 +40,26 @@ def server() -> Iterator[ObservedServer]:
         server.check()
 
 
-def connect_to_each_core(server: ObservedServer, connections: int) -> list[Wire]:
-    """This many connections on each of LOAD_CORES, in turn. RSS uses the client's port, so several ports are tried."""
-    found: dict[int, list[Wire]] = {core: [] for core in LOAD_CORES}
-    for _ in range(CONNECT_TRIES):
-        before = server.card_traffic()
-        wire = server.connect(120)
-        wire.ask_line(b"version\r\n")
-        after = server.card_traffic()
-        grown = {core: after[core]["rx_frames"] - before[core]["rx_frames"] for core in LOAD_CORES}
-        wires = found[max(grown, key=grown.__getitem__)]
-        if len(wires) == connections:
-            wire.close()
-            continue
-        wires.append(wire)
-        if all(len(wires) == connections for wires in found.values()):
-            return [wire for row in zip(*found.values()) for wire in row]
-    raise AssertionError(f"{CONNECT_TRIES} connections did not reach every core: {[len(wires) for wires in found.values()]}")
-
-
 class Load:
     """Clients that send one small request after another, each on its own connection."""
 
     def __init__(self, server: ObservedServer) -> None:
-        self._wires = connect_to_each_core(server, CONNECTIONS_A_CORE)
+        self._wires = server.connect_to_each_core(LOAD_CORES, CONNECTIONS_A_CORE)
         self._wires[0].store(b"small", b"v" * 100)
         self._stop = threading.Event()
         self.replies = 0
-        self.failures: list[BaseException] = []
 
     def run(self, seconds: float) -> None:
         self._stop.clear()
-        threads = [threading.Thread(target=self._ask, args=(wire,), daemon=True) for wire in self._wires]
-        for thread in threads:
-            thread.start()
-        time.sleep(seconds)
-        self._stop.set()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive(), "a client hangs"
-        assert not self.failures, self.failures[0]
+        with ThreadPoolExecutor(len(self._wires)) as together:
+            asking = [together.submit(self._ask, wire) for wire in self._wires]
+            time.sleep(seconds)
+            self._stop.set()
+        for one in asking:
+            one.result()
 
     def ask_once(self) -> None:
-        """One request on each connection. The next one is sent after the answer, so that each core has at most one request."""
+        """Sends one request on each connection. The next request is sent after the answer, so each core has at most one request."""
         for wire in self._wires:
             self._get(wire)
 
@@ -97,11 +72,8 @@ class Load:
         self.replies += 1
 
     def _ask(self, wire: Wire) -> None:
-        try:
-            while not self._stop.is_set():
-                self._get(wire)
-        except BaseException as error:
-            self.failures.append(error)
+        while not self._stop.is_set():
+            self._get(wire)
 
 
 def set_itr(server: ObservedServer, itr_us: int) -> None:
@@ -114,8 +86,7 @@ def set_itr(server: ObservedServer, itr_us: int) -> None:
 def assert_distances(trace: Trace, vector: int, itr_us: int) -> None:
     itr_ns = itr_us * 1000
     messages = trace.messages[vector]
-    distances = trace.distances(vector)
-    too_close = [distance for distance in distances if distance < itr_ns]
+    too_close = [distance for distance in trace.distances(vector) if distance < itr_ns]
     assert not too_close, f"vector {vector}, ITR {itr_us} us: interrupts {sorted(too_close)[:5]} ns apart"
     # An interrupt cause that occurs after a pause longer than the interval is reported at once.
     for before, after in zip(messages, messages[1:]):
@@ -188,22 +159,18 @@ class Bulk:
         self._key = b"large-%d" % number
         self._wire.store(self._key, LARGE)
         self._upload = upload
-        self.failure: BaseException | None = None
 
     def run(self, enough: threading.Event) -> None:
-        try:
-            request = b"set %s 0 0 %d\r\n%s\r\n" % (self._key, len(LARGE), LARGE) if self._upload else b"get %s\r\n" % self._key
-            answer = b"STORED\r\n" if self._upload else b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (self._key, len(LARGE), LARGE)
-            unanswered = 0
-            while unanswered or not enough.is_set():
-                while unanswered < self.DEPTH and not enough.is_set():
-                    self._wire.send(request)
-                    unanswered += 1
-                if unanswered:
-                    self._wire.expect(answer)
-                    unanswered -= 1
-        except BaseException as error:
-            self.failure = error
+        request = b"set %s 0 0 %d\r\n%s\r\n" % (self._key, len(LARGE), LARGE) if self._upload else b"get %s\r\n" % self._key
+        answer = b"STORED\r\n" if self._upload else b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (self._key, len(LARGE), LARGE)
+        unanswered = 0
+        while unanswered or not enough.is_set():
+            while unanswered < self.DEPTH and not enough.is_set():
+                self._wire.send(request)
+                unanswered += 1
+            if unanswered:
+                self._wire.expect(answer)
+                unanswered -= 1
 
     def close(self) -> None:
         self._wire.close()
@@ -217,18 +184,16 @@ def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float
     """Runs the streams until the load's queues have carried this many frames since the reset; gives the seconds."""
     begun = time.monotonic()
     enough = threading.Event()
-    threads = [threading.Thread(target=stream.run, args=(enough,), daemon=True) for stream in streams]
-    for thread in threads:
-        thread.start()
-    while frames_of(server.card_traffic()) < frames and all(thread.is_alive() for thread in threads):
-        assert time.monotonic() < begun + FRAMES_SECONDS, f"{frames} frames take too long"
-        time.sleep(0.2)
-    enough.set()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), "a client hangs"
-    for stream in streams:
-        assert stream.failure is None, stream.failure
+    with ThreadPoolExecutor(len(streams)) as together:
+        running = [together.submit(stream.run, enough) for stream in streams]
+        try:
+            while frames_of(server.card_traffic()) < frames and not any(one.done() for one in running):
+                assert time.monotonic() < begun + FRAMES_SECONDS, f"{frames} frames take too long"
+                time.sleep(0.2)
+        finally:
+            enough.set()
+    for one in running:
+        one.result()
     return time.monotonic() - begun
 
 
@@ -248,7 +213,7 @@ def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
 def test_the_log_counts_every_frame_and_byte_that_the_card_counted(server: ObservedServer, record_property) -> None:
     set_itr(server, 8)
     # One stream in each direction on each core.
-    wires = connect_to_each_core(server, 2)
+    wires = server.connect_to_each_core(LOAD_CORES, 2)
     streams = [Bulk(wire, number, upload=number >= len(LOAD_CORES)) for number, wire in enumerate(wires)]
     with server.control() as control:
         start = quiet_card_traffic(server)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """A full memory: the least recently used item is evicted, used items stay, and a request that does not fit is refused with an error."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 
@@ -11,7 +9,7 @@ from servers import NeapServer, Server, StockServer
 
 LIMIT_BYTES = 8 << 20
 VALUE = b"v" * 10_000
-STORES = 4 * LIMIT_BYTES // len(VALUE)
+STORES = 2 * LIMIT_BYTES // len(VALUE)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def small(stock: bool) -> Iterator[Server]:
 
 
 def test_the_least_recently_stored_goes_first(small: Server) -> None:
-    """Three generations of items, together 1.8 times the limit. They are more than a second apart, because use times are in seconds."""
+    """Three generations of items take 1.8 times the limit. They are stored more than a second apart, because use times are in seconds."""
     generation = LIMIT_BYTES * 6 // 10 // len(VALUE)
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
@@ -37,9 +35,7 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
         for name in (b"old", b"middle", b"new"):
             left[name] = sum(wire.fetch(b"%s-%d" % (name, number)) is not None for number in range(generation))
         statistics = wire.statistics()
-    assert left[b"new"] == generation, left
-    assert left[b"old"] == 0, left
-    assert 0 < left[b"middle"] < generation, left
+    assert left[b"old"] == 0 < left[b"middle"] < generation == left[b"new"], left
     kept_bytes = sum(left.values()) * len(VALUE)
     assert LIMIT_BYTES * 3 // 4 < kept_bytes <= LIMIT_BYTES, f"{kept_bytes} bytes of values were kept in {LIMIT_BYTES}"
     assert int(statistics["limit_maxbytes"]) == LIMIT_BYTES
@@ -49,6 +45,7 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
 
 @pytest.mark.image_only  # stock memcached moves an item at most once a minute
 def test_an_item_that_is_read_stays(small: Server) -> None:
+    """Last uses are compared in seconds (docs/caveats.md, "Eviction order"), so a store of the whole limit takes some seconds."""
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
         wire.store(b"hot", b"still here")
@@ -57,6 +54,8 @@ def test_an_item_that_is_read_stays(small: Server) -> None:
             wire.store(b"item-%d" % number, VALUE)
             if number % 100 == 0:
                 assert wire.fetch(b"hot") == b"still here"
+            if number % 300 == 299:
+                time.sleep(1.1)
         assert wire.fetch(b"hot") == b"still here"
         assert wire.fetch(b"cold") is None
 

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The ten commands of docs/experiments.md, taken from the page, with a shorter load: from the start to plots in a browser."""
+"""The ten commands of docs/experiments.md, taken from the page, with a shorter load. The last command's plots are shown in a browser."""
 
-from __future__ import annotations
-
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +13,7 @@ import pytest
 from tools import build
 from tools.log.browser import browse, lines_in, marks_in, plots
 from tools.machine import free_port
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -30,15 +24,6 @@ COMMAND_SECONDS = 180.0
 SHORTER = {"--seconds 20": "--seconds 6", "sleep 5": "sleep 1"}
 
 
-@pytest.fixture
-def runtime_directory() -> Iterator[Path]:
-    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
-    short."""
-    place = Path(tempfile.mkdtemp(prefix="neap-test-", dir="/tmp"))
-    yield place
-    shutil.rmtree(place, ignore_errors=True)
-
-
 def commands() -> tuple[str, list[str]]:
     """The page's first command, and the commands for the second terminal."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -47,17 +32,16 @@ def commands() -> tuple[str, list[str]]:
     return start.split("#")[0].strip(), rest
 
 
-def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp_path: Path) -> None:
+def test_the_first_experiment_goes_as_the_page_says(own_runs: None, tmp_path: Path) -> None:
     start, rest = commands()
     port = free_port()
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime_directory)}
     launcher = [sys.executable, str(build.REPOSITORY / "neap")]
     words = shlex.split(start)
     assert words[:3] == ["./neap", "run", "memcached"]
     console = tmp_path / "console"
     with open(console, "wb") as out:
         argv = [*launcher, "run", "memcached", "--forward", f"{port}:11211", *words[3:]]
-        machine = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        machine = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
     try:
         answers = f"answers on 127.0.0.1:{port}".encode()
         assert wait_until(lambda: machine.poll() is not None or answers in console.read_bytes(), START_SECONDS, 0.1)
@@ -68,15 +52,7 @@ def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp
             script = script.replace(text, shorter)
         script = script.replace("./neap", shlex.join(launcher))
         began = time.monotonic()
-        done = subprocess.run(
-            ["sh", "-c", script],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-        )
+        done = finished(["sh", "-c", script], COMMAND_SECONDS, cwd=tmp_path)
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stdout + done.stderr
         # The load's table may list errors, because a busy machine may not keep up with the load.
@@ -85,8 +61,7 @@ def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp
     finally:
         machine.terminate()
         machine.wait(60)
-    dom = browse(tmp_path, (tmp_path / "first/report.html").as_uri(), "--dump-dom")
-    drawn = plots(dom)
+    drawn = plots(browse(tmp_path, (tmp_path / "first/report.html").as_uri(), "--dump-dom"))
     assert [lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "asleep")] == [4] * 5
     assert marks_in(drawn["bytes"]) == 3
     assert all(text in drawn["bytes"] for text in ("itr=8us", "poll_budget=50us", "idle=poll"))

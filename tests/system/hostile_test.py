@@ -5,45 +5,25 @@ One test for each row of the first part of docs/threat-model.md. `./neap bench h
 bystander.
 """
 
-from __future__ import annotations
-
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 from hostile.attacks import ATTACKS
-from linux_guest.namespace import Namespace
 
-from tools import build
+from tools.bench.hostile import attack
 
 pytestmark = pytest.mark.image_only
 
 SECONDS = 4
-RUN_SECONDS = 400
-# All on two cores, where some connections share a core and some do not.
+# All attacks run on two cores, where some connections share a core and some do not.
 CASES = [(name, 2) for name in ATTACKS] + [("long_gets", 1), ("long_pieces", 4)]
-
-
-def run_attack(name: str, *words: str) -> dict:
-    """One attack in its own network; gives its result (tests/hostile/scene.py)."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
-    with Namespace() as namespace:
-        argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])
-        done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(("name", "cores"), CASES)
 def test_a_bystander_is_served_during_the_attack_and_memory_returns(name: str, cores: int) -> None:
-    result = run_attack(name, "--cores", str(cores), "--seconds", str(SECONDS))
+    result = attack(name, "--cores", str(cores), "--seconds", str(SECONDS))
     assert "broken" not in result, result
     assert result["alive"], result["console"]
     during = result["during"]
-    assert during["errors"] == 0, during
-    assert during["count"] > 0
+    assert during["errors"] == 0 < during["count"], during
     assert set(during["outcomes"]) <= {"done", "hit"} or name == "other_sizes", f"an item of the bystander is gone: {during}"
     assert not result["newcomers_failed"], result["newcomers_failed"]
     assert result["newcomers"] > 0

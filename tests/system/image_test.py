@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The memcached image as a whole machine: its boot, its words, its cores, and its use of the card."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import resource
@@ -24,7 +22,6 @@ SINGLE_REQUESTS = 2_000
 PIPELINED_REQUESTS = 8_000
 PIPELINE_DEPTH = 40
 EXIT_SECONDS = 60
-CONTROL_PORT = 5002
 IDLE_CONNECTIONS = 1000
 SETTLE_SECONDS = 60
 # The wake-ups that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
@@ -32,7 +29,7 @@ IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "connections_ms": (2 * 3600 + 1
 
 
 def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
-    """10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
+    """Sends 10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
     assert isinstance(server, NeapServer)
     value = b"v" * 300
     with server.connect() as wire:
@@ -93,7 +90,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address that its DHCP would give, which is this one.
+        # QEMU forwards to the first address that its DHCP would give. That is the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"
@@ -128,7 +125,7 @@ def test_a_machine_with_much_memory_serves() -> None:
 
 
 def test_idle_is_quiet(server: Server) -> None:
-    """Without requests for two seconds, the card sees almost no register access, so no code polls it."""
+    """Without requests for two seconds, the card sees almost no register access, so no code polls the card."""
     assert isinstance(server, NeapServer)
     time.sleep(1)
     before = server.machine.card_counters()
@@ -140,19 +137,15 @@ def test_idle_is_quiet(server: Server) -> None:
 
 def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     """Each connection is used once and then stays idle. Only the wake-ups listed in docs/kernel.md may occur."""
-    listed = re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE)
-    assert listed == list(IDLE_PERIODS_MS)
+    assert re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE) == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # one per connection in QEMU, and one here
-    forwards = [(0, GUEST_PORT), (0, CONTROL_PORT)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and one here
     with contextlib.ExitStack() as stack:
-        machine = stack.enter_context(Machine(build.image("memcached"), cores=4, forward=forwards))
-        machine.wait_for_line(LISTENING, START_SECONDS)
-        control = stack.enter_context(control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)))
+        server = stack.enter_context(NeapServer(cores=4))
+        control = stack.enter_context(server.control())
         own = int(re.search(r"core=(\d+)", control.ask("rdtsc"))[1])
         for _ in range(IDLE_CONNECTIONS):
-            wire = stack.enter_context(Wire((LOOPBACK, machine.port(GUEST_PORT))))
-            assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
+            assert stack.enter_context(Wire(server.address)).ask_line(b"version\r\n").startswith(b"VERSION ")
         opened = [int(re.search(r"net.connections_open=(\d+)", control.ask(f"stats,{core}"))[1]) for core in range(4)]
         assert sum(opened) >= IDLE_CONNECTIONS + 1 and min(opened) > 0, opened
 
@@ -183,13 +176,12 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
 
 
 def timers_of(control: control_client.Control) -> list[dict[str, int]]:
-    """The answer to `timers`, by core."""
     elements = control.ask("timers").removeprefix("ok ").split("; ")
     return [{name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", element)} for element in elements]
 
 
 def unlisted(waits: dict[str, int]) -> bool:
-    """True if a core waits for more events than an idle one."""
+    """True if a core has timers that docs/kernel.md does not list for an idle core."""
     known = sum(bool(waits[name]) for name in IDLE_PERIODS_MS)
     return any(left for name, left in waits.items() if name.endswith("_ms") and name not in ("next_ms", *IDLE_PERIODS_MS)) or (
         waits["pending"] != bool(known)
@@ -218,5 +210,4 @@ def cores_of(control: control_client.Control) -> list[dict[str, str]]:
 
 def test_the_console_names_each_listener_and_its_address(server: Server) -> None:
     assert isinstance(server, NeapServer)
-    line = server.machine.wait_for_line(LISTENING, 1)
-    assert line.endswith(f"10.0.2.15:{GUEST_PORT}")
+    assert server.machine.wait_for_line(LISTENING, 1).endswith(f"10.0.2.15:{GUEST_PORT}")

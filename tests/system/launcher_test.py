@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap` from a user's view: the README's example, recovery after a crash, and checkouts at unusual paths."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -19,8 +17,9 @@ import pytest
 from wire import Wire
 
 from tools.build import REPOSITORY, image
+from tools.conftest import alive
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, free_port
-from tools.process import spawn, stop, wait_until
+from tools.process import finished, spawn, stop, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -30,16 +29,13 @@ END_SECONDS = 20
 INTERRUPTED = 130
 
 
-class Run:
+class Run(contextlib.AbstractContextManager):
     """One `./neap run` as a child, with its output in a file. A context manager: leaving it ends the run."""
 
     def __init__(self, *words: str, checkout: Path = REPOSITORY, **environment: str) -> None:
         self._output = tempfile.NamedTemporaryFile(prefix="neap-test-run-")  # noqa: SIM115 - deleted with this object
         argv = [str(checkout / "neap"), "run", *words]
         self.process = spawn(argv, cwd=checkout, env={**os.environ, **environment}, stdout=self._output, stderr=subprocess.STDOUT)
-
-    def __enter__(self) -> Run:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         stop(self.process, END_SECONDS)
@@ -73,12 +69,7 @@ def family(pid: int) -> set[int]:
 
 
 def gone(pids: set[int]) -> bool:
-    """True if all these processes have ended (a zombie has)."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                return False
-    return True
+    return not any(map(alive, pids))
 
 
 def ask(port: int) -> None:
@@ -100,7 +91,7 @@ def test_the_example_of_the_readme_word_for_word() -> None:
     assert wanted, "the README does not show what the example prints"
     with Run("memcached") as run:
         run.wait_for("memcached: listening on")
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+        done = finished(["sh", "-c", command], 30)
     assert (done.stdout.replace("\r\n", "\n"), done.stderr) == (wanted[1], "")
 
 
@@ -175,8 +166,8 @@ def clones() -> Iterator[tuple[Path, Path]]:
 
 def build_in(checkout: Path, code: str, **environment: str) -> None:
     """Runs a line of Python with that checkout's own tools."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout), **environment},
-                          capture_output=True, text=True, timeout=CLONE_BUILD_SECONDS, check=False)  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(checkout), **environment}
+    done = finished([sys.executable, "-c", code], CLONE_BUILD_SECONDS, cwd=checkout, env=environment)
     assert done.returncode == 0, f"in {checkout}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
 
 
@@ -187,19 +178,18 @@ def test_a_checkout_in_a_path_with_spaces_builds_and_runs(clones: tuple[Path, Pa
 
 
 def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> None:
-    """The first may take objects that other checkouts compiled. The second compiles everything itself."""
+    """The first build may take objects that other checkouts compiled. The second build compiles everything itself."""
     digests = []
     for clone, environment in zip(clones, ({}, {"CCACHE_DISABLE": "1"}), strict=True):
         build_in(clone, "from tools import build; build.build('image', ['memcached.elf'])", **environment)
-        built = clone / image("memcached").relative_to(REPOSITORY)
-        content = built.read_bytes()
+        content = (clone / image("memcached").relative_to(REPOSITORY)).read_bytes()
         assert os.fsencode(clone) not in content, f"the image holds the path {clone}"
         digests.append(hashlib.sha256(content).hexdigest())
     assert digests[0] == digests[1]
 
 
 def test_a_run_leaves_no_files_behind(port: int) -> None:
-    # A private place, because other machines run beside this one.
+    # The runs are in a private directory, because other machines run beside this one.
     with tempfile.TemporaryDirectory(prefix="neap-places-") as name:
         left = lambda: list(Path(name).glob("neap-run-*"))  # noqa: E731
         with Run("memcached", "--forward", f"{port}:11211", TMPDIR=name, XDG_RUNTIME_DIR=name) as run:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Linux's own ixgbe driver on the soft card, as an independent judge of the card."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import random
@@ -54,10 +52,6 @@ def test_ping(linux: LinuxGuest, size: int) -> None:
     assert "3 packets transmitted, 3 packets received, 0% packet loss" in output
 
 
-def wait_for_end(guest: LinuxGuest, pid: int) -> None:
-    guest.output_of(f"while kill -0 {pid} 2>/dev/null; do sleep 0.1; done", seconds=TRANSFER_SECONDS)
-
-
 def test_the_default_offloads_are_on(linux: LinuxGuest) -> None:
     features = fields(linux.output_of("ethtool -k eth0"))
     wanted = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload", "receive-hashing")
@@ -71,10 +65,9 @@ def test_tcp_into_the_guest_arrives_whole(linux: LinuxGuest, record_property) ->
     with socket.create_connection((LOOPBACK, linux.port(LISTEN_PORT)), timeout=TRANSFER_SECONDS) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        wait_for_end(linux, pid)
+        linux.output_of(f"while kill -0 {pid} 2>/dev/null; do sleep 0.1; done", seconds=TRANSFER_SECONDS)
     record_property("megabytes_per_second", round(len(data) / (time.monotonic() - start) / 1e6, 1))
-    digest = linux.output_of("sha256sum /tmp/in; rm /tmp/in", seconds=60).split()[0]
-    assert digest == hashlib.sha256(data).hexdigest()
+    assert linux.output_of("sha256sum /tmp/in; rm /tmp/in", seconds=60).split()[0] == hashlib.sha256(data).hexdigest()
     counters = statistics(linux)
     assert (counters["rx_csum_offload_errors"], counters["rx_crc_errors"], counters["rx_errors"]) == (0, 0, 0)
 
@@ -91,8 +84,7 @@ def test_tcp_out_of_the_guest_arrives_whole(linux: LinuxGuest, record_property) 
             received.update(data)
             size += len(data)
     record_property("megabytes_per_second", round(size / (time.monotonic() - start) / 1e6, 1))
-    assert size == TRANSFER_BYTES
-    assert received.hexdigest() == digest
+    assert (size, received.hexdigest()) == (TRANSFER_BYTES, digest)
     # The card's own count. With segmentation by the card, the driver hands over far fewer frames to the card.
     sent = statistics(linux)["tx_pkts_nic"] - before
     assert sent >= TRANSFER_BYTES // 1460, f"{sent} frames are fewer than these bytes need"
@@ -113,7 +105,7 @@ def test_many_flows_use_all_queues(linux: LinuxGuest) -> None:
                 got += piece
             return got == data
 
-    # Only a few at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
+    # Only a few flows at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
     with concurrent.futures.ThreadPoolExecutor(FLOWS_AT_ONCE) as pool:
         outcomes = list(pool.map(echo, range(FLOWS), timeout=TRANSFER_SECONDS))
     linux.run(f"kill {pid}")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Each query and each setting that Linux's driver offers through ethtool, and the driver's own test of the card."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time
@@ -27,34 +25,25 @@ from linux_guest.driver import (
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
-from tools.machine import LOOPBACK, SOFT_CARD
+from tools.machine import LOOPBACK
 
 CORES = 4
 ECHOES = 100
 CONNECTIONS = 8
-# If the user has set no rules, the driver derives rules from the frames that it sends (ATR). These have priority over the table.
+# If the user has set no rules, the driver derives rules from the frames that it sends (ATR). Such rules have priority over the RSS table.
 NO_SAMPLING = "ethtool -K eth0 ntuple on\n" + BRING_UP
 UP_AND_REACHED = BRING_UP + PING
 
 
-@pytest.fixture(scope="module")
-def booted(linux_image: GuestImage) -> Iterator[LinuxGuest]:
-    if not SOFT_CARD.is_file():
-        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
-    with LinuxGuest(linux_image, cores=CORES, forward_ports=[TRAFFIC_PORT]) as guest:
-        yield guest
-
-
 @pytest.fixture
-def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
+def linux(guest: LinuxGuest) -> Iterator[LinuxGuest]:
     """The guest with an address that reaches its network. At the end, its kernel must not have complained."""
-    booted.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
-    yield booted
-    assert complaints(booted) == []
+    guest.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
+    yield guest
+    assert complaints(guest) == []
 
 
 def packets(guest: LinuxGuest, direction: str) -> list[int]:
-    """Packets per queue."""
     counters = statistics(guest)
     return [counters.get(f"{direction}_queue_{queue}_packets", 0) for queue in range(CORES)]
 
@@ -202,7 +191,7 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
 
     first = content(0, 128)
     assert len(first) == 128 and len(set(first)) > 4
-    # A word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
+    # The offset of a word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
     offset = 0x60
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)

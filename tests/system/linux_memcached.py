@@ -5,8 +5,6 @@ A second archive is appended to the Linux guest's initramfs (the kernel unpacks 
 loads the card's driver, uses DHCP, starts memcached and reports on the console that it listens.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import shutil
@@ -44,8 +42,7 @@ def append_memcached(image: GuestImage, initramfs: Path) -> None:
     """Writes the guest's initramfs with memcached added."""
     program = DebianProgram("memcached", "memcached").argv
     loader, search, path = program[0], program[2], program[3]
-    found = output_of([loader, "--library-path", search, "--list", path])
-    libraries = [Path(name) for name in re.findall(r"=> (\S+) \(", found)]
+    libraries = [Path(name) for name in re.findall(r"=> (\S+) \(", output_of([loader, "--library-path", search, "--list", path]))]
     shutil.copyfile(image.initramfs, initramfs)
     with initramfs.open("r+b") as stream:
         # An archive begins at a multiple of four bytes.

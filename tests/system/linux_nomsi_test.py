@@ -2,8 +2,6 @@
 """Linux without message-signalled interrupts: the card has one interrupt line. The driver's interrupt test covers the card's interrupts
 only in that case."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@
 A new server in the same place finds the files of the killed one (its sockets), and serves the next guest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -14,13 +12,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from linux_guest.driver import BRING_UP, LISTEN_PORT, PATIENT_SECONDS, PING, alarms, complaints, start_listening
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
 from tools.errors import Failure
-from tools.machine import LOOPBACK, SOFT_CARD, Machine
+from tools.machine import LOOPBACK, Machine
 from tools.process import wait_until
 
 SEEN_SECONDS = 30
@@ -55,8 +52,6 @@ def qemu_may_abort(machine: Machine) -> Iterator[None]:
 
 
 def kill_and_serve_again(linux_image: GuestImage) -> None:
-    if not SOFT_CARD.is_file():
-        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
     with LinuxGuest(linux_image, cores=2, forward_ports=[LISTEN_PORT]) as guest:
         guest.output_of(BRING_UP, seconds=PATIENT_SECONDS)
         start_listening(guest, LISTEN_PORT, f"nc -ll -p {LISTEN_PORT} -e cat")
@@ -69,9 +64,8 @@ def kill_and_serve_again(linux_image: GuestImage) -> None:
                     if connection.recv(1 << 16):
                         flowing.set()
 
-        threads = [threading.Thread(target=load, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
+        for _ in range(4):
+            threading.Thread(target=load, daemon=True).start()
         assert flowing.wait(20), "no load"
         with qemu_may_abort(guest.machine):
             # The machine is paused for a moment, with its rings full of work. Without the pause, QEMU aborts in half of the cases, because

@@ -5,7 +5,7 @@ Nothing between the two ends may lose or reorder frames. Tap device, card and dr
 the card causes no retransmission. TCP itself still retransmits if a busy host stops one end for longer than its timers. The number of those
 retransmissions is recorded and not judged.
 
-`./neap soak` gives the first transfer a minute, with Debian 13's kernel.
+`./neap soak` runs the first transfer for a minute, with Debian 13's kernel.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ for i in $(seq 50); do ip addr show eth0 | grep -q tentative || break; sleep 0.1
 {reached(OURS)} && ethtool -C eth0 rx-usecs 20
 """
 )
-# Their names for `ethtool -K`.
+# The names of the offloads for `ethtool -K`.
 OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan", "ntuple")
-# With buffers for two frames, ixgbe reports a wrong size of joined segments to Linux, and Linux logs that once. With the buffers of
-# `legacy-rx`, it reports the card's size.
+# With buffers for two frames, ixgbe reports a wrong size of joined segments to Linux, and Linux logs this message once. With the buffers of
+# `legacy-rx`, ixgbe reports the card's size.
 JOINED_WRONGLY = "TCP: ethN: Driver has suspect GRO implementation, TCP performance may be compromised."
 # The driver's messages if the link goes down while frames wait in its rings: the reason for the reset, and the reset. Any other cause of a
 # reset has a warning of its own.
@@ -96,7 +96,7 @@ def flow(linux: LinuxGuest, namespace: Namespace, linux_image: GuestImage) -> Fl
 
 
 def tcp_counters(text: str) -> dict[str, int]:
-    """/proc/net/snmp and netstat: pairs of lines, names and numbers."""
+    """Parses /proc/net/snmp and netstat, which have pairs of lines: names and numbers."""
     counters = {}
     for prefix, names, numbers in re.findall(r"^(Tcp|TcpExt): ([A-Za-z].*)\n\1: (.*)$", text, re.MULTILINE):
         counters.update({f"{prefix}{name}": int(number) for name, number in zip(names.split(), numbers.split())})
@@ -125,7 +125,7 @@ class Counts:
 
 
 def counts(flow: Flow) -> Counts:
-    """All counters, read while no frame was in flight, so that they can be compared. If that does not happen in time, the latest values."""
+    """All counters, read while no frame was in flight, so that they can be compared. After a time-out, the latest values."""
     both = "cat /proc/net/snmp /proc/net/netstat"
     for _ in range(QUIET_TRIES):
         before = tap_counters(flow.namespace)
@@ -216,7 +216,7 @@ def test_vlans(flow: Flow, by_card: bool) -> None:
             guest.output_of(f"ip link set {device} up || exit 1\n{reached(f'10.0.{TAG}.1')}", seconds=PATIENT_SECONDS)
             for way in ("up", "down"):
                 flow.transfer(way, host=address)
-            # The card's filter drops a tag that was not configured. A broadcast with the other tag arrives.
+            # The card's filter drops frames with a tag that was not configured. Broadcasts with the configured tag arrive.
             before = statistics(guest)["rx_packets"]
             namespace.run(f"ping -b -c {BROADCASTS} -i 0.01 -W 1 -I {other} 10.0.9.255 || true")
             guest.output_of(reached(f"10.0.{TAG}.1"), seconds=PATIENT_SECONDS)
@@ -250,8 +250,7 @@ def test_a_flapping_link_is_seen_and_survived(flow: Flow) -> None:
 
 def test_down_and_up_under_load(flow: Flow) -> None:
     guest, namespace = flow.guest, flow.namespace
-    argv = [str(flow.image.traffic), "up", GUEST, str(TRAFFIC_PORT), "6", str(FLOWS)]
-    sender = namespace.spawn(argv)
+    sender = namespace.spawn([str(flow.image.traffic), "up", GUEST, str(TRAFFIC_PORT), "6", str(FLOWS)])
     for _ in range(2):
         guest.output_of(f"sleep 1; ip link set eth0 down; sleep 0.3; {BRING_UP}", seconds=PATIENT_SECONDS)
     output = sender.communicate(timeout=180)[0].decode()

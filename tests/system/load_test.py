@@ -6,8 +6,6 @@ No speed is promised here. The tests check that the generator keeps its rate: it
 for each of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -16,26 +14,24 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from namespaces import Namespace
-from servers import GUEST_PORT, NeapServer, Server, StockServer
+from linux_guest.namespace import Network
+from servers import CONTROL_PORT, GUEST_PORT, NeapServer, Server, StockServer
 
 from tools import build
-from tools.control_client import Control
 from tools.debian import DebianProgram
+from tools.errors import Failure
 from tools.log import collect, decode, summary
 from tools.machine import LOOPBACK, free_port, port_is_free
-from tools.process import kill_group, spawn, wait_until
+from tools.process import finished, kill_group, spawn, wait_until
 
 RUN_SECONDS = 180.0
 START_SECONDS = 30.0
 NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
-CONTROL_PORT = 5002
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 # On a busy machine, the peak differs from one measurement to the next. So each test measures its own peak.
 ATTEMPTS = 3
@@ -47,8 +43,7 @@ PATIENT = ["--time-out", "60"]
 def load(server: Server, *words: str) -> dict:
     """One run of the program; gives its figures."""
     address = f"{server.address[0]}:{server.address[1]}"
-    argv = [str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+    done = finished([str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words], RUN_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
     table, brace, text = done.stdout.partition("\n{\n")
     print(" ".join(words), table, done.stderr, sep="\n")
@@ -73,11 +68,9 @@ def stock_memcached() -> Iterator[StockServer]:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
 def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
-    """The gaps are fixed, so that the number of requests in a window is not random.
-
-    A busy machine may stop both programs just before the window ends. The last answers then arrive after its end, with latencies that show
-    the delay. So the number of missing answers must not exceed the number of requests due within the longest latency.
-    """
+    """The gaps are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs just before the
+    window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing answers must not
+    exceed the number of requests due within the longest latency."""
     for attempt in range(1, ATTEMPTS + 1):
         peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
         asked = ["--rate", f"{peak * share:.0f}", "--arrivals", "fixed", "--seconds", "2", "--warm-up", "0", "--no-preload"]
@@ -96,17 +89,15 @@ def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockSe
 @pytest.mark.parametrize("arrivals", ["exponential", "gpareto", "bursts:4"])
 def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
     """All requests of the schedule are answered. Their number matches the requested rate, within its random variation."""
-    figures = load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS)
-    count = answered(figures)
-    # Five standard deviations of the number of requests if they come in bursts of four. With the other distributions the number varies
-    # less.
+    count = answered(load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS))
+    # Five standard deviations of the number of requests if they come in bursts of four. With other distributions the number varies less.
     assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
 
 
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
 @pytest.mark.parametrize("protocol", ["text", "meta", "binary"])
 def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, protocol: str, transport: str) -> None:
-    """Some replies consist of several datagrams. A request has to fit into one."""
+    """Some replies consist of several datagrams. A request has to fit into one datagram."""
     largest = 1300 if transport == "udp" else 5000
     words = ["--protocol", protocol, "--check-bytes", "--update", "0.3", "--value-size", f"uniform:1:{largest}", "--keys", "500"]
     figures = load(stock_memcached, *words, "--rate", "1500", "--seconds", "1", "--warm-up", "0", *["--udp"][: transport == "udp"])
@@ -119,26 +110,15 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
     """Four networks, joined by a bridge: the server's, two agents', the master's. The totals of the generators must equal the server's."""
     with contextlib.ExitStack() as resources:
-
-        def namespace(beside: Namespace | None = None) -> Namespace:
-            made = Namespace(beside)
-            resources.callback(made.close)
-            return made
-
-        site = namespace()
-        site.run("ip", "link", "set", "lo", "up")
-        site.run("ip", "link", "add", "bridge", "type", "bridge")
-        site.run("ip", "address", "add", f"{NETWORK}.1/24", "dev", "bridge")
-        site.run("ip", "link", "set", "bridge", "up")
-        machines = [namespace(site) for _ in range(3)]
+        site = resources.enter_context(Network())
+        site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")
+        machines = [resources.enter_context(Network(site)) for _ in range(3)]
         for number, machine in enumerate(machines, 2):
-            site.run("ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "cable", "netns", str(machine.pid))
-            site.run("ip", "link", "set", f"port{number}", "master", "bridge", "up")
-            machine.run("ip", "address", "add", f"{NETWORK}.{number}/24", "dev", "cable")
-            machine.run("ip", "link", "set", "cable", "up")
+            site.run(f"ip link add port{number} type veth peer name cable netns {machine.pid} && ip link set port{number} master bridge up")
+            machine.run(f"ip address add {NETWORK}.{number}/24 dev cable && ip link set cable up")
 
-        def start(machine: Namespace, *words: str, **popen) -> subprocess.Popen:
-            child = spawn([*machine.enter(), *words], **popen)
+        def start(machine: Network, *words: str, **popen) -> subprocess.Popen:
+            child = spawn(machine.inside(words), **popen)
             resources.callback(kill_group, child)
             return child
 
@@ -151,8 +131,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         words = ["--agents", ",".join(agents), "--agent-connections", "20", "--threads", "2", "--rate", "2000", "--preset", "etc"]
         words += ["--measure-connections", "4", "--measure-rate", "200", "--check-bytes"]
         words += ["--keys", "500", "--seconds", "2", "--warm-up", "0"]
-        argv = [*machines[2].enter(), str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        done = finished(machines[2].inside([str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"]), RUN_SECONDS)
         assert done.returncode == 0, done.stderr
         table, brace, text = done.stdout.partition("\n{\n")
         print(table)
@@ -164,40 +143,30 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         assert [agent["name"] for agent in whole["agents"]] == agents
         assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
         # Proof that each agent sent load: each cable has carried its share.
-        links = [json.loads(machine.run("ip", "-json", "-statistics", "link", "show", "cable")) for machine in machines]
+        links = [json.loads(machine.run("ip -json -statistics link show cable")) for machine in machines]
         sent_bytes = [link["stats64"]["tx"]["bytes"] for (link,) in links]
         assert min(sent_bytes) > 20_000, sent_bytes
 
 
-STATISTICS = f"""
-import socket
-with socket.create_connection(("{NETWORK}.1", 11211), 5) as connection:
-    connection.sendall(b"stats\\r\\n")
-    for line in connection.makefile():
-        print(line, end="")
-        if line == "END\\n":
-            break
-"""
-
-
-def asked_for(site: Namespace) -> int | None:
+def asked_for(site: Network) -> int | None:
     """The number of gets and sets that the server in a namespace has received; None if it does not answer."""
-    argv = [*site.enter(), sys.executable, "-S", "-c", STATISTICS]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_SECONDS)
-    counts = dict(re.findall(r"^STAT (\w+) (\d+)$", done.stdout, re.MULTILINE))
-    return int(counts["cmd_get"]) + int(counts["cmd_set"]) if done.returncode == 0 else None
+    try:
+        output = site.run(f"printf 'stats\\r\\nquit\\r\\n' | nc {NETWORK}.1 11211")
+    except Failure:
+        return None
+    counts = dict(re.findall(r"^STAT (\w+) (\d+)$", output, re.MULTILINE))
+    return int(counts["cmd_get"]) + int(counts["cmd_set"])
 
 
 def lines_of_the_page() -> list[list[str]]:
     """The commands under docs/load.md's options, as words for `./neap load TARGET`."""
     page = (build.REPOSITORY / "docs/load.md").read_text()
     block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    lines = [shlex.split(line, comments=True) for line in block[1].splitlines() if line.startswith("./neap load ")]
-    return [words[3:] for words in lines]
+    return [shlex.split(line, comments=True)[3:] for line in block[1].splitlines() if line.startswith("./neap load ")]
 
 
 def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a shorter time, and with a target that only an overloaded server misses."""
+    """Each line runs with a shorter time, and with a target that only an overloaded server misses."""
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
     Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
@@ -209,63 +178,46 @@ def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, t
         own_time = {"--rate-file", "--trace"} & set(words)
         added = [word for name in ("--seconds", "--warm-up") if name not in words and not own_time for word in (name, shorter[name])]
         address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
-        argv = [str(build.LOAD), address, *changed, *added]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        done = finished([str(build.LOAD), address, *changed, *added], RUN_SECONDS)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"
     assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()
 
 
-class WatchedServer(NeapServer):
-    """Neap's memcached with its control connection."""
+def watched_server() -> NeapServer:
+    return NeapServer(cores=2, arguments=["memory=128M"])
 
-    def __init__(self) -> None:
-        super().__init__(cores=2, arguments=["memory=128M"], ports=[CONTROL_PORT])
 
-    def control(self) -> Control:
-        return Control(LOOPBACK, self.machine.port(CONTROL_PORT))
-
-    def asked_for(self) -> int:
-        """The server's own count of gets and sets since boot."""
-        with self.connect() as wire:
-            counts = wire.statistics()
-        return int(counts["cmd_get"]) + int(counts["cmd_set"])
+def counted_by(server: Server) -> int:
+    """The server's own count of gets and sets since boot."""
+    with server.connect() as wire:
+        counts = wire.statistics()
+    return int(counts["cmd_get"]) + int(counts["cmd_set"])
 
 
 @pytest.fixture(scope="module")
-def neap_memcached() -> Iterator[WatchedServer]:
-    with WatchedServer() as server:
+def neap_memcached() -> Iterator[NeapServer]:
+    with watched_server() as server:
         yield server
 
 
 @pytest.mark.image_only
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
-def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: WatchedServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """They agree exactly, and so does the server's own count. There is no warm-up, because its last requests would be in flight when the
-    log begins."""
+def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
+    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests would be in flight when the log begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
-    before, port = neap_memcached.asked_for(), neap_memcached.machine.port(CONTROL_PORT)
+    before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)
     window = ["--rate", str(rate), "--seconds", "2", "--warm-up", "0", "--no-preload", "--control", f"{LOOPBACK}:{port}"]
     figures = load(neap_memcached, *mix, *window)
     count = answered(figures)
-    assert neap_memcached.asked_for() - before == count
+    assert counted_by(neap_memcached) - before == count
     collect.collect((LOOPBACK, port), tmp_path / "log", live=False, token=None, as_json=False, patience_seconds=60.0)
-    total = summary.summarise(decode.load([str(tmp_path / "log")]))["total"]
-    assert total["requests"] == count
+    assert summary.summarise(decode.load([str(tmp_path / "log")]))["total"]["requests"] == count
     # One reading of the machine's clock and ours must have had a short enough round trip.
     clock = figures["log"]["clock"]
     assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
-
-
-@pytest.fixture
-def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
-    short."""
-    with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", place)
-        yield
 
 
 def start(*words: str) -> subprocess.Popen:
@@ -314,10 +266,9 @@ def test_ctrl_c_ends_load_and_machine_and_prints_the_results_so_far(own_runs: No
 
 @pytest.mark.image_only
 def test_a_name_is_enough_for_a_local_run_whose_running_log_is_left_alone(own_runs: None) -> None:
-    with WatchedServer() as server:
+    with watched_server() as server:
         server.machine.describe("memcached", CONTROL_PORT)
-        words = ["memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-"]
-        done = start("load", *words)
+        done = start("load", "memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-")
         text, complaints = done.communicate(timeout=RUN_SECONDS)
         assert done.returncode == 0 and '"started": "run=1' in text, text + complaints
         with server.control() as connection:

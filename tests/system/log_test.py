@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 from servers import LOOPBACK, DebianProgram, NeapServer
 
 from tools import build, top
-from tools.control_client import Control, fields_of
+from tools.control_client import fields_of
 from tools.log import decode, layout, summary
-from tools.process import spawn, stop, wait_until
+from tools.process import finished, spawn, stop, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -32,22 +31,21 @@ NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[NeapServer]:
-    with NeapServer(cores=CORES, memory="1G", arguments=[f"log={LINES}", "memory=128M"], ports=[5002]) as machine:
+    with NeapServer(cores=CORES, memory="1G", arguments=[f"log={LINES}", "memory=128M"]) as machine:
         yield machine
 
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
-    """The control server; no run is in progress."""
-    address = f"{LOOPBACK}:{server.machine.port(5002)}"
-    with connect(server) as control:
+    """The address of the control server. No run is in progress."""
+    with server.control() as control:
         if fields_of(control.ask("status"))["logging"] == "on":
             assert control.ask("stop").startswith("ok")
-    return address
+    return server.control_target
 
 
 def neap(*words: str) -> subprocess.CompletedProcess:
-    done = subprocess.run([*NEAP, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    done = finished([*NEAP, *words], COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
     return done
 
@@ -56,13 +54,8 @@ def ctl(address: str, *lines: str) -> list[str]:
     return neap("ctl", address, *lines).stdout.splitlines()
 
 
-def connect(server: NeapServer) -> Control:
-    # Under full load, QEMU's network may lose the SYN of a connection several times, although it accepted the connection on its own side.
-    return Control(LOOPBACK, server.machine.port(5002), answer_seconds=60)
-
-
 def core_counters(server: NeapServer, name: str) -> list[int]:
-    with connect(server) as control:
+    with server.control() as control:
         return [row[name] for row in top.parse(control.ask("cores"), "the machine")]
 
 
@@ -91,8 +84,8 @@ class Load:
 
 
 def socat(server: NeapServer, core: int) -> bytes:
-    """The command of the README and of the studies."""
-    command = f'echo "get,{core}" | socat -t 10 - TCP4:{LOOPBACK}:{server.machine.port(5002)}'
+    """Fetches a log by the command of docs/control.md and of the studies."""
+    command = f'echo "get,{core}" | socat -t 10 - TCP4:{server.control_target}'
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -100,6 +93,16 @@ def socat(server: NeapServer, core: int) -> bytes:
 
 def logs(folder: Path) -> list[bytes]:
     return [(folder / f"core{core}.log").read_bytes() for core in range(CORES)]
+
+
+def size_of_logs(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("core*"))
+
+
+def start_collector(address: str, out: Path) -> subprocess.Popen:
+    """A collector of a run in progress. It prints run.json at the end."""
+    argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out), "--json"]
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run_under_load(server: NeapServer, address: str, seconds: float) -> None:
@@ -113,8 +116,7 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
     run_under_load(server, address, 2)
     neap("log", "collect", address, "--out", str(tmp_path / "collected"))
     neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
-    collected = logs(tmp_path / "collected")
-    assert collected == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
+    assert logs(tmp_path / "collected") == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
     found = summary.summarise(decode.load([str(tmp_path / "collected")]))
     assert found["remarks"] == []
     assert sum(row["interrupts"] > 100 and row["application_rx_frames"] > 100 for row in found["cores_detail"]) >= 2
@@ -126,14 +128,8 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
 def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapServer, address: str, tmp_path: Path) -> None:
     with Load(server):
         ctl(address, "start")
-        collector = subprocess.Popen(
-            [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_for(lambda: sum(path.stat().st_size for path in (tmp_path / "live").glob("core*")) > 200_000)
+        collector = start_collector(address, tmp_path / "live")
+        wait_for(lambda: size_of_logs(tmp_path / "live") > 200_000)
         ctl(address, "itr,8us", "idle,halt")
         time.sleep(3)
         ctl(address, "itr,100us", "stop")
@@ -151,24 +147,16 @@ def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapSer
 
 def test_a_second_collector_resumes_after_one_that_was_killed(server: NeapServer, address: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out)]
     with Load(server):
         ctl(address, "start")
-        size = 0
         for _ in range(3):
-            collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            before = size
-
-            def collected() -> int:
-                return sum(path.stat().st_size for path in out.glob("core*"))
-
-            wait_for(lambda: collected() > before + 50_000)  # noqa: B023 - called here and now
+            before = size_of_logs(out)
+            collector = start_collector(address, out)
+            wait_for(lambda: size_of_logs(out) > before + 50_000)  # noqa: B023 - called here and now
             collector.kill()
-            collector.wait()
-            size = collected()
+            collector.communicate()
         ctl(address, "stop")
-    done = neap("log", "collect", address, "--out", str(out))
-    assert "lost 0" in done.stdout
+    assert "lost 0" in neap("log", "collect", address, "--out", str(out)).stdout
     neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
     assert logs(out) == logs(tmp_path / "fetched")
 
@@ -185,7 +173,7 @@ def test_top_and_status_show_four_cores_at_work(server: NeapServer, address: str
 
 
 def test_a_wrong_line_is_an_error_and_the_status(address: str) -> None:
-    done = subprocess.run([*NEAP, "ctl", address, "itr,banana"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = finished([*NEAP, "ctl", address, "itr,banana"])
     assert done.returncode == 1 and done.stdout.startswith("error: ")
 
 
@@ -199,8 +187,7 @@ def test_a_full_disk_at_the_collector_loses_nothing(server: NeapServer, address:
         '"$@"; echo "first: $?"; rm "$SMALL/filler"; "$@"; echo "second: $?"; cp "$SMALL"/out/core*.log "$SMALL/.."'
     )
     argv = [*namespaces, "sh", "-c", script, "sh", str(small), *NEAP, "log", "collect", address, "--out", str(small / "out")]
-    environment = {**os.environ, "SMALL": str(small)}
-    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    done = finished(argv, COMMAND_SECONDS, env={**os.environ, "SMALL": str(small)})
     assert "first: 1" in done.stdout and "second: 0" in done.stdout, done.stdout + done.stderr
     assert sum(line.startswith("neap: error: no space left on the disk") for line in done.stderr.splitlines()) == 1
     assert logs(tmp_path) == [socat(server, core) for core in range(CORES)]
@@ -210,24 +197,22 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
     with Load(server):
         ctl(address, "start")
         folders = [tmp_path / name for name in ("a", "b")]
-        threads = [threading.Thread(target=neap, args=("log", "collect", address, "--live", "--out", str(folder))) for folder in folders]
-        for thread in threads:
-            thread.start()
+        collectors = [start_collector(address, folder) for folder in folders]
         time.sleep(2)
         ctl(address, "status", "stats", "cores", "stop")
-        for thread in threads:
-            thread.join(COMMAND_SECONDS)
+        for collector in collectors:
+            complaints = collector.communicate(timeout=COMMAND_SECONDS)[1]
+            assert collector.returncode == 0, complaints
     assert logs(folders[0]) == logs(folders[1]) == [socat(server, core) for core in range(CORES)]
 
 
 def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) -> None:
     # In one of 30,000 runs, all sixteen connections are on the same one of the two cores.
-    with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"], ports=[5002]) as server:
-        address = f"{LOOPBACK}:{server.machine.port(5002)}"
+    with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"]) as server:
+        address = server.control_target
         with Load(server):
             ctl(address, "start")
-            argv = [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"]
-            collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            collector = start_collector(address, tmp_path / "live")
             wait_for(lambda: all(lines > 1000 for lines in core_counters(server, "records")))
             ctl(address, "stop")
         run = json.loads(collector.communicate(timeout=COMMAND_SECONDS)[0])

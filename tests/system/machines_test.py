@@ -2,8 +2,6 @@
 """memcached answers on every common kind of machine: chipsets, CPU models, nodes, much memory. The machine's reports about itself are
 right."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -11,11 +9,9 @@ from servers import NeapServer
 
 from tools import build, ctl
 from tools.control_client import fields_of
-from tools.machine import LOOPBACK
 
 pytestmark = pytest.mark.image_only
 
-CONTROL_PORT = 5002
 SMALL = ["memory=64M", "log=1K"]
 
 
@@ -37,12 +33,10 @@ def test_it_answers_on(options: dict) -> None:
 
 
 def test_its_description_and_its_boot_log_can_be_fetched(capsys: pytest.CaptureFixture) -> None:
-    words = [*SMALL, "control_token=s3cret-s3cret", "panic=reboot"]
-    with NeapServer(arguments=words, ports=[CONTROL_PORT], restarts=True) as server:
-        target = f"{LOOPBACK}:{server.machine.port(CONTROL_PORT)}"
+    with NeapServer(arguments=[*SMALL, "control_token=s3cret-s3cret", "panic=reboot"], restarts=True) as server:
 
         def ask(line: str) -> str:
-            assert ctl.ctl(target, ["token,s3cret-s3cret", line], pid=None, token_file=None, as_json=False) == 0
+            assert ctl.ctl(server.control_target, ["token,s3cret-s3cret", line], pid=None, token_file=None, as_json=False) == 0
             return capsys.readouterr().out.removeprefix("ok\n")
 
         facts = fields_of(ask("boot"))

@@ -2,14 +2,11 @@
 """memcached's own tests (`t/*.t` of its source package) against our server, by the suite's own setting for that (T_MEMD_USE_DAEMON).
 
 The list below has the tests that need only the classic protocols. The others need features that this server lacks (meta commands, slab
-statistics, extstore, TLS, the proxy). Or they start memcached with options, set its clock, or check the limits of its single process.
+statistics, extstore, TLS, the proxy), start memcached with options, set its clock, or check the limits of its single process.
 """
-
-from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from servers import Server
 from tools import cache
 from tools.archive import Archive
 from tools.errors import Failure
+from tools.process import finished
 
 SUITE_SECONDS = 120
 FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
@@ -28,8 +26,7 @@ FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake one without options is put
-    there."""
+    """The suite's folder, unpacked into the cache, with a fake memcached without options: the suite queries a memcached for its options."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:
@@ -40,8 +37,7 @@ def suite() -> Path:
             archive.download_source("memcached", versions[0], entry.path / "source")
             (original,) = (entry.path / "source").glob("memcached_*.orig.tar.*[!c]")
             with tarfile.open(original) as tar:
-                members = [member for member in tar if re.match(r"[^/]+/t/", member.name)]
-                tar.extractall(entry.path, members=members, filter="data")
+                tar.extractall(entry.path, members=[member for member in tar if re.match(r"[^/]+/t/", member.name)], filter="data")
             cache.remove(entry.path / "source")
             (folder,) = entry.path.glob("memcached-*")
             folder.rename(entry.path / "memcached")
@@ -59,7 +55,7 @@ def test_memcached_suite(server: Server, suite: Path, name: str) -> None:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
     argv = ["perl", f"t/{name}.t"]
     try:
-        done = subprocess.run(argv, cwd=suite, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
+        done = finished(argv, SUITE_SECONDS, cwd=suite, env=environment)
     except FileNotFoundError:
         raise Failure("these tests need perl", "as root: apt-get install perl") from None
     failed = re.findall(r"^not ok .*", done.stdout, re.MULTILINE)

@@ -5,11 +5,9 @@ Each client has its own keys, and makes each value from a seed that no other cli
 value, and a byte of another connection all show as a difference.
 """
 
-from __future__ import annotations
-
 import random
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pymemcache
@@ -41,7 +39,6 @@ class Worker:
         self.number = number
         self.stored: dict[str, Stored] = {}
         self.compared = 0
-        self.failure: BaseException | None = None
         self._random = random.Random(number)
         self._operations = operations
         self._large_at = set(self._random.sample(range(operations), large_values))
@@ -51,18 +48,15 @@ class Worker:
         self._client.version()
 
     def run(self) -> None:
-        try:
-            for step in range(self._operations):
-                if step in self._large_at:
-                    self._set(f"large-{self.number}-{step}", LARGE_BYTES)
-                elif self._random.random() < SET_SHARE or not self.stored:
-                    # Spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
-                    size = min(SMALL_BYTES_MAX, int(2 ** self._random.uniform(0, 13.01)))
-                    self._set(f"key-{self.number}-{self._random.randrange(KEYS_PER_CLIENT)}", size)
-                else:
-                    self._compare(self._random.choice(list(self.stored)))
-        except BaseException as error:
-            self.failure = error
+        for step in range(self._operations):
+            if step in self._large_at:
+                self._set(f"large-{self.number}-{step}", LARGE_BYTES)
+            elif self._random.random() < SET_SHARE or not self.stored:
+                # The sizes are spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
+                size = min(SMALL_BYTES_MAX, int(2 ** self._random.uniform(0, 13.01)))
+                self._set(f"key-{self.number}-{self._random.randrange(KEYS_PER_CLIENT)}", size)
+            else:
+                self._compare(self._random.choice(list(self.stored)))
 
     def compare_all(self) -> None:
         for key in self.stored:
@@ -84,25 +78,18 @@ class Worker:
 
 
 def run_mixed_load(server: Server, *, connections: int, operations: int, large_values: int) -> list[Worker]:
-    """Runs `operations` sets and gets over all connections, `large_values` of them sets of 1 MiB, then reads every key once more.
-
-    Raises AssertionError at the first difference, error or hang.
-    """
+    """Runs `operations` sets and gets over all connections, `large_values` of them sets of 1 MiB, then reads every key once more. Raises
+    AssertionError at the first difference, error or hang."""
     workers = [Worker(number, operations // connections, large_values // connections, server) for number in range(connections)]
-    threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
     try:
-        # One after the other (see Server.connect), and all before the first request of the load.
+        # The workers connect one after the other (see Server.connect), and all before the first request of the load.
         for worker in workers:
             worker.connect()
             time.sleep(CONNECT_PAUSE_SECONDS)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=LOAD_SECONDS)
-            assert not thread.is_alive(), f"a client hangs for {LOAD_SECONDS:.0f} s"
-        for worker in workers:
-            if worker.failure is not None:
-                raise AssertionError(f"client {worker.number}: {type(worker.failure).__name__}: {worker.failure}") from worker.failure
+        with ThreadPoolExecutor(len(workers)) as together:
+            for worker, running in [(worker, together.submit(worker.run)) for worker in workers]:
+                if failure := running.exception(LOAD_SECONDS):
+                    raise AssertionError(f"client {worker.number}: {type(failure).__name__}: {failure}") from failure
         for worker in workers:
             worker.compare_all()
     finally:

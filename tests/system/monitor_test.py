@@ -4,8 +4,6 @@
 The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats it until the line was written or an interrupt was taken.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections import Counter
@@ -17,25 +15,12 @@ from wire import Wire
 pytestmark = pytest.mark.image_only
 
 CORES = 2
-CONNECTIONS_MAX = 40
+CONNECTIONS_A_CORE = 2
 ROUNDS = 12
 VALUE_BYTES = (1, 100, 5000, 60_000)
 # `idle_state` and `cause` in docs/log-format.md.
 MONITOR = 7
 NOT_ASLEEP, BY_INTERRUPT, BY_MEMORY, BY_TIMER, BY_CORE, UNKNOWN = range(6)
-
-
-def connect_to_all_cores(server: ObservedServer, stack: contextlib.ExitStack) -> list[Wire]:
-    """Opens connections until every core serves at least one. RSS selects the core by the client's port."""
-    before = server.card_traffic()
-    wires = []
-    while len(wires) < CONNECTIONS_MAX:
-        wires.append(stack.enter_context(server.connect(60)))
-        wires[-1].ask_line(b"version\r\n")
-        after = server.card_traffic()
-        if all(after[core]["rx_frames"] - before[core]["rx_frames"] > 5 for core in range(CORES)):
-            return wires
-    raise AssertionError(f"{CONNECTIONS_MAX} connections did not reach every core")
 
 
 def store_and_fetch(wires: list[Wire]) -> int:
@@ -56,7 +41,7 @@ def test_only_the_cards_writes_wake_a_monitoring_core_and_the_log_shows_it() -> 
         contextlib.ExitStack() as stack,
         server.control() as control,
     ):
-        wires = connect_to_all_cores(server, stack)
+        wires = [stack.enter_context(wire) for wire in server.connect_to_each_core(range(CORES), CONNECTIONS_A_CORE)]
         assert "idle=monitor" in control.ok_answer("idle,monitor")
         server.machine.card_command("reset-counters")
         server.machine.card_command(f"trace start {TRACE_ENTRIES}")

@@ -6,11 +6,8 @@ Control configures how Neap serves, and fetches its results.
 Sizes, repeats and results are compared line by line: both sides must print the same points. Speeds are printed, never asserted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
-import re
 import socket
 import struct
 import subprocess
@@ -23,20 +20,16 @@ import pytest
 from servers import CONNECT_PAUSE_SECONDS
 
 from tools import build, control_client
+from tools.bench import netpipe
+from tools.bench.netpipe import CONTROL_PORT, GUEST_PORT, HOST_SEEN_FROM_INSIDE, START_SECONDS
 from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
-from tools.process import spawn, stop
+from tools.process import finished, wait_until
 
 pytestmark = pytest.mark.image_only
 
-GUEST_PORT = 5003
-CONTROL_PORT = 5002
-HOST_SEEN_FROM_INSIDE = "10.0.2.2"
-START_SECONDS = 60
 RUN_SECONDS = 300
-LINE = re.compile(r"^ *(\d+): +(\d+) bytes +(\d+) times -->  +(?:([0-9.]+) Mbps in +([0-9.]+) usec|(Integrity check passed))$")
 
-# Words for NPtcp, and the same for Neap. `-n` keeps the runs short. In the first mode, which lacks it, NPtcp and Neap choose the repeats
-# themselves.
+# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both choose the repeats.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -50,13 +43,11 @@ MODES = {
 
 def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
     """Index, bytes, repeats, and whether contents were checked, for each line with a result."""
-    found = [LINE.match(line) for line in lines]
-    return [(match[1], match[2], match[3], match[6] or "measured") for match in found if match]
+    return [(match["index"], match["bytes"], match["repeats"], match["checked"] or "measured") for match in netpipe.results(lines)]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Machine]:
-    """Four cores that serve."""
     with Machine(build.image("netpipe"), cores=4, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)], outside=True) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         yield machine
@@ -64,15 +55,13 @@ def server() -> Iterator[Machine]:
 
 @pytest.fixture
 def control(server: Machine) -> Iterator[control_client.Control]:
-    """A connection to the server's control."""
     time.sleep(CONNECT_PAUSE_SECONDS)
     with control_client.Control(LOOPBACK, server.port(CONTROL_PORT)) as connection:
         yield connection
 
 
 def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
-    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the number of
-    repeats."""
+    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the repeats."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
@@ -83,14 +72,13 @@ def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
 
 def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
     """Runs NPtcp against the machine, until its measurement has ended."""
-    argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+    return finished(["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options], RUN_SECONDS)
 
 
 def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
     print("what NPtcp (left) and Neap (right) measured")
-    for left, right in zip((line for line in theirs if LINE.match(line)), (line for line in ours if LINE.match(line)), strict=False):
-        print(f"{left}  | {right.split('-->')[1]}")
+    for left, right in zip(netpipe.results(theirs), netpipe.results(ours), strict=False):
+        print(f"{left[0]}  | {right[0].split('-->')[1]}")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -104,8 +92,7 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
     ours = server.lines[before:]
     theirs = done.stderr.splitlines()
     show_side_by_side(theirs, ours)
-    assert len(points(theirs)) > 5
-    assert points(ours) == points(theirs)
+    assert points(ours) == points(theirs) and len(points(theirs)) > 5
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
     # Control returns the results in the format of NPtcp's own file: both have the same sizes, line by line.
@@ -119,7 +106,7 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
 @pytest.mark.parametrize("mode", MODES)
 def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
     options, words = MODES[mode]
-    with listening_nptcp(options, tmp_path) as port:
+    with netpipe.nptcp_receives(options, tmp_path) as port:
         # The user network must be able to reach the host, because the peer listens there.
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", "core=1", *words]
         with Machine(build.image("netpipe"), cores=2, arguments=words, outside=True) as machine:
@@ -127,36 +114,10 @@ def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
             ours = machine.lines
     for line in ours:
         print(line)
-    expected = sizes(words)
-    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(expected))
+    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(sizes(words)))
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
     assert "netpipe: run 1 finished" in ours
-
-
-@contextlib.contextmanager
-def listening_nptcp(options: Sequence[str], directory: Path) -> Iterator[int]:
-    """NPtcp as a receiver on the given port. After the measurement it must end with success."""
-    port = free_port()
-    with open(directory / "nptcp.log", "wb") as log:
-        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
-    try:
-        wait_until_listening(port)
-        yield port
-        assert peer.wait(10) == 0, (directory / "nptcp.log").read_text()
-    finally:
-        stop(peer)
-
-
-def wait_until_listening(port: int) -> None:
-    """NPtcp accepts only one connection. So this function does not connect: it reads the kernel's list of listening sockets."""
-    needle = f"{int.from_bytes(socket.inet_aton('0.0.0.0'), 'little'):08X}:{port:04X}"
-    for _ in range(1000):
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        if any(row[1] == needle and row[3] == "0A" for row in rows):
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"no program listens on {port}")
 
 
 def sizes(words: Sequence[str]) -> list[int]:
@@ -191,20 +152,18 @@ def test_neap_measures_with_neap(mode: str) -> None:
                 server.wait_for_line(r"^netpipe: run 1 finished$", 10)
             theirs, ours = client.lines, server.lines
     show_side_by_side(theirs, ours)
-    assert len(points(ours)) > 20
-    assert points(ours) == points(theirs)
+    assert points(ours) == points(theirs) and len(points(ours)) > 20
 
 
 def test_a_missing_peer_is_reported() -> None:
-    words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"]
-    with Machine(build.image("netpipe"), arguments=words, outside=True) as machine:
+    with Machine(build.image("netpipe"), arguments=["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"], outside=True) as machine:
         assert machine.wait_exit(RUN_SECONDS) == FAILURE
         assert any(line.startswith("netpipe: run 1 failed: the peer ") for line in machine.lines), machine.lines
 
 
 def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Path) -> None:
     """Neap as a client, started by a line on control, on a chosen core."""
-    with listening_nptcp(["-u", "64", "-n", "5"], tmp_path) as port:
+    with netpipe.nptcp_receives(["-u", "64", "-n", "5"], tmp_path) as port:
         run = control.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
         assert run.startswith("ok run="), run
         answer = results_at_the_end(control, run.removeprefix("ok run="))
@@ -218,16 +177,13 @@ def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Pat
 
 
 def results_at_the_end(control: control_client.Control, number: str) -> str:
-    for _ in range(600):
-        answer = control.ask(f"netpipe,results,{number}")
-        if "state=running" not in answer:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError(f"run {number} does not end: {answer}")
+    answer = wait_until(lambda: kept if "state=running" not in (kept := control.ask(f"netpipe,results,{number}")) else None, 60, 0.1)
+    assert answer, f"run {number} does not end"
+    return answer
 
 
 def test_bad_peers_do_not_affect_others(server: Machine, control: control_client.Control, tmp_path: Path) -> None:
-    """Wrong words, absurd numbers, half messages, connections closed midway: NPtcp measures as before."""
+    """After wrong words, absurd numbers, half messages and connections closed midway, NPtcp measures as before."""
     rng = random.Random(4)
     introduction = b"SyncMe" + b"b" * 100 + b"SyncMe" + b"SyncMe"
     serve_as(control, ["to=100"])

@@ -4,8 +4,6 @@
 The log is parsed here with a few lines of struct, independently of tools/log, so that two readers of the format can disagree.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct
@@ -14,15 +12,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from servers import NeapServer
+from servers import CONTROL_PORT, CONTROL_SECONDS, NeapServer
+from wire import Wire
 
 from tools import control_client
 from tools.machine import LOOPBACK
 
-CONTROL_PORT = 5002
-ANSWER_SECONDS = 60.0
 LOG_BYTES_MAX = 1 << 30
 TRACE_ENTRIES = 1 << 21
+CONNECT_TRIES = 60
 LINE_BYTES = 64
 # kernel/log_record.hpp: kinds of lines that count traffic.
 INTERRUPT, POLL, POLICY, START, STOP, IDLE = 1, 2, 3, 4, 5, 32
@@ -43,7 +41,7 @@ class Control(control_client.Control):
     def fetched(self, line: str) -> bytes:
         """All bytes until the guest closes."""
         self.send(line)
-        return self.read(LOG_BYTES_MAX, ANSWER_SECONDS)
+        return self.read(LOG_BYTES_MAX, CONTROL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,6 @@ class Record:
 
 @dataclass(frozen=True)
 class CoreLog:
-    """One core's log of one run."""
-
     core: int
     unwritten: int
     tsc_hz: int
@@ -68,7 +64,7 @@ class CoreLog:
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
-        """Traffic between the run's first and last record. Each record counts the traffic since the one before it."""
+        """Traffic between the run's first and last record. Each record counts the traffic since the previous record."""
         assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}
@@ -112,12 +108,11 @@ class ObservedServer(NeapServer):
     """The memcached image with its control port, on a card whose clock may run slowly."""
 
     def __init__(self, *, cores: int, memory: str, arguments: Sequence[str], time_scale: float) -> None:
-        options = ["--time-scale", str(time_scale)]
-        super().__init__(cores=cores, memory=memory, arguments=arguments, ports=[CONTROL_PORT], card_options=options)
+        super().__init__(cores=cores, memory=memory, arguments=arguments, card_options=["--time-scale", str(time_scale)])
         self.time_scale = time_scale
 
     def control(self) -> Control:
-        return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=ANSWER_SECONDS)
+        return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def log(self, core: int) -> CoreLog:
         with self.control() as connection:
@@ -152,3 +147,21 @@ class ObservedServer(NeapServer):
             if match := re.fullmatch(r"([rt]x_(?:frames|bytes))\[(\d+)\]", name):
                 queues[int(match[2])][match[1]] = value
         return queues
+
+    def connect_to_each_core(self, cores: Sequence[int], connections: int = 1) -> list[Wire]:
+        """Opens this many connections on each of `cores`, in turn. RSS uses the client's port, so several ports are tried."""
+        found: dict[int, list[Wire]] = {core: [] for core in cores}
+        for _ in range(CONNECT_TRIES):
+            before = self.card_traffic()
+            wire = self.connect(120)
+            wire.ask_line(b"version\r\n")
+            after = self.card_traffic()
+            grown = {core: after[core]["rx_frames"] - before[core]["rx_frames"] for core in cores}
+            wires = found[max(grown, key=grown.__getitem__)]
+            if len(wires) == connections:
+                wire.close()
+                continue
+            wires.append(wire)
+            if all(len(wires) == connections for wires in found.values()):
+                return [wire for row in zip(*found.values()) for wire in row]
+        raise AssertionError(f"{CONNECT_TRIES} connections did not reach every core: {[len(wires) for wires in found.values()]}")

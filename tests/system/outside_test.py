@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Applications in their own folders, at paths with spaces: built against an installed Neap, and against this checkout."""
 
-from __future__ import annotations
-
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ import pytest
 
 from tools import build
 from tools.build import REPOSITORY
+from tools.process import finished
 
 pytestmark = pytest.mark.image_only
 
@@ -24,11 +22,11 @@ SECONDS = 550
 def run(*argv: str, folder: Path, **environment: str) -> str:
     """Runs a command, which must succeed; gives its output."""
     own = {name: value for name, value in os.environ.items() if name != "NEAP_PREFIX"}
-    done = subprocess.run(argv, cwd=folder, env={**own, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)  # fmt: skip
+    done = finished(argv, SECONDS, cwd=folder, env={**own, **environment})
+    output = done.stdout + done.stderr
     logs = "".join(path.read_text(errors="replace")[-3000:] for path in folder.glob("*/build/*.log")) if done.returncode else ""
-    assert done.returncode == 0, f"{argv}:\n{done.stdout[-3000:]}{logs}"
-    return done.stdout
+    assert done.returncode == 0, f"{argv}:\n{output[-3000:]}{logs}"
+    return output
 
 
 def neap(*words: str, folder: Path, **environment: str) -> str:
@@ -58,8 +56,7 @@ def test_a_new_application_against_an_installed_neap_builds_boots_and_passes_its
     run("cmake", "--preset", "image", "-B", str(place / "by hand"), folder=place / "my-echo", NEAP_PREFIX=str(prefix))
     # The wrong kind of build ends with an error of one sentence.
     wrong = ["cmake", "--preset", "image-debug", "-B", str(place / "wrong")]
-    done = subprocess.run(wrong, cwd=place / "my-echo", env={**os.environ, "NEAP_PREFIX": str(prefix)}, capture_output=True, text=True,
-                          timeout=60, check=False)  # fmt: skip
+    done = finished(wrong, cwd=place / "my-echo", env={**os.environ, "NEAP_PREFIX": str(prefix)})
     assert done.returncode != 0 and "This Neap was built as Release" in " ".join(done.stderr.split())
 
 
@@ -76,8 +73,7 @@ def test_an_application_of_this_checkout_and_its_libraries_is_rebuilt_when_they_
     folder = place / "small"
     neap("new", "small", "--dir", str(place), folder=place)
     (folder / "main.cpp").write_text((REPOSITORY / "apps/hello/main.cpp").read_text())
-    lists = (folder / "CMakeLists.txt").read_text()
-    (folder / "CMakeLists.txt").write_text(re.sub(r" LIBRARIES [^)]*\)", ")", lists))
+    (folder / "CMakeLists.txt").write_text(re.sub(r" LIBRARIES [^)]*\)", ")", (folder / "CMakeLists.txt").read_text()))
     assert "hello from core 1" in neap("run", str(folder), "--cores", "2", folder=place)
     image = folder / "build/image/small.elf"
     first = image.stat().st_mtime_ns

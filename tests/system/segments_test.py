@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """TCP has no message boundaries: a request may be split at any byte, and any number of them may arrive at once."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
 from servers import Server
 
-# Every kind of line and of data block once, and the answer to all of it together.
+# Each kind of line and data block, with its answer.
 CONVERSATION = [
     (b"set cut 5 0 12\r\nhello\r\nworld\r\n", b"STORED\r\n"),
     (b"get cut\r\n", b"VALUE cut 5 12\r\nhello\r\nworld\r\nEND\r\n"),

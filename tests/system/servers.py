@@ -2,11 +2,12 @@
 """The memcached under test: Neap's image on a machine or, to check the tests themselves, Debian's stock memcached on loopback.
 
 If stock memcached fails a test, the test requires something that memcached does not do. So `pytest tests/system --stock` runs the protocol
-tests against stock memcached. Tests of the machine below (registers, boot, cores) need the image and are left out there.
+tests against stock memcached. Tests of the machine itself (registers, boot, cores) need the image and are skipped then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import tempfile
 import time
@@ -16,14 +17,17 @@ from pathlib import Path
 from wire import ANSWER_SECONDS, Wire
 
 from tools import build
+from tools.control_client import Control
 from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
-from tools.process import spawn, stop, tail
+from tools.machine_registry import CONTROL_PORT
+from tools.process import spawn, stop, tail, wait_until
 
 GUEST_PORT = 11211
 START_SECONDS = 60.0
 CONNECT_PAUSE_SECONDS = 0.01
+CONTROL_SECONDS = 60.0
 LISTENING = r"memcached: listening on [0-9.]+:11211"
 
 
@@ -31,7 +35,7 @@ class Server:
     """A memcached that listens on 127.0.0.1. A context manager."""
 
     address: tuple[str, int]
-    # The largest value that it accepts.
+    # The largest value that the server accepts.
     value_limit_bytes = 1 << 20
 
     def __enter__(self) -> Server:
@@ -42,8 +46,7 @@ class Server:
 
     def connect(self, seconds: float = ANSWER_SECONDS) -> Wire:
         wire = Wire(self.address, seconds)
-        # QEMU's user network listens with a backlog of one. If two connections are opened at once, the host's TCP repeats the SYN of one of
-        # them a second later.
+        # QEMU's user network listens with a backlog of one. Of two connections opened at once, one repeats its SYN a second later.
         time.sleep(CONNECT_PAUSE_SECONDS)
         return wire
 
@@ -62,7 +65,7 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network. `ports`: further ports to forward. Other words go to Machine."""
+    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. Other words go to Machine."""
 
     def __init__(
         self,
@@ -71,7 +74,6 @@ class NeapServer(Server):
         memory: str = "512M",
         arguments: Sequence[str] = (),
         preset: str = "image",
-        ports: Sequence[int] = (),
         card_options: Sequence[str] = (),
         **machine_options: object,
     ) -> None:
@@ -81,7 +83,7 @@ class NeapServer(Server):
             raise Failure(
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
             )
-        forward = [(0, port) for port in (GUEST_PORT, *ports)]
+        forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
         self.machine = Machine(
             image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options, **machine_options
         )
@@ -102,6 +104,15 @@ class NeapServer(Server):
     def __exit__(self, *_error: object) -> None:
         self.machine.stop()
 
+    @property
+    def control_target(self) -> str:
+        """Control's address, as `./neap ctl` takes it."""
+        return f"{LOOPBACK}:{self.machine.port(CONTROL_PORT)}"
+
+    def control(self) -> Control:
+        # Under full load, QEMU's network may lose a connection's SYN several times, although it accepted the connection on its own side.
+        return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
+
     def last_words(self) -> list[str]:
         return [f"console | {line}" for line in self.machine.lines[-30:]]
 
@@ -109,8 +120,7 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page. So a value of 1 MiB needs a larger
-    # limit.
+    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page: 1 MiB needs a larger limit.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:
@@ -126,16 +136,17 @@ class StockServer(Server):
         argv = [*self._program.argv, "-l", LOOPBACK, "-p", port, "-U", port if self._udp else "0", "-u", "root"]
         argv += ["-I", str(self.value_limit_bytes), *self._options]
         self._process = spawn(argv, stdout=self._log, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
+
+        def listens() -> bool:
+            with contextlib.suppress(ConnectionRefusedError):
                 self.connect().close()
-                return self
-            except ConnectionRefusedError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    self.__exit__()
-                    raise Failure("Debian's memcached does not start", details=self.last_words()) from None
-                time.sleep(0.02)
+                return True
+            return self._process.poll() is not None
+
+        if not wait_until(listens, START_SECONDS, 0.02) or self._process.poll() is not None:
+            self.__exit__()
+            raise Failure("Debian's memcached does not start", details=self.last_words())
+        return self
 
     def __exit__(self, *_error: object) -> None:
         if self._process is not None:

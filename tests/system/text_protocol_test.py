@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The classic text protocol, byte by byte: the answers that memcached's doc/protocol.txt specifies for each command."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -151,11 +149,10 @@ def test_incr_grows_the_value_and_keeps_flags(wire: Wire) -> None:
 
 
 def test_decr_may_leave_the_length_as_it_was(wire: Wire) -> None:
-    # memcached pads with blanks instead of shrinking (protocol.txt). Either is right, but the number has to be right.
+    # memcached pads the shorter number with blanks (protocol.txt). A value with or without padding is accepted here.
     wire.store(b"n", b"100")
     wire.ask(b"decr n 1\r\n", b"99\r\n")
-    value = wire.fetch(b"n")
-    assert value in (b"99", b"99 ")
+    assert wire.fetch(b"n") in (b"99", b"99 ")
 
 
 @pytest.mark.parametrize("value", [b"", b"abc", b"-1", b"1.5", b"12x", b"18446744073709551616", b"9" * 30])
@@ -223,7 +220,7 @@ def test_append_keeps_the_time(wire: Wire) -> None:
 def test_flush_all_forgets_everything_before_and_nothing_after(wire: Wire) -> None:
     for number in range(100):
         wire.store(b"f%d" % number, b"x")
-    # In one write, so that both happen in the same second of the server's clock.
+    # One write has all three commands, so that flush and set happen in the same second of the server's clock.
     wire.ask(b"flush_all\r\nset after 0 0 1\r\ny\r\nget f1 f2 after\r\n", b"OK\r\nSTORED\r\nVALUE after 0 1\r\ny\r\nEND\r\n")
     assert all(wire.fetch(b"f%d" % number) is None for number in range(100))
 
@@ -271,7 +268,7 @@ def test_statistics_have_the_names_that_clients_read_and_count(server: Server, w
     wanted = {"cmd_set": 4, "cmd_get": 7, "get_hits": 5, "get_misses": 2, "incr_hits": 1, "delete_hits": 1, "delete_misses": 1}
     assert {name: int(after[name]) - int(before[name]) for name in wanted} == wanted
     assert int(after["total_items"]) - int(before["total_items"]) >= 4
-    # Flushed and expired items may be counted until their memory is reused, so these two have no exact value here.
+    # Flushed and expired items may be counted until their memory is reused, so the exact values are unknown here.
     assert int(after["curr_items"]) >= 1 and int(after["bytes"]) >= 1000
     assert int(after["bytes_read"]) > int(before["bytes_read"]) and int(after["bytes_written"]) > int(before["bytes_written"])
     assert abs(int(after["time"]) - time.time()) < 5, "the server's wall clock"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Segmentation by the card while megabytes flow to this machine's kernel: in every form, with changes of the form, and with lost frames."""
 
-from __future__ import annotations
-
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,11 +19,12 @@ pytestmark = pytest.mark.image_only
 HOST, IMAGE = "10.0.8.1", "10.0.8.2"
 START_SECONDS = 60
 PATIENCE_SECONDS = 200
-# Of a million bytes each.
+# A round is a million bytes, half of them on each of two connections.
 ROUNDS = 5
 CHANGING_ROUNDS = 50
 LOSSY_ROUNDS = 2
 FORMS = ("off", "copy", "chain")
+NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 
 # memcached's text protocol: two connections get a large value for each input line, and every byte is compared.
 STREAM = """
@@ -47,15 +47,6 @@ for _ in sys.stdin:
     print("same", flush=True)
 """
 
-# Sends lines to the control port, and prints the answers.
-ASK = """
-import socket, sys
-with socket.create_connection((sys.argv[1], 5002), 100) as connection, connection.makefile() as answers:
-    for line in sys.argv[2:]:
-        connection.sendall(line.encode() + b"\\n")
-        print(answers.readline(), end="")
-"""
-
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
@@ -64,33 +55,28 @@ def namespace() -> Iterator[Namespace]:
 
 
 def ask_control(namespace: Namespace, *lines: str) -> list[str]:
-    """The answers of the machine's control; they must be good ones."""
-    answers = output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
+    """The answers of the machine's control without `ok`, with which each answer must begin."""
+    answers = output_of(namespace.inside([*NEAP, "ctl", IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
     assert len(answers) == len(lines) and all(answer.startswith("ok ") for answer in answers), answers
     return [answer.removeprefix("ok ") for answer in answers]
 
 
-class Stream:
+class Stream(contextlib.AbstractContextManager):
     """The process that gets large values. A context manager."""
 
     def __init__(self, namespace: Namespace) -> None:
         argv = namespace.inside([sys.executable, "-c", STREAM, IMAGE])
         self._process = spawn(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def __enter__(self) -> Stream:
-        return self
-
     def __exit__(self, *_error: object) -> None:
         kill_group(self._process)
 
     def ask(self, rounds: int) -> None:
-        assert self._process.stdin
         self._process.stdin.write(b"\n" * rounds)
         self._process.stdin.flush()
 
     def got(self, rounds: int) -> None:
-        """Waits until this many have arrived. The process ends if none arrives any more."""
-        assert self._process.stdout
+        """Waits until this many rounds have arrived. The process ends if no more data arrives."""
         for _ in range(rounds):
             line = self._process.stdout.readline()
             assert line == b"same\n", (line + self._process.stdout.read()).decode()
@@ -114,9 +100,7 @@ def sent_as_counted(namespace: Namespace) -> bool:
 def test_every_byte_arrives_in_every_form_and_through_every_change(namespace: Namespace) -> None:
     card = namespace.program(SOFT_CARD)
     image = build.image("memcached", "image")
-    with Machine(
-        image, cores=2, memory="512M", arguments=[f"ip={IMAGE}/24"], net=f"tap:{TAP}", card_options=["--strict"], soft_card=card
-    ) as machine:
+    with Machine(image, cores=2, memory="512M", arguments=[f"ip={IMAGE}/24"], net=f"tap:{TAP}", soft_card=card) as machine:
         machine.wait_for_line("memcached: listening on", START_SECONDS)
         with Stream(namespace) as stream:
             stream.flow(1)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Bytes on a connection to a memcached, for tests that compare them exactly. Every wait has a time-out.
 
-Client libraries hide the subjects of these tests: the split of a request, the bytes after an error, the close of a connection. So this
-class uses the socket. Every read has the connection's time-out. A wrong answer is shown with its request.
+Client libraries hide the subjects of these tests: the split of a request, the bytes after an error, the close of a connection. So class
+Wire uses the socket. Every read has the connection's time-out. A wrong answer is shown with its request.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -24,7 +22,7 @@ class Closed(Exception):
     """The server closed or reset the connection."""
 
 
-class Wire:
+class Wire(contextlib.AbstractContextManager):
     """One TCP connection. A context manager."""
 
     def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS) -> None:
@@ -32,9 +30,6 @@ class Wire:
         # Data sent in two pieces should leave in two segments.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
-
-    def __enter__(self) -> Wire:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -89,7 +84,6 @@ class Wire:
         assert got == answer, _difference(asked, answer, got)
 
     def ask(self, request: bytes, answer: bytes) -> None:
-        """Sends `request` and compares the answer byte by byte."""
         self.send(request)
         self.expect(answer, request)
 
@@ -99,7 +93,7 @@ class Wire:
         return self.read_line()
 
     def expect_closed(self) -> None:
-        """Passes if the server ends the connection, by FIN or RST. Data before that is read and dropped."""
+        """Passes if the server ends the connection, by FIN or RST. Data before the end is read and dropped."""
         with contextlib.suppress(Closed):
             while True:
                 self._read()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 // Every requested core runs and has its number. Nearly all memory is usable.
-#include <atomic>
 #include <set>
 
 #include "kernel/memory/page_allocator.hpp"
@@ -18,10 +17,9 @@ neap::task<int> neap::application(Arguments& arguments) {
     const unsigned there = co_await on_core(core, [] { return this_core(); });
     check(there == core, "core number", there);
   }
-  // The image, page tables, stacks and firmware's memory: below 16 MiB on any machine of a few cores.
+  // The limit of the memory for the image, page tables, stacks and firmware, on a machine with a few cores.
   constexpr std::uint64_t kept_bytes = 16 << 20;
-  std::uint64_t usable_bytes = 0;
-  std::uint64_t end = 0;
+  std::uint64_t usable_bytes = 0, end = 0;
   std::set<std::uint32_t> nodes_seen;
   for (const auto& range : machine::usable_memory()) {
     check(range.physical >= end && range.bytes > 0, "usable ranges ascend without overlap", range.physical);
@@ -29,7 +27,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     end = range.physical + range.bytes;
     usable_bytes += range.bytes;
     nodes_seen.insert(range.node);
-    // The first and the last byte are usable.
+    // Reads the first and the last word of the range.
     for (const auto at : {range.physical, end - 8}) (void)*static_cast<volatile std::uint64_t*>(machine::direct_map(at));
   }
   check(nodes_seen.size() == nodes, "NUMA nodes of memory", nodes_seen.size());

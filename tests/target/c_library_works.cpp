@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Each core has its own state of the C library (errno, strtok, rand). The library's clocks return the machine's time, its streams write to
-// the console, and opening a file fails as for a missing file. The same holds for C++'s streams, clocks and random numbers.
+// the console, and opening a file fails as if the file did not exist. The same holds for C++'s streams, clocks and random numbers.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -23,7 +23,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/target/check.hpp"
 
@@ -37,7 +36,7 @@ using namespace std::chrono_literals;
 std::array<std::atomic<const int*>, machine::cores_max> errno_places;
 std::atomic<unsigned> set{0};
 
-// All cores fail at the same time, each with another error.
+// All cores call a function that fails, at the same time and each with another error.
 void check_errno() {
   const int own = 100 + static_cast<int>(this_core());
   errno_places[this_core()] = &errno;

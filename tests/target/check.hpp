@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Checks of on-target tests. The first check that fails ends the machine with `ExitStatus::failure`; an application that returns 0 has
-// passed.
+// Checks of on-target tests. The first check that fails ends the machine with `ExitStatus::failure`; an application that returns 0 passes.
 #pragma once
 
 #include <source_location>

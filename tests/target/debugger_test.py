@@ -37,9 +37,8 @@ def require_in_order(lines: list[str], *patterns: str) -> None:
 
 
 def test_gdb_lists_cores_events_and_timers() -> None:
-    lines = gdb_says("neap cores", "neap events", "neap timers")
     require_in_order(
-        lines,
+        gdb_says("neap cores", "neap events", "neap timers"),
         rf"hit Temporary breakpoint \d+, {STOP}",
         rf"^core 0 \(gdb thread 1\): in {STOP}; \d+ events, \d+ interrupts, \d+ sleeps, 2 waiting$",
         # The running event may still be in the queue.
@@ -78,7 +77,7 @@ def test_trace_shows_callers(tmp_path: Path) -> None:
     def depth(line: str) -> int:
         return len(line) - len(line[14:].lstrip())
 
-    # From that line backwards: a function's caller is the nearest earlier line with less indentation.
+    # Walks backwards from that line. A function's caller is the nearest earlier line with less indentation.
     callers, deepest = [], depth(lines[at])
     for line in reversed(lines[1:at]):
         if depth(line) < deepest:

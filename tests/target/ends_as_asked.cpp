@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 // Power-off by ACPI, restart, and a silent halt can be distinguished from outside.
-#include "kernel/panic.hpp"
 #include "tests/target/check.hpp"
 
 neap::task<int> neap::application(Arguments& arguments) {

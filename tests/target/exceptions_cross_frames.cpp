@@ -9,9 +9,7 @@
 namespace {
 
 using neap::test::check;
-
-constexpr int depth = 20;
-constexpr int rounds = 300;
+constexpr int depth = 20, rounds = 300;
 
 struct Counted {
   explicit Counted(int& counter) : destroyed(counter) {}
@@ -48,13 +46,12 @@ neap::task<int> fails_later() {
 
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
-  static std::atomic<unsigned> done{0};
-  static std::atomic<unsigned> ready{0};
+  static std::atomic<unsigned> done{0}, ready{0};
   for (unsigned core = 0; core < core_count(); ++core) {
     check(spawn_on(core,
                    [] {
                      ready.fetch_add(1);
-                     while (ready.load() != core_count()) {  // all at once; the machine's time-out bounds this loop
+                     while (ready.load() != core_count()) {  // all cores throw at once; the machine's time-out bounds this loop
                      }
                      throw_and_catch();
                      done.fetch_add(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Each fault ends in a panic that names it and the functions that led there. The word `fault=` chooses the fault; target_test.py has the
-// expected output of each.
+// Each fault ends in a panic that names the fault and the functions that led to it. The word `fault=` chooses the fault; target_test.py has
+// the expected output of each.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -24,7 +24,7 @@ using neap::test::hidden;
 [[gnu::noinline]] void function_that_jumps_to_null() {
   auto* const function = hidden(static_cast<void (*)()>(nullptr));
   function();
-  asm volatile("");  // no tail call
+  asm volatile("");  // prevents a tail call
 }
 
 [[gnu::noinline]] void write_byte(std::uintptr_t address) { *reinterpret_cast<volatile std::uint8_t*>(address) = 0xc3; }
@@ -36,14 +36,14 @@ using neap::test::hidden;
   asm volatile("");
 }
 
-// Neither is a valid address: bits 63 to 47 must be equal (SDM 1, 3.3.7.1).
+// The callers pass addresses that are not canonical: bits 63 to 47 must be equal (SDM 1, 3.3.7.1).
 [[gnu::noinline]] void read_through_a_wild_pointer(std::uintptr_t address) { (void)*reinterpret_cast<volatile const int*>(address); }
 
-// The page fault has no stack for its handler.
+// The page fault's handler would have no stack.
 [[gnu::noinline]] void fault_without_a_stack() { asm volatile("movq $0x1000, %%rsp; pushq $0" ::: "memory"); }
 
 std::uint64_t recurse_without_end(std::uint64_t depth);
-// A run-time value, so that the compiler does not see that this never ends.
+// The callee is a run-time value, so that the compiler does not see that this recursion never ends.
 constinit std::uint64_t (*next_recursion)(std::uint64_t) = recurse_without_end;
 
 [[gnu::noinline]] std::uint64_t recurse_without_end(std::uint64_t depth) {
@@ -52,7 +52,7 @@ constinit std::uint64_t (*next_recursion)(std::uint64_t) = recurse_without_end;
   return hidden(next_recursion)(depth + 1) + room[(depth + 1) % 16];
 }
 
-// Two functions that call each other: no two adjacent frames are equal.
+// Two functions call each other, so no two adjacent frames are equal.
 std::uint64_t recurse_elsewhere(std::uint64_t depth);
 constinit std::uint64_t (*next_elsewhere)(std::uint64_t) = recurse_elsewhere;
 

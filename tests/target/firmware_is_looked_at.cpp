@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The firmware may leave an IOMMU on, for DMA and interrupts. The kernel turns it off when it examines the machine; a second examination
-// changes nothing. With `iommu=on` the machine has an IOMMU (QEMU's model of Intel's), and the test turns it on as a firmware would.
+// The firmware may leave an IOMMU on, for DMA and interrupts. The kernel turns the IOMMU off when it examines the machine; a second
+// examination changes nothing. With `iommu=on` the machine has an IOMMU (QEMU's model of Intel's), and the test turns it on like firmware.
 #include <cstddef>
 
 #include "kernel/x86/acpi.hpp"

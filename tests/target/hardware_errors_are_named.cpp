@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Machine checks that QEMU's monitor injects: a corrected error is counted and the machine continues; target_test.py has the expected
-// output for an uncorrected one. `look=no` leaves errors in the banks for the next start.
+// QEMU's monitor injects machine checks. A corrected error is counted, and the machine continues. target_test.py has the expected output
+// for an uncorrected error. `look=no` leaves errors in the banks for the next start.
 #include "tests/target/check.hpp"
 
 neap::task<int> neap::application(Arguments& arguments) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// With `heap=checked` a write outside of an object, or after it was freed, is a panic that names the error; correct use of the library is
-// not.
-#include <algorithm>
+// With `heap=checked`, a write outside of an object or after it was freed causes a panic that names the error. Correct use does not.
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -31,30 +29,17 @@ void use_rightly() {
 [[gnu::noipa]] void commit(std::size_t misuse) {
   auto* const object = hidden(static_cast<volatile char*>(std::malloc(40)));
   void* const plain = const_cast<char*>(object);
-  switch (misuse) {
-    case overrun:
-      object[40] = 0;
-      break;
-    case underrun:
-      object[-1] = 0;
-      break;
-    case late_write:
-      std::free(plain);
-      object[8] = 0;
-      for (int i = 0; i < 300; ++i) std::free(hidden(std::malloc(40)));
-      return;
-    case second_free:
-      std::free(plain);
-      break;
-    case late_second_free:
-      std::free(plain);
-      for (int i = 0; i < 100; ++i) std::free(hidden(std::malloc(40)));
-      break;
-    case unknown:
-      std::free(hidden(static_cast<char*>(plain) + 16));
-      break;
-    default:
-      break;
+  const auto free_others = [](int count) {
+    for (int i = 0; i < count; ++i) std::free(hidden(std::malloc(40)));
+  };
+  if (misuse == overrun) object[40] = 0;
+  if (misuse == underrun) object[-1] = 0;
+  if (misuse == unknown) std::free(hidden(static_cast<char*>(plain) + 16));
+  if (misuse == late_write || misuse == second_free || misuse == late_second_free) std::free(plain);
+  if (misuse == late_second_free) free_others(100);
+  if (misuse == late_write) {
+    object[8] = 0;
+    return free_others(300);
   }
   std::free(plain);
 }

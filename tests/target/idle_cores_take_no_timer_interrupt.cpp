@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Without a pending timer no core takes a timer interrupt. All cores are idle for ten seconds; the only timer interrupt is the one that
-// ends them (and a second one if the APIC's timer runs fast and was early).
+// Without a pending timer no core takes a timer interrupt. All cores are idle for ten seconds. The only timer interrupt is the one that
+// ends this time (and a second one if the APIC's timer runs fast and was early).
 #include <array>
 
 #include "kernel/when_all.hpp"
@@ -17,7 +17,7 @@ Counters all_counters() {
   return counters;
 }
 
-/// The first core that did more than wait; `core_count()`: none.
+/// Returns the first core that did more than wait, or `core_count()` if there is none.
 unsigned disturbed(const Counters& before) {
   constexpr std::uint64_t early_max = 4;
   const Counters now = all_counters();

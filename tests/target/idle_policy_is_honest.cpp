@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// On an emulated CPU: missing features are refused with a list of the existing ones; a halting and a polling core both run timers and
-// remote work at once, and only the halting core sleeps.
+// An emulated CPU refuses missing features with a list of the existing ones. A halting core and a polling core both run timers and remote
+// work at once, and only the halting core sleeps.
 #include <atomic>
 #include <string>
 
@@ -29,7 +29,7 @@ void hop(unsigned left) {
   if (left != 0) check(spawn_on(1 - this_core(), [left] { hop(left - 1); }).has_value(), "queued");
 }
 
-/// Remote work goes back and forth, then a timer of core 1 fires; core 1 is idle in between in both cases.
+/// Passes remote work back and forth, then waits for a timer of core 1. Core 1 is idle in between.
 task<void> work_reaches_core_1() {
   hops = 0;
   check(spawn_on(1, [] { hop(rounds - 1); }).has_value(), "queued");

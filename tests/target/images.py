@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The images that the tests in this folder boot, and their soft card. NEAP_TARGET_IMAGES and NEAP_SOFT_CARD can name others."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: BSL-1.0
 """Machine checks that QEMU's monitor injects (hardware_errors_are_named.cpp)."""
 
-from __future__ import annotations
-
 from tests.target.images import image_path
 from tools.machine import PANIC, Machine
 
 IMAGE = image_path("hardware_errors_are_named")
 TIMEOUT_SECONDS = 90
-# A status: valid, reported, with an address. Uncorrected ones are signalled and mean that the core's state is corrupt. The code is a memory
-# error.
+# Each status has VAL, EN, ADDRV (bits 63, 60 and 58) and the code of a memory error. The second one also has UC (61, uncorrected) and PCC
+# (57, the core's state is corrupt).
 CORRECTED_STATUS, UNCORRECTED_STATUS = "0x940000000000009f", "0xb60000000000009f"
 
 
 def inject_error(machine: Machine, core: int, bank: int, status: str, broadcast: bool = False) -> None:
-    """A machine check, by QEMU's monitor. The words after the status are IA32_MCG_STATUS, the address and further details."""
+    """Injects a machine check by QEMU's monitor. The words after the status are IA32_MCG_STATUS, the address and further details."""
     words = f"mce {'-b ' if broadcast else ''}{core} {bank} {status} 0x5 0x1234000 0"
     assert machine.qmp("human-monitor-command", **{"command-line": words}) == ""
 
@@ -31,8 +29,7 @@ def test_a_machine_check_is_named_by_the_core_that_sees_it() -> None:
         assert machine.wait_exit(TIMEOUT_SECONDS) == PANIC
         lines = machine.lines
     named = "bank 4: memory error, uncorrected, the core's state is corrupt, status 0xb60000000000009f, address 0x1234000"
-    assert f"neap: machine check, core 1, {named}" in lines, lines
-    assert f"panic on core 1: machine check: {named}" in lines, lines
+    assert {f"neap: machine check, core 1, {named}", f"panic on core 1: machine check: {named}"} <= set(lines), lines
     assert any(line.startswith("core 0 was") for line in lines), lines
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Stress for the allocator: every core allocates, fills, passes objects to other cores, checks them, grows, and frees, at random. An object
-// that is allocated twice, or written beyond its end, has a wrong pattern. At the end all memory is free again, on every node. With
-// `seconds=` it runs for that time; otherwise for a fixed number of steps.
+// Stress for the allocator: every core allocates objects, fills them, passes them to other cores, checks, grows and frees them, at random.
+// An object that is allocated twice, or written beyond its end, has a wrong pattern. At the end all memory is free again, on every node.
+// With `seconds=` the image runs for that time; otherwise it makes a fixed number of steps.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -25,7 +25,7 @@ constexpr unsigned steps_an_event = 50;
 constexpr std::size_t held_max = 100;  // by a core
 constexpr unsigned places = 64;
 
-/// The object's first bytes have its size; all others repeat a byte that depends on its address and on the core that filled it.
+/// The object's first bytes have its size; its other bytes repeat a byte that depends on its address and on the core that filled it.
 struct Object {
   std::uint32_t bytes;
   std::uint8_t pattern;
@@ -53,19 +53,8 @@ Object* fill(void* memory, std::size_t bytes, std::uint8_t pattern) {
 
 std::size_t random_bytes(std::mt19937& random) {
   constexpr std::size_t bytes_min = sizeof(Object);
-  switch (random() % 64) {
-    case 0:
-      return bytes_min + random() % (1 << 20);
-    case 1:
-    case 2:
-      return bytes_min + random() % 70'000;
-    case 3:
-    case 4:
-    case 5:
-      return bytes_min + random() % 9'000;
-    default:
-      return bytes_min + random() % 600;
-  }
+  const unsigned kind = random() % 64;
+  return bytes_min + random() % (kind == 0 ? 1 << 20 : kind <= 2 ? 70'000 : kind <= 5 ? 9'000 : 600);
 }
 
 class Worker {
@@ -97,14 +86,10 @@ class Worker {
     std::swap(held_[random_() % held_.size()], held_.back());
     Object* object = held_.back();
     held_.pop_back();
-    switch (held_.size() < held_max ? random_() % 4 : 2) {  // a core that holds the maximum releases one
-      case 0:
-        return grow(object);
-      case 1:
-        return release(object);
-      default:
-        release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // most often another core's
-    }
+    const unsigned what = held_.size() < held_max ? random_() % 4 : 2;  // a core that holds the maximum releases one
+    if (what == 0) return grow(object);
+    if (what == 1) return release(object);
+    release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // most often another core's
   }
 
   void make() {
@@ -170,8 +155,8 @@ neap::task<int> neap::application(Arguments& arguments) {
       std::free(object);
     }
   }
-  // Memory that the checks hold back is freed now. Remote frees arrive when each core has run a round or two of its loop. Some hundred
-  // bytes of the cores' own events vary.
+  // The heap's checks now free the memory that they hold back. Remote frees arrive when each core has run a round or two of its loop. The
+  // memory of the cores' own events varies by some hundred bytes.
   constexpr std::uint64_t own_bytes = 64 * 1024;
   unsigned rounds = 0;
   for (; used_bytes() > used_before + own_bytes && rounds < 10'000; ++rounds) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Work handed over to a sleeping core is done at once, at any moment, in every idle state of this machine. In the first part, thousands of
-// hand-overs pass around a ring of cores. Each is to a core without other work and without a timer that would wake it. In the second part,
-// all cores wake each other continuously, by every means.
+// Work that is handed over to a sleeping core is done at once, at any moment, in every idle state of this machine. In the first part,
+// thousands of hand-overs pass around a ring of cores. Each target core has no other work and no timer that would wake it. In the second
+// part, all cores wake each other continuously, by every means.
 #include <array>
 #include <atomic>
 
@@ -14,7 +14,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned rounds = 2000;
 std::atomic<unsigned> hops{0};
 
@@ -42,22 +41,12 @@ void travel(Token& token) {
   }
   const unsigned there = token.chance.below(core_count());
   Token* nobody = nullptr;
-  switch (token.chance.below(4)) {
-    case 0:
-      if (raised[there].compare_exchange_strong(nobody, &token)) {
-        x86::apic::send(x86::apic_id_of(there), vectors[there]);
-        return;
-      }
-      break;
-    case 1:
-      token.timer.arm(std::chrono::microseconds(token.chance.below(200)), [&token] { travel(token); });
-      return;
-    case 2:
-      if (spawn_on(there, [&token] { travel(token); }).has_value()) return;
-      break;
-    default:
-      break;
+  const unsigned how = token.chance.below(4);
+  if (how == 0 && raised[there].compare_exchange_strong(nobody, &token)) {
+    return x86::apic::send(x86::apic_id_of(there), vectors[there]);
   }
+  if (how == 1) return token.timer.arm(std::chrono::microseconds(token.chance.below(200)), [&token] { travel(token); });
+  if (how == 2 && spawn_on(there, [&token] { travel(token); }).has_value()) return;
   token.run = [](RemoteNode* node) noexcept { travel(*static_cast<Token*>(node)); };
   hand_over(there, token);
 }
@@ -75,7 +64,7 @@ task<void> ring() {
   const auto total = rounds * core_count();
   hops = 0;
   check(spawn_on(core_count() - 1, [total] { hop(total - 1); }).has_value(), "queued");
-  // Core 0's own sleep is ended by the ring as well; its timer only guards against a test that never ends.
+  // The ring also wakes core 0. Core 0's timer only ends a test that would never end.
   co_await test::wait_for([total] { return hops.load() == total; }, "the chain stopped");
 }
 
@@ -100,7 +89,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   unsigned states = 0, storms = 0;
   while (stress.goes_on()) {
     for (unsigned state = 0; state < idle_states; ++state) {
-      // A core with `poll` is always busy. With more such cores than the host has, the test would take too long.
+      // A core with `poll` is always busy. If more cores polled than the host has, the test would take too long.
       const bool polls = static_cast<IdleState>(state) == IdleState::poll;
       if (((machine::power_abilities().idle_states >> state) & 1) == 0 && !polls) continue;
       check((co_await policy::set(policy::Setting::idle, idle_state_names[state], policy::all_cores)).has_value(), idle_state_names[state]);

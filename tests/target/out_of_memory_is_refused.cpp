@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// When memory is used up `malloc` returns null and `new` throws, on every core; freed memory can be allocated again, and the machine
-// continues.
+// When memory is used up, `malloc` returns null and `new` throws, on every core; freed memory can be allocated again, and work goes on.
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
@@ -38,7 +36,7 @@ void free_all(Block* first) {
 
 std::atomic<unsigned> ready{0}, threw{0}, done{0};
 
-// Without any free memory, exceptions still work, on all cores at once (from the C++ library's reserve).
+// Throws without any free memory, on all cores at once. Exceptions then use the C++ library's reserve.
 void throw_at_the_end() {
   ready.fetch_add(1);
   const std::uint64_t begin_ns = neap::machine::now_ns();
@@ -54,17 +52,17 @@ void throw_at_the_end() {
   done.fetch_add(1);
 }
 
-/// Core 0 allocates all memory of the machine; further allocations throw, and the machine goes on afterwards.
+/// Allocates all memory of the machine on core 0. Further allocations throw, and the machine goes on afterwards.
 neap::task<void> use_up_and_go_on() {
   static std::array<neap::RemoteNode, neap::machine::cores_max> nodes;
   Block* pieces = nullptr;
   bool refused = false;
-  // Repeated, because other cores release their reserves after a refusal.
+  // The allocation is repeated, because other cores release their reserves after a refusal.
   for (int tries = 0; tries < 1'000 && !refused; ++tries) {
     (void)take_all(1 << 16, pieces);
     for (std::size_t bytes = 8192; bytes != 0; bytes -= 16) (void)take_all(bytes, pieces);
     try {
-      co_await neap::on_core(0, [] {});  // a coroutine's frame
+      co_await neap::on_core(0, [] {});  // allocates a coroutine's frame
     } catch (const std::bad_alloc&) {
       refused = true;
     }

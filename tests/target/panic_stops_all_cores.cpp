@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A panic on one core stops the others at any point, even within a printed line, and prints their backtraces as far as their stacks can be
-// read.
+// A panic on one core stops the others at any point, even within a printed line, and prints the other cores' backtraces as far as their
+// stacks can be read.
 #include <atomic>
 
 #include "kernel/panic.hpp"
@@ -23,10 +23,10 @@ constinit std::atomic<unsigned> busy{0};
 
 [[gnu::noinline]] void call_what_spins() {
   spin_without_end();
-  asm volatile("");  // no tail call
+  asm volatile("");  // prevents a tail call
 }
 
-// An address without a mapping.
+// Sets the stack pointer to an address without a mapping, then loops for ever.
 [[gnu::noinline]] void spin_on_a_lost_stack() {
   ++busy;
   asm volatile("movq $0x1000, %%rsp; 1: jmp 1b" ::: "memory");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Every piece of work that is accepted runs once: balls are thrown between cores by all kinds of calls. At the end as many are caught as
-// were thrown, none twice, and their memory is free again.
+// Every piece of work that is accepted runs once. In this test, balls are thrown between cores by all kinds of calls. At the end each
+// thrown ball was caught once, and the balls' memory is free again.
 #include <atomic>
 #include <memory>
 
@@ -13,7 +13,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned balls_each = 64;
 
 struct Player {
@@ -25,10 +24,9 @@ constexpr Ebb<Player> player;
 std::atomic<bool> stop{false};
 std::uint64_t throws_each = 0;
 
-/// Allocated on the heap and passed from core to core; `flights` counts the calls that it went through.
+/// An object on the heap that is passed from core to core. `flights` counts the calls that passed it.
 struct Ball {
-  std::uint64_t flights = 0;
-  std::uint64_t number = 0;
+  std::uint64_t flights = 0, number = 0;
   Timer timer;
 };
 
@@ -52,23 +50,14 @@ void fly_by_timer(std::unique_ptr<Ball> ball) {
 void throw_ball(std::unique_ptr<Ball> ball) {
   player->thrown.add();
   const unsigned there = player->chance.below(core_count());
-  switch (player->chance.below(4)) {
-    case 0:
-      spawn([ball = std::move(ball)]() mutable { catch_ball(std::move(ball)); });
-      return;
-    case 1:
-      fly_by_timer(std::move(ball));
-      return;
-    case 2:
-      start(walk(std::move(ball), there));
-      return;
-    default: {
-      Ball* const bare = ball.release();
-      if (spawn_on(there, [bare] { catch_ball(std::unique_ptr<Ball>(bare)); }).has_value()) return;
-      player->refused.add();  // the queue is full: thrown in the other direction
-      spawn([bare] { catch_ball(std::unique_ptr<Ball>(bare)); });
-    }
-  }
+  const unsigned how = player->chance.below(4);
+  if (how == 0) return spawn([ball = std::move(ball)]() mutable { catch_ball(std::move(ball)); });
+  if (how == 1) return fly_by_timer(std::move(ball));
+  if (how == 2) return start(walk(std::move(ball), there));
+  Ball* const bare = ball.release();
+  if (spawn_on(there, [bare] { catch_ball(std::unique_ptr<Ball>(bare)); }).has_value()) return;
+  player->refused.add();  // the queue is full: thrown in the other direction
+  spawn([bare] { catch_ball(std::unique_ptr<Ball>(bare)); });
 }
 
 void catch_ball(std::unique_ptr<Ball> ball) {
@@ -107,7 +96,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   const std::uint64_t thrown = sum(&Player::thrown), caught = sum(&Player::caught);
   check(thrown == caught, "balls caught are not those thrown; missing", thrown - caught);
   const std::uint64_t after = co_await test::settled_memory_bytes();
-  // Coroutines and events in flight may have left a spare page on each core.
+  // Coroutines and events in flight may have left spare pages on each core.
   check(after <= before + 64 * 1024 * core_count(), "bytes more in use than before", after - before);
   print("spawns: ", thrown, " thrown and caught on ", core_count(), " cores, ", sum(&Player::refused), " met a full queue");
   co_return 0;

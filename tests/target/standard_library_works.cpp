@@ -2,7 +2,6 @@
 // Hosted C++23: the library functions on which applications rely.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <expected>
 #include <format>
 #include <functional>
@@ -112,7 +111,7 @@ neap::task<int> neap::application(Arguments& arguments) {
       check_concurrency();
     });
   }
-  // A mutex between cores, and a lazily made static.
+  // Tests a mutex between cores, and a static variable that is constructed at its first use.
   static std::mutex mutex;
   static int counter = 0;
   static std::atomic<unsigned> done{0};

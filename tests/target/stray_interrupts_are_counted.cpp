@@ -9,7 +9,7 @@
 neap::task<int> neap::application(Arguments& arguments) {
   using test::check;
   arguments.finish();
-  // Vectors of the old controllers' range, one that could belong to a device and does not, and two beyond.
+  // Vectors of the old controllers' range, three of devices' range that no device uses, and two above that range.
   constexpr std::uint8_t vectors[] = {0x20, 0x2f, machine::vector_first, 0x80, machine::vector_last, 0xe0, 0xef};
   for (unsigned core = 0; core < core_count(); ++core) {
     for (const std::uint8_t vector : vectors) {

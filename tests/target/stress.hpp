@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Shared by the stress images: duration, random numbers, and the account at the end.
+// Functions that the stress images share: duration, random numbers, and the account of memory at the end.
 //
-// Without the word `seconds=` an image does a fixed amount of work, for the tests. With it, the image runs for that time.
+// Without the word `seconds=` an image does a fixed amount of work, for the tests. With this word, the image runs for that time.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct Stress {
   explicit Stress(Arguments& arguments)
       : seconds(arguments.number("seconds", 0, {.max = 24 * 3600}, "how long to go on; 0: one short round")) {}
 
-  /// True if another round is due; the first always is.
+  /// True if another round is due; the first round always is.
   [[nodiscard]] bool goes_on() noexcept {
     if (round++ == 0) {
       end_ns = machine::now_ns() + seconds * 1'000'000'000;
@@ -26,12 +26,11 @@ struct Stress {
     }
     return machine::now_ns() < end_ns;
   }
-  std::uint64_t seconds;
-  std::uint64_t round = 0;
-  std::uint64_t end_ns = 0;
+  std::uint64_t seconds, round = 0, end_ns = 0;
 };
 
-/// Numbers without a pattern, even in a few of their bits (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// A generator of numbers without a pattern, even in a few of their bits (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 class Chance {
  public:
   explicit Chance(std::uint64_t seed) : state_(seed) {}
@@ -47,7 +46,7 @@ class Chance {
   std::uint64_t state_;
 };
 
-/// Polls until `holds`; after a minute the test fails, because something was lost.
+/// Polls until `holds()` is true. After a minute the test fails, because work was lost.
 template <typename Condition>
 task<void> wait_for(Condition holds, std::string_view what) {
   constexpr unsigned tries = 6000;
@@ -57,7 +56,7 @@ task<void> wait_for(Condition holds, std::string_view what) {
   }
 }
 
-/// Memory in use after all retired objects are reclaimed and all remote frees have arrived.
+/// Returns the memory in use after all retired objects are reclaimed and all remote frees have arrived.
 inline task<std::uint64_t> settled_memory_bytes() {
   for (unsigned i = 0; i < 50; ++i) {
     co_await on_each_core([] { spawn([] {}); });

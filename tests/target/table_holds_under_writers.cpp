@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Readers on every core see only whole entries of an RCU table that every core changes. Exactly the replaced and removed entries are freed
-// in the end.
+// Every core changes an RCU table, and readers on every core see only whole entries. In the end exactly the replaced and removed entries
+// are freed.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -13,11 +13,10 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned keys = 4096;
 constexpr std::uint64_t steps_short = 20'000;
 
-/// All its words are equal, until it is destroyed.
+/// An entry whose words are all equal until it is destroyed.
 struct Entry {
   static constexpr std::uint64_t gone = 0xDEADDEADDEADDEAD;
   std::array<std::uint64_t, 6> words{};
@@ -25,8 +24,7 @@ struct Entry {
     words.fill(value);
     live.fetch_add(1, std::memory_order_relaxed);
   }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+  Entry& operator=(Entry&&) = delete;
   ~Entry() {
     for (std::uint64_t& word : words) std::atomic_ref(word).store(gone, std::memory_order_relaxed);
     live.fetch_sub(1, std::memory_order_relaxed);
@@ -40,17 +38,12 @@ std::atomic<std::uint64_t> reads{0}, writes{0};
 
 void step(Table& table, test::Chance& chance) {
   const unsigned key = chance.below(keys);
-  switch (chance.below(8)) {
-    case 0:
-      table.replace(key, std::make_unique<Entry>(key));
-      writes.fetch_add(1, std::memory_order_relaxed);
-      return;
-    case 1:
-      if (!table.erase(key)) table.insert(key, std::make_unique<Entry>(key));
-      writes.fetch_add(1, std::memory_order_relaxed);
-      return;
-    default:
-      break;
+  const unsigned kind = chance.below(8);
+  if (kind <= 1) {
+    if (kind == 0) table.replace(key, std::make_unique<Entry>(key));
+    if (kind == 1 && !table.erase(key)) table.insert(key, std::make_unique<Entry>(key));
+    writes.fetch_add(1, std::memory_order_relaxed);
+    return;
   }
   const auto* const found = table.find(key);
   if (found == nullptr) return;
@@ -63,7 +56,7 @@ task<void> run_core(Table& table, std::uint64_t seed, std::uint64_t until_ns) {
   test::Chance chance(seed);
   for (std::uint64_t done = 0; until_ns == 0 ? done < steps_short : machine::now_ns() < until_ns; done += piece) {
     for (unsigned i = 0; i < piece; ++i) step(table, chance);
-    // Sometimes sleeps, otherwise only ends the event.
+    // The task sometimes sleeps, and otherwise only ends the event.
     if (chance.below(20) == 0) {
       co_await sleep_for(std::chrono::microseconds(200));
     } else {

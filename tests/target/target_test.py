@@ -5,8 +5,6 @@ An image ends with SUCCESS by itself, or in a panic whose text is checked here. 
 it by hand, NEAP_TARGET_IMAGES names the build directory (default: build/image-debug).
 """
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess
@@ -20,7 +18,7 @@ import pytest
 from tests.target.images import BUILD, image_path
 from tools import toolchain
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, REPOSITORY, RESET, SUCCESS, Machine
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 TIMEOUT_SECONDS = 90
 CLOCK_ERROR_SECONDS = 30
@@ -37,7 +35,7 @@ class Run:
     machine_type: str = "q35"
     nodes: int = 1
     ends: int = SUCCESS
-    # Regular expressions. Each must match a line after the match of the one before.
+    # Regular expressions. Each must match a line after the match of the previous expression.
     says: list[str] = field(default_factory=list)
     never_says: str = r"FAILED"
     name: str = ""
@@ -55,21 +53,17 @@ def judge(run: Run, status: int, lines: list[str]) -> None:
     assert not any(re.search(run.never_says, line) for line in lines), f"/{run.never_says}/ in console:\n{console}"
 
 
+def bare(image: str, **options) -> Machine:
+    """A machine without a card, with 256 MB unless `options` differ."""
+    return Machine(image_path(image), card=False, **{"memory": "256M", **options})
+
+
 def boot(run: Run) -> list[str]:
-    with Machine(
-        image_path(run.image),
-        cores=run.cores,
-        memory=run.memory,
-        arguments=run.words.split(),
-        card=False,
-        machine_type=run.machine_type,
-        nodes=run.nodes,
-        qemu_options=run.qemu,
-    ) as machine:
+    options = {name: getattr(run, name) for name in ("cores", "memory", "machine_type", "nodes")}
+    with bare(run.image, arguments=run.words.split(), qemu_options=run.qemu, **options) as machine:
         status = machine.wait_exit(TIMEOUT_SECONDS)
-    lines = machine.lines
-    judge(run, status, lines)
-    return lines
+    judge(run, status, machine.lines)
+    return machine.lines
 
 
 def cpu(model: str) -> list[str]:
@@ -86,7 +80,7 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Words of all characters that a boot loader can pass; always the same."""
+    """Words of all characters that a boot loader can pass. Each call with the same number gives the same words."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
@@ -326,12 +320,12 @@ RUNS = [
             r"^core 3 was at .*spin_on_a_lost_stack",
             r"^  #0 .*spin_on_a_lost_stack",
             "^     the stack is damaged beyond this$",
-            # Asleep, or about to sleep if the host has stopped it there.
+            # Cores that are asleep, or about to sleep if the host has stopped them there.
             "^cores? 4 (was|to 5 were) (asleep|at)",
         ],
     ),
     Run("pci_reaches_devices", cores=4, qemu=pci_devices("4M")),
-    # A machine without MCFG: configuration by the two ports.
+    # A machine without MCFG. The two I/O ports reach the configuration space.
     Run("pci_reaches_devices", cores=2, qemu=["-machine", "pc", *pci_devices("4M")], name="pci_reaches_devices-by-ports"),
     Run("pci_reaches_devices", cores=2, memory="6G", words="above_4g=on", qemu=pci_devices("8G"), name="pci_reaches_devices-above-4G"),
 ]
@@ -343,14 +337,13 @@ def test_image(run: Run) -> None:
 
 
 def test_wall_clock_is_the_hosts() -> None:
-    lines = boot(Run("timers_are_never_early"))
-    reported = next(int(line.split()[-1]) for line in lines if line.startswith("wall clock "))
+    reported = next(int(line.split()[-1]) for line in boot(Run("timers_are_never_early")) if line.startswith("wall clock "))
     assert abs(reported - time.time()) < CLOCK_ERROR_SECONDS, f"the image thinks it is {reported}"
 
 
 def test_nmi_is_a_panic_that_names_itself() -> None:
     run = Run("ends_as_asked", words="way=stay", ends=PANIC, says=["neap: NMI: core 0", "panic on core 0: NMI", "backtrace of core 0"])
-    with Machine(image_path(run.image), cores=run.cores, memory=run.memory, arguments=run.words.split(), card=False) as machine:
+    with bare(run.image, arguments=run.words.split()) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         machine.qmp("inject-nmi")
         status = machine.wait_exit(TIMEOUT_SECONDS)
@@ -367,9 +360,7 @@ def test_of_simultaneous_panics_on_all_cores_one_is_reported(fault: str) -> None
 
 
 def test_a_machine_that_cannot_be_switched_off_reports_it() -> None:
-    with Machine(
-        image_path("ends_as_asked"), arguments=["way=off"], memory="256M", card=False, qemu_options=["-machine", "acpi=off"]
-    ) as machine:
+    with bare("ends_as_asked", arguments=["way=off"], qemu_options=["-machine", "acpi=off"]) as machine:
         machine.wait_for_line("^neap: this machine cannot be switched off by ACPI; it is halted$", TIMEOUT_SECONDS)
         assert machine.running
 
@@ -383,8 +374,7 @@ def screen(machine: Machine, folder: Path) -> list[str]:
 
 
 def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
-    words = ["way=stay", "console=vga,com1"]
-    with Machine(image_path("ends_as_asked"), arguments=words, memory="256M", card=False, qemu_options=["-device", "VGA"]) as machine:
+    with bare("ends_as_asked", arguments=["way=stay", "console=vga,com1"], qemu_options=["-device", "VGA"]) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         # The screen is written after the serial port.
         assert wait_until(lambda: any(line == "staying" for line in screen(machine, tmp_path)), TIMEOUT_SECONDS)
@@ -396,9 +386,7 @@ def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
 
 
 def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> None:
-    with Machine(
-        image_path("hello"), cpu="qemu64,-lm", memory="256M", card=False, qemu_options=["-device", "VGA", "-action", "shutdown=pause"]
-    ) as machine:
+    with bare("hello", cpu="qemu64,-lm", qemu_options=["-device", "VGA", "-action", "shutdown=pause"]) as machine:
         machine.wait_for_line("lacks 64-bit mode", TIMEOUT_SECONDS)
         assert wait_until(lambda: "neap: this CPU lacks 64-bit mode" in screen(machine, tmp_path)[0], TIMEOUT_SECONDS)
 
@@ -406,7 +394,7 @@ def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> No
 def test_a_panic_is_reported_once_at_the_next_start() -> None:
     words = ["way=stay", "panic=reboot"]
     reported = r"^neap: start 1 ended in a panic"
-    with Machine(image_path("ends_as_asked"), cores=2, memory="256M", arguments=words, card=False, restarts=True) as machine:
+    with bare("ends_as_asked", cores=2, arguments=words, restarts=True) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         machine.qmp("inject-nmi")
         machine.wait_for_line(reported, TIMEOUT_SECONDS)
@@ -433,7 +421,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with such an address would fault. Both windows show configuration space: of segment 1, and of segment 0."""
+    """A page-table entry with such an address would fault. The two windows show the configuration space of segments 1 and 0."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)
@@ -465,8 +453,7 @@ def test_the_linker_reports_that_there_is_no_file_system(tmp_path: Path) -> None
     script = tmp_path / "any.ld"
     script.write_text("ENTRY(_Z5therev)\n")
     words = ["--compiler", compiler, "--script", script, "--output", tmp_path / "files.elf", "--"]
-    linker = [sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"]
-    linked = subprocess.run(linker, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    linked = finished([sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"], TIMEOUT_SECONDS)
     assert linked.returncode != 0
     assert "Neap has no file system: std::filesystem" in linked.stderr, linked.stderr
     assert "processes" not in linked.stderr

@@ -19,12 +19,10 @@ bool static_constructor_ran = [] {
 
 struct Counter {
   Counter() : core(neap::this_core()), number(constructed.fetch_add(1) + 1) {}
-  unsigned core;
-  unsigned number;
+  unsigned core, number;
 };
 
-constinit thread_local std::uint64_t initialised = 0x1234567890abcdef;
-constinit thread_local std::uint64_t zeroed = 0;
+constinit thread_local std::uint64_t initialised = 0x1234567890abcdef, zeroed = 0;
 constinit thread_local char odd[3] = {'a', 'b', 'c'};
 struct alignas(64) Line {
   std::uint64_t first;

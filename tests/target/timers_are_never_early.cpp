@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <memory>
 
 #include "kernel/timer.hpp"
 #include "tests/target/check.hpp"
@@ -12,7 +11,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using neap::test::check;
-
 constexpr std::array delays{0ns, 1ns, 1000ns, 65'536ns, 200'000ns, 1'000'000ns, 3'000'001ns, 20'000'000ns, 77'777'777ns, 150'000'000ns};
 
 std::atomic<unsigned> fired{0};
@@ -32,7 +30,7 @@ void arm_all() {
       const auto now_ns = neap::machine::now_ns();
       check(neap::this_core() == core, "fires where it was armed");
       check(now_ns >= probe.due_ns, "a timer was early by ns", probe.due_ns - now_ns);
-      // The limit is far longer than a tick. A timer that exceeds it was lost, not delayed by a busy host.
+      // The limit is far longer than a tick. A timer that exceeds the limit was lost, not delayed by a busy host.
       check(now_ns - probe.due_ns < 2'000'000'000, "a timer was late by ns", now_ns - probe.due_ns);
       fired.fetch_add(1);
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A million timers at once (a tenth of that in the tests): each remaining timer fires once and never early; a cancelled or postponed one
-// does not fire at its old time.
+// A million timers are pending at once (a hundred thousand in the tests). Each remaining timer fires once and never early. A cancelled or
+// postponed timer does not fire at its old time.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -12,7 +12,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned timers_short = 100'000, timers_long = 1'000'000;
 
 struct Probe {
@@ -34,14 +33,14 @@ void arm(Probe& probe, std::uint64_t delay_ns) {
   });
 }
 
-/// Arms this core's timers in parts, so that its other events go on.
+/// Arms this core's timers in parts, so that the core's other events go on.
 task<void> run_core(unsigned count, std::uint64_t seed, std::uint64_t span_ns) {
   constexpr unsigned piece = 1000;
   std::vector<Probe> probes(count);
   test::Chance chance(seed);
   for (unsigned i = 0; i < count; ++i) {
     arm(probes[i], chance.bits() % span_ns);
-    // Meanwhile a third of the others are changed again and again.
+    // In a third of the rounds, another pending timer is changed.
     Probe& other = probes[chance.below(i + 1)];
     if (chance.below(3) == 0 && other.timer.pending()) {
       if (chance.below(2) == 0) {

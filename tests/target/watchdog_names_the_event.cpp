@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An event that occupies its core for too long is reported by name: by the other core while the event runs, because that core is awake, and
-// again at the event's end.
+// An event that occupies its core for too long is reported by name. The other core, which is awake, reports it while the event runs. It is
+// reported again at the event's end.
 #include <atomic>
 
 #include "kernel/task.hpp"
@@ -20,7 +20,7 @@ std::atomic<bool> over{false};
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   test::check(spawn_on(1, [] { event_without_end(); }).has_value(), "queued");
-  // This core wakes now and then, so its watchdog can see the event.
+  // This core wakes now and then, so its watchdog can detect the event.
   for (unsigned i = 0; i < 60; ++i) co_await sleep_for(std::chrono::milliseconds(20));
   over = true;
   co_await on_core(1, [] {});

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench NAME`: costs and rates, as a table or as JSON.
 
-Instruction counts are the same everywhere. Times are this machine's, under emulation. They are reported beside a peer's times of the same
-run, and they have no targets.
+Instruction counts are the same everywhere. Times depend on this machine and on emulation. So they are reported beside a peer's times of the
+same run, and have no targets.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -38,7 +36,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def bench(name: str, as_json: bool) -> int:
-    """Runs one benchmark and prints its table; status 1 if a value misses its target."""
+    """Runs one benchmark and prints its table. Returns 1 if a value misses its target."""
     benchmark = BENCHMARKS.get(name)
     if benchmark is None:
         raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")

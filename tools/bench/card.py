@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The cost of a frame in the soft card's core alone: nanoseconds on this machine, and instructions, which are the same everywhere.
+"""The cost of a frame in the soft card alone: nanoseconds on this machine, and instructions, which are the same everywhere.
 
-Each is measured twice: with one queue and no timer, and with all 128 queues enabled and every timer armed. The cost of a frame must not
-grow with the number of queues and timers.
+Each cost is measured with one queue and no timer, and with all 128 queues enabled and every timer armed. A frame's cost must not grow with
+the number of queues and timers.
 """
-
-from __future__ import annotations
 
 import json
 
@@ -13,8 +11,7 @@ from tools import build, packages
 from tools.bench.rows import Row
 from tools.errors import Failure
 
-# Instructions with all queues and timers, divided by those with one queue and no timer. Only heap operations and extra cache lines may
-# increase the ratio.
+# Limit for instructions with all queues and timers, divided by those with one queue and no timer. Only heap operations may increase it.
 GROWTH_LIMIT = 1.1
 
 
@@ -27,7 +24,7 @@ def rows() -> list[Row]:
 
 
 def read(text: str) -> list[Row]:
-    """Rows from the lines of JSON that the program prints."""
+    """Makes rows of the lines of JSON that the benchmark program prints."""
     cases = [json.loads(line) for line in text.splitlines() if line.startswith('{"way"')]
     if not cases:
         raise Failure("the soft card's benchmark printed nothing")

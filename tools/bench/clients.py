@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The first half of `./neap bench load`: the cost of a request in the load generator, beside other generators in use.
+"""The first half of `./neap bench load`: the cost of a request in the load generator and in other generators.
 
-A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator keeps stock
-memcached as busy as it can: closed loop, 16 connections, one thread, gets of 200 bytes. The figure is answered requests per second of the
-generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores, server and client each have
-one. The rounds alternate between the generators, so a slow minute affects all of them. The median of each is shown. A generator that is not
-available is listed with the reason.
+A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator loads stock
+memcached as heavily as it can, by a closed loop with 16 connections, one thread and gets of 200 bytes. The figure is answered requests per
+second of the generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores, server and client
+have one each. The rounds alternate between the generators, so a slow minute affects all of them. The median of each generator's rounds is
+shown. A generator that is not available is listed with the reason.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -16,7 +14,6 @@ import re
 import shutil
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tools import build, progress
 from tools.bench import mutilate
@@ -31,17 +28,15 @@ KEY_BYTES = 30
 VALUE_BYTES = 200
 SECONDS = 3
 ROUNDS = 3
-# For memcslap, whose runs end after a number of requests, not after a time.
+# Length of a run of memcslap, which ends after a number of requests, not after a time.
 MEMCSLAP_REQUESTS = 5000
 RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "requests for a CPU second of the client"
 
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """The command line of a generator. `prepare`, if given, fills the store and is not measured.
-
-    count: the number of answered requests, from its output.
-    """
+    """A generator's command line. The command `prepare`, if given, fills the store and is not measured. `count` reads the number of
+    answered requests from the generator's output."""
 
     name: str
     argv: Callable[[], list[str]]
@@ -60,7 +55,6 @@ class Round:
 
 
 def load() -> list[Row]:
-    """Measures all generators that are available."""
     build.build_load()
     commands: dict[str, list[str] | Failure] = {}
     for client in CLIENTS:
@@ -98,7 +92,6 @@ def _rows(name: str, reason: str | None, rounds: Sequence[Round]) -> list[Row]:
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """One line per client."""
     values = {row.name: row.value for row in rows}
     cells = [("client", RATE_UNIT, CORES_UNIT, EACH_UNIT, "")]
     for row in rows:
@@ -112,7 +105,7 @@ def side_by_side(rows: Sequence[Row]) -> str:
 
 
 def _round(client: Client, argv: Sequence[str]) -> Round:
-    """One round on a server started for it. Raises Failure."""
+    """Measures one round, on a server started for it. Raises Failure."""
     with memcached() as address:
         if client.prepare is not None:
             measured(client.name, [*argv, *client.prepare(address)], [])
@@ -127,79 +120,76 @@ def _round(client: Client, argv: Sequence[str]) -> Round:
 
 
 def _neap(depth: int) -> Client:
-    def words(address: str) -> list[str]:
-        return [address, "--closed", "--connections", str(CONNECTIONS), "--depth", str(depth), "--keys", str(KEYS), "--no-preload",
-                "--warm-up", "0", "--seconds", str(SECONDS), "--quiet", "--json", "-"]  # fmt: skip
-
-    def prepare(address: str) -> list[str]:
-        return [address, "--keys", str(KEYS), "--rate", "10", "--seconds", "0.1", "--warm-up", "0", "--quiet"]
+    load = ["--closed", "--connections", str(CONNECTIONS), "--depth", str(depth), "--no-preload", "--seconds", str(SECONDS)]
+    common = ["--keys", str(KEYS), "--warm-up", "0", "--quiet"]
 
     def count(output: str) -> float:
         (figures,) = json.loads(output[output.index("\n{\n") :])["runs"]
         return figures["loading"]["latency"]["count"]
 
-    return Client(f"neap-load, depth {depth}", lambda: [str(build.LOAD)], words, count, prepare)
+    return Client(
+        f"neap-load, depth {depth}",
+        argv=lambda: [str(build.LOAD)],
+        words=lambda address: [address, *load, *common, "--json", "-"],
+        count=count,
+        prepare=lambda address: [address, "--rate", "10", "--seconds", "0.1", *common],
+    )
 
 
 def _mutilate(depth: int, *options: str) -> Client:
     common = ["--records", str(KEYS), "--keysize", str(KEY_BYTES), "--valuesize", str(VALUE_BYTES)]
-
-    def words(address: str) -> list[str]:
-        return ["-s", address, "--noload", "-c", str(CONNECTIONS), "-d", str(depth), "-t", str(SECONDS), *common, *options]
-
-    def count(output: str) -> float:
-        return float(re.findall(r"^Total QPS = [\d.]+ \((\d+) / [\d.]+s\)", output, re.MULTILINE)[0])
-
-    name = " ".join(["mutilate", *options])
-    return Client(f"{name}, depth {depth}", mutilate.command, words, count, lambda address: ["-s", address, "--loadonly", *common])
+    load = ["--noload", "-c", str(CONNECTIONS), "-d", str(depth), "-t", str(SECONDS)]
+    return Client(
+        f"{' '.join(['mutilate', *options])}, depth {depth}",
+        argv=mutilate.command,
+        words=lambda address: ["-s", address, *load, *common, *options],
+        count=lambda output: float(re.findall(r"^Total QPS = [\d.]+ \((\d+) / [\d.]+s\)", output, re.MULTILINE)[0]),
+        prepare=lambda address: ["-s", address, "--loadonly", *common],
+    )
 
 
 def _memcaslap() -> Client:
     settings = f"key\n{KEY_BYTES} {KEY_BYTES} 1\nvalue\n{VALUE_BYTES} {VALUE_BYTES} 1\ncmd\n0 0\n1 1\n"
 
     def argv() -> list[str]:
-        path = Path(build.BUILD / "memcaslap.settings")
+        path = build.BUILD / "memcaslap.settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(settings)
         return [*DebianProgram("libmemcached-tools", "memcaslap").argv, "-F", str(path)]
 
-    def words(address: str) -> list[str]:
-        return ["-s", address, "-T", "1", "-c", str(CONNECTIONS), "-t", f"{SECONDS}s"]
-
-    def count(output: str) -> float:
-        return sum(float(number) for number in re.findall(r"^cmd_[gs]et: (\d+)", output, re.MULTILINE))
-
-    return Client("memcaslap (libmemcached)", argv, words, count)
+    return Client(
+        "memcaslap (libmemcached)",
+        argv,
+        words=lambda address: ["-s", address, "-T", "1", "-c", str(CONNECTIONS), "-t", f"{SECONDS}s"],
+        count=lambda output: sum(float(number) for number in re.findall(r"^cmd_[gs]et: (\d+)", output, re.MULTILINE)),
+    )
 
 
 def _memcslap() -> Client:
-    def words(address: str) -> list[str]:
-        return [f"--servers={address}", "--test=get", f"--concurrency={CONNECTIONS}", f"--execute-number={MEMCSLAP_REQUESTS}"]
-
+    load = ["--test=get", f"--concurrency={CONNECTIONS}", f"--execute-number={MEMCSLAP_REQUESTS}"]
     return Client(
         "memcslap (libmemcached), a thread a connection",
-        lambda: DebianProgram("libmemcached-tools", "memcslap").argv,
-        words,
-        lambda _output: float(CONNECTIONS * MEMCSLAP_REQUESTS),
+        argv=lambda: DebianProgram("libmemcached-tools", "memcslap").argv,
+        words=lambda address: [f"--servers={address}", *load],
+        count=lambda _output: float(CONNECTIONS * MEMCSLAP_REQUESTS),
     )
 
 
 def _memtier(depth: int) -> Client:
+    sizes = [f"--data-size={VALUE_BYTES}", f"--key-maximum={KEYS}", "--ratio=0:1", "--hide-histogram", f"--pipeline={depth}"]
+    load = ["-t", "1", "-c", str(CONNECTIONS), f"--test-time={SECONDS}"]
+
     def argv() -> list[str]:
         if (program := shutil.which("memtier_benchmark")) is None:
             raise Failure("not on this machine, and Debian 12 has no package of it")
         return [program]
 
-    def words(address: str) -> list[str]:
-        host, port = address.split(":")
-        sizes = [f"--data-size={VALUE_BYTES}", f"--key-maximum={KEYS}", "--ratio=0:1", "--hide-histogram", f"--pipeline={depth}"]
-        load = ["-t", "1", "-c", str(CONNECTIONS), f"--test-time={SECONDS}"]
-        return ["--protocol=memcache_text", "-s", host, "-p", port, *load, *sizes]
-
-    def count(output: str) -> float:
-        return float(re.findall(r"^Totals\s+([\d.]+)", output, re.MULTILINE)[0]) * SECONDS
-
-    return Client(f"memtier_benchmark, depth {depth}", argv, words, count)
+    return Client(
+        f"memtier_benchmark, depth {depth}",
+        argv,
+        words=lambda address: ["--protocol=memcache_text", "-s", address.split(":")[0], "-p", address.split(":")[1], *load, *sizes],
+        count=lambda output: float(re.findall(r"^Totals\s+([\d.]+)", output, re.MULTILINE)[0]) * SECONDS,
+    )
 
 
 def _unpackaged(name: str) -> Client:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench load` accounts for a client, reads its figures, and lists clients that are not available."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

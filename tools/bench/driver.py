@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench driver`: the cost of a frame in the 82599 driver, in instructions of a release image (bench/driver.cpp).
 
-Each event of the driver handles exactly 1, 8 or 32 frames, and its instructions are divided by that number. The cost is measured without a
-log, and with a log in which each event writes a record.
+Each event of the driver handles exactly 1, 8 or 32 frames, and the event's instructions are divided by that number. The cost is measured
+without a log, and with a log in which each event writes a record.
 """
-
-from __future__ import annotations
 
 from tools.bench import instructions
 from tools.bench.instructions import Counts

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench hostile`: the cost of each attack of tests/hostile to a bystander, on 1, 2 and 4 cores.
+"""`./neap bench hostile`: how much each attack of tests/hostile slows a bystander's requests, on 1, 2 and 4 cores.
 
 The bystander's p99 during the attack is compared with its p99 before and after the attack, in the same run. The host emulates the machine
-and runs the attacker as well, so use an otherwise idle host. The bench also counts failed or refused requests of the bystander, newcomers
-that were not served, and bytes that the heap kept.
+and runs the attacker as well, so use an otherwise idle host. The bench also counts the bystander's failed or refused requests, new clients
+that were not served, and bytes that stayed allocated in the heap.
 """
-
-from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 
 from tools import build, progress
 from tools.bench.rows import Row
 from tools.errors import Failure
+from tools.process import finished
 
 CORES = (1, 2, 4)
 SECONDS = 5
@@ -35,21 +33,20 @@ def rows() -> list[Row]:
     for name in ATTACKS:
         for cores in CORES:
             with progress.step(f"{name} on {cores} cores"):
-                found += rows_of(f"{name}.{cores}", attack(name, cores))
+                words = ["--cores", str(cores), "--seconds", str(SECONDS), "--rate", str(RATE), "--calm"]
+                found += rows_of(f"{name}.{cores}", attack(name, *words))
     return found
 
 
-def attack(name: str, cores: int) -> dict:
-    """One attack in its own network namespace; gives its result (tests/hostile/scene.py)."""
+def attack(name: str, *words: str) -> dict:
+    """Runs one attack in its own network namespace. Returns its result (tests/hostile/scene.py). Raises Failure."""
     from linux_guest.namespace import Namespace  # noqa: PLC0415
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
-    words = ["--cores", str(cores), "--seconds", str(SECONDS), "--rate", str(RATE), "--calm"]
     with Namespace() as namespace:
-        argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])
-        done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        done = finished(namespace.inside([sys.executable, "-m", "hostile", name, *words]), RUN_SECONDS, env=environment)
     if done.returncode:
-        raise Failure(f"the attack {name} on {cores} cores did not run", details=done.stderr.splitlines()[-10:])
+        raise Failure(f"the attack {name} did not run", details=done.stderr.splitlines()[-10:])
     return json.loads(done.stdout)
 
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench observe` and `request`: costs in instructions of the guest.
 
-Times on an emulated machine do not predict times on real hardware; instruction counts do not depend on the host. A QEMU plugin
-(bench/instruction_counter.c) counts them in release images: between two marks of an image from bench/, or over a whole run.
+Times on an emulated machine do not predict times on real hardware, but instruction counts do not depend on the host. A QEMU plugin
+(bench/instruction_counter.c) counts instructions in release images, between two marks of an image from bench/ or over a whole run.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -43,6 +41,14 @@ class Region:
     def mean(self) -> float:
         return self.instructions / self.visits
 
+    def rows(self, name: str, target: float | None, less: float = 0.0, median_target: float | None = None) -> list[Row]:
+        """Mean, median and maximum of a step. `less`: the cost that is not the step's own."""
+        return [
+            Row(name, "instructions, mean", self.mean - less, target),
+            Row(f"{name}.median", "instructions", self.median - less, median_target),
+            Row(f"{name}.most", "instructions", self.max - less),
+        ]
+
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
@@ -53,10 +59,8 @@ class Counts:
 
 
 def observe() -> list[Row]:
-    """The cost of the log's calls for the calling core: a release image, 10,000 calls each.
-
-    A record with a sample is not measured: the emulated CPU has no counters, so no sample is written.
-    """
+    """The cost of the log's functions for the calling core, in a release image with 10,000 calls of each. A record with a sample is not
+    measured: the emulated CPU has no counters, so no sample is written."""
     counts = run_image("bench_observe")
     require_exact(counts)
     # The region numbers of bench/observe.cpp.
@@ -71,21 +75,13 @@ def observe() -> list[Row]:
     }
     rows = []
     for number, (name, target) in names.items():
-        region = counts.regions[number]
-        rows += [
-            Row(name, "instructions, mean", region.mean, target),
-            Row(f"{name}.median", "instructions", region.median, target),
-            Row(f"{name}.most", "instructions", region.max),
-        ]
+        rows += counts.regions[number].rows(name, target, median_target=target)
     return rows
 
 
 def request() -> list[Row]:
-    """The cost of a memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time.
-
-    A long reply is measured in each form of segmentation. The acknowledgements of an answer are included; their number depends on the user
-    network.
-    """
+    """A memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time. A long reply is
+    measured in each form of segmentation. Counts include an answer's acknowledgements, whose number depends on QEMU's user network."""
     build.build_soft_card()
     build.build("image", ["memcached.elf"])
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
@@ -109,7 +105,7 @@ def request() -> list[Row]:
 
 
 def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> float:
-    """Instructions of a GET of this many bytes, warm."""
+    """Instructions of a GET of this many bytes, after a warm-up."""
     value = b"v" * value_bytes
     exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
     answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
@@ -134,8 +130,7 @@ def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
 
 
 def require_exact(counts: Counts) -> None:
-    """Checks the counter. The image runs a thousand NOPs between marks, and a string instruction (with its register loads) over 1 to 694
-    bytes."""
+    """Checks the counter by regions of the image: a thousand NOPs, and a string instruction (and its register loads) of 1 to 694 bytes."""
     nops, string = counts.regions[0], counts.regions[1]
     if (nops.min, nops.max) != (1000, 1000):
         raise Failure(f"the instruction counter is wrong: {nops.min} to {nops.max} where 1000 ran")
@@ -144,10 +139,8 @@ def require_exact(counts: Counts) -> None:
 
 
 def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores: int = 1, net: str | None = None) -> Counts:
-    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end with success.
-
-    net: the soft card's --net; None: the machine has no card.
-    """
+    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end with success. `net`: the soft
+    card's --net; None: the machine has no card."""
     if net is not None:
         build.build_soft_card()
     build.build(preset, [f"{name}.elf"])
@@ -173,9 +166,7 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
 
 def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
     """QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see `executed`).
-
-    skip: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop.
-    """
+    `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
     words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 

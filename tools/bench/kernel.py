@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench kernel`: the cost of the kernel's steps in guest instructions (bench/kernel.cpp, a release image, two cores)."""
 
-from __future__ import annotations
-
 import dataclasses
 
-from tools.bench import kernel_memory, kernel_peers
+from tools.bench import kernel_peers
 from tools.bench.instructions import require_exact, run_image
 from tools.bench.rows import Row
 
@@ -34,17 +32,29 @@ STEPS = (
 )
 
 
+# Regions of bench/kernel_memory.cpp, with the targets of their means.
+MEMORY = {
+    "memory.malloc_free_64": (2, 60),
+    "memory.malloc_free_4096": (3, 120),
+    "memory.malloc_64": (4, None),
+    "memory.free_64": (5, None),
+    "memory.remote_free_64": (6, None),
+}
+
+
+def memory() -> list[Row]:
+    """Means over 10,000 calls. They include allocating and freeing slabs."""
+    counts = run_image("bench_kernel_memory", cores=2)
+    require_exact(counts)
+    return [Row(name, "instructions, mean", counts.regions[region].mean, target) for name, (region, target) in MEMORY.items()]
+
+
 def rows() -> list[Row]:
     """The mean of at least 9,000 runs, the median and the maximum. The maximum shows the cost of a fresh page or of a full batch."""
     counts = run_image("bench_kernel", cores=2)
     require_exact(counts)
     found = []
     for step in STEPS:
-        region = counts.regions[step.region]
         off = counts.regions[step.less].mean if step.less is not None else 0.0
-        found += [
-            Row(step.name, "instructions, mean", region.mean - off, step.target),
-            Row(f"{step.name}.median", "instructions", region.median - off),
-            Row(f"{step.name}.most", "instructions", region.max - off),
-        ]
-    return kernel_peers.beside(found + kernel_memory.rows())
+        found += counts.regions[step.region].rows(step.name, step.target, off)
+    return kernel_peers.beside(found + memory())

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The peers of `./neap bench kernel`: the same steps on Linux, counted by the same counter (bench/kernel_peers.cpp).
+"""The peers of `./neap bench kernel`: the same steps on Linux (bench/kernel_peers.cpp), counted by the same plugin.
 
 Debian's kernel runs one program as its first process, on a machine of two CPUs without a network. Mitigations against speculative execution
 are off, as in Neap. The figure is the median of 10,000 runs, because Linux's own interrupts fall into some of them.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import sys
@@ -53,7 +51,7 @@ PEERS = {
 
 
 def beside(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their peers. If Linux is not available, the rows say why and have no peers."""
+    """Adds each row's peer. If Linux is not available, the rows say why and have no peers."""
     try:
         values = measure()
     except Failure as failure:
@@ -67,7 +65,7 @@ def beside(rows: Sequence[Row]) -> list[Row]:
 
 
 def measure() -> dict[str, float]:
-    """Instructions by the names of PEERS. Raises Failure if this machine cannot make or boot the guest."""
+    """Instructions on Linux, by the names in PEERS. Raises Failure if this machine cannot make or boot the guest."""
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as name:
         directory = Path(name)
         kernel, archive, out = _kernel(), directory / "initramfs", directory / "counts.json"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench linux-card`: a Linux guest on the soft card beside the same guest on QEMU's own `igb`.
 
-Question: is a card in a separate process slower than one inside QEMU? Both guests run at once. Each has one CPU, the same fixed interrupt
-moderation, and a tap device in its own network namespace. Measurements alternate between the guests, so load on the host affects both
-equally, and the median of the rounds counts. Neither tap device accepts large segments for the host to split (vnet_hdr), because the soft
-card's tap device cannot.
+The question is whether a card in a separate process is slower than a card inside QEMU. Both guests run at once. Each guest has one CPU, the
+same fixed interrupt moderation, and a tap device in its own network namespace. Measurements alternate between the guests, so load on the
+host affects both equally, and the median of the rounds counts. Neither tap device accepts large segments for the host to split (vnet_hdr),
+because the soft card does not support that.
 
-The content of the traffic is not checked here, because under emulation the check would cost more than the transfer. The tests check it.
+The content of the traffic is checked by tests, not here, because under emulation the check would cost more than the transfer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DATAGRAM_BYTES = 64
 PORT = 5010
 OURS, PEER = "soft82599", "igb"
 OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro")
-# The measurements: name, arguments of the traffic program, the value to take from its output, unit.
+# Name of each measurement, arguments of the traffic program, name of the value in its output, unit.
 KINDS = (
     ("tcp_in", "up", "bytes", "MB/s"),
     ("tcp_out", "down", "bytes", "MB/s"),
@@ -50,7 +50,7 @@ class Side:
     namespace: Namespace
     traffic: str
     address: str
-    # A script that waits until the namespace answers.
+    # A script for the guest that waits until the namespace answers.
     reach: str
 
     def bring_up(self) -> None:
@@ -68,7 +68,7 @@ class Side:
         self.guest.output_of(f"ethtool -K eth0 {words}; {self.reach}", seconds=180)
 
     def measure(self, words: str, printed: str) -> float:
-        """One value: a rate per second, or microseconds."""
+        """Measures one value: a rate per second, or microseconds."""
         way, _, in_flight = words.partition(" ")
         last = f"{in_flight} {DATAGRAM_BYTES}" if in_flight else "1 unchecked"
         words_printed = self.namespace.run(f"{self.traffic} {way} {self.address} {PORT} {SECONDS} {last}", seconds=180).split()
@@ -79,7 +79,7 @@ class Side:
 
 
 def rows() -> list[Row]:
-    """The table. A ratio is the peer's rate over ours: below 1, ours is faster."""
+    """The table. A ratio below 1 means that the soft card is faster than the peer."""
     packages.require("card", "rust")
     build.build_soft_card()
     qemu.command()
@@ -128,7 +128,7 @@ def _with_offloads(sides: dict[str, Side], on: bool) -> list[Row]:
 
 
 def _accesses(guest: LinuxGuest, state: str) -> list[Row]:
-    """Register accesses by the driver in this half of the run. Each access costs an exit from the guest's CPU."""
+    """Register accesses by the driver during the measurements with these offloads. Each access costs an exit from the guest's CPU."""
     counters = guest.machine.card_counters()
     table = []
     for direction in ("reads", "writes"):

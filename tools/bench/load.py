@@ -3,19 +3,17 @@
 
     python -m tools.bench.load HOST PORT CONNECTIONS DEPTH
 
-One process with one loop, because the machine also emulates the server. Each connection always has DEPTH requests in flight. Answers have a
-known length and are compared as a whole. The process starts at once. For each input line it prints the number of answers so far. It ends at
-the end of its input.
+It is one process with one loop, because the machine also emulates the server. Each connection always has DEPTH requests in flight. Answers
+have a known length and are compared as a whole. The process sends at once, prints the number of answers so far for each input line, and
+ends at the end of its input.
 """
-
-from __future__ import annotations
 
 import selectors
 import socket
 import sys
 import time
 
-# QEMU's user network listens with a backlog of one.
+# Pause between two connections, because QEMU's user network listens with a backlog of one.
 CONNECT_PAUSE_SECONDS = 0.01
 CONNECT_SECONDS = 20.0
 SILENCE_SECONDS = 30.0
@@ -26,7 +24,7 @@ ANSWER = b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (KEY, len(VALUE), VALUE)
 
 
 class Connection:
-    """Sends a new request for each answer."""
+    """A connection that sends a new request for each answer."""
 
     def __init__(self, address: tuple[str, int], depth: int) -> None:
         self.socket = socket.create_connection(address, CONNECT_SECONDS)
@@ -54,7 +52,7 @@ class Connection:
             if self._received[: count * len(ANSWER)] != ANSWER * count:
                 raise SystemExit("load: a wrong answer")
             del self._received[: count * len(ANSWER)]
-            # The requests in flight fill only a small part of the server's receive window, so this never blocks for long.
+            # The requests in flight fill only a small part of the server's receive window, so `sendall` never blocks for long.
             self.socket.sendall(REQUEST * count)
         return count
 

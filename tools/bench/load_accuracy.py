@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The second half of `./neap bench load`: does the load generator keep its rate, and does it report the server's real latencies?
+"""The second half of `./neap bench load`: how exactly the load generator keeps its rate, and how exactly it reports the server's real
+latencies.
 
-Two servers are the references. The first is stock memcached on a core of its own. The generator's peak rate there is measured first, then
-the error of its achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. The second, neap-load-stub,
-delays answers and freezes, and records its real delays. The error of the measured percentiles is reported. Run this on an otherwise idle
-machine.
+Two servers are the references. For the rate it is stock memcached on a core of its own. The generator's peak rate is measured first, then
+the error of the achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. For the latencies it is
+neap-load-stub, which delays answers and freezes, and records its real delays. The error of the measured percentiles is reported. Run the
+benchmark on an otherwise idle machine.
 """
-
-from __future__ import annotations
 
 import json
 import subprocess
@@ -26,15 +25,15 @@ DELAY_OFF_PERCENT = 2.0
 CONNECTIONS = ["--connections", "16", "--depth", "4"]
 SECONDS = 5.0
 STUB_PATIENCE_SECONDS = 10.0
-# Long compared with the kernel paths of both programs: three wake-ups, about 0.1 ms each on a virtual machine.
+# The delays are long compared with the kernel paths of both programs, which are three wake-ups of about 0.1 ms on a virtual machine.
 DELAYS = ["--delay-us", "exponential:100000"]
 FREEZE_MS, FREEZE_EVERY_MS = 100, 1000
-# 1 % of the freezes' period: of 100 evenly spaced requests, one falls into it.
+# 1 % of the period of the freezes. Of 100 evenly spaced requests, one falls into it.
 HUNDREDTH_NS = FREEZE_EVERY_MS * 1e6 / 100
 
 
 def load() -> list[Row]:
-    """Both halves of `./neap bench load`."""
+    """Rows of both halves of `./neap bench load`."""
     return [*clients.load(), *rows()]
 
 
@@ -53,7 +52,7 @@ def rows() -> list[Row]:
 
 
 def _figures(address: str, *words: str) -> dict:
-    """One run's figures. Raises Failure."""
+    """Runs the load generator and returns its figures. Raises Failure."""
     argv = [str(build.LOAD), address, "--quiet", "--seconds", f"{SECONDS:g}", "--json", "-", *words]
     output, _, _ = measured(build.LOAD.name, argv, on_core(LAST_CORE))
     (figures,) = json.loads(output[output.index("\n{\n") :])["runs"]
@@ -75,7 +74,7 @@ def _rates() -> list[Row]:
 
 
 def _with_stub(options: Sequence[str], *words: str) -> tuple[dict, dict]:
-    """A run against the stub: the load generator's measurements, and the stub's record. Raises Failure."""
+    """Loads the stub. Returns the load generator's measurements and the stub's record. Raises Failure."""
     child = spawn([*on_core(0), str(build.LOAD_STUB), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         address = child.stdout.readline().partition("listening on ")[2].strip()
@@ -103,7 +102,7 @@ def _delays() -> list[Row]:
 
 
 def _freezes() -> list[Row]:
-    """In each second with a freeze, 1 % of the evenly spaced requests wait longer than the freeze less 10 ms."""
+    """Compares p99. A freeze each second delays 1 % of the evenly spaced requests by more than its length minus 10 ms."""
     words = ["--rate", "2000", "--arrivals", "fixed", "--connections", "1000"]
     figures, made = _with_stub(["--freeze", f"{FREEZE_EVERY_MS}:{FREEZE_MS}"], *words)
     frozen = [length for _, length in made["absences_ns"] if length >= FREEZE_MS * 1e6]

@@ -6,8 +6,6 @@ Agents, which need ZeroMQ, are left out. git checks the fetched files against th
 checked as well.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path

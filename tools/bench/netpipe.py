@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench netpipe`: Debian's NPtcp against Neap in both roles: its default sweep to 1 MB and its integrity check.
+"""`./neap bench netpipe`: Debian's NPtcp against Neap in both roles, with NPtcp's default sweep to 1 MB and its integrity check.
 
-Only the transmitter measures. NPtcp prints nothing as a receiver; Neap prints in both roles. So a sweep that NPtcp transmits has two
-figures from two clocks. They must be about equal; docs/netpipe.md explains the difference.
+NPtcp prints figures only as the transmitter; Neap prints figures in both roles. So a sweep that NPtcp transmits has two figures from two
+clocks, which must be about equal; docs/netpipe.md explains the difference.
 """
 
-from __future__ import annotations
-
+import contextlib
 import re
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools import build, control_client, packages, progress
 from tools.bench.rows import Row, aligned
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine, free_port
-from tools.process import spawn, stop, tail, wait_until
+from tools.process import finished, spawn, stop, tail, wait_until
 
 GUEST_PORT = 5003
 CONTROL_PORT = 5002
@@ -32,13 +30,12 @@ RESULT = re.compile(
     r"^ *(?P<index>\d+): +(?P<bytes>\d+) bytes +(?P<repeats>\d+) times --> +"
     r"(?:(?P<rate>[0-9.]+) Mbps in +(?P<us>[0-9.]+) usec|(?P<checked>Integrity check passed))$"
 )
-# NetPIPE's unit Mbps.
+# NetPIPE calls this unit Mbps.
 RATE_UNIT = "Mb/s (2^20 bit/s)"
 TIME_UNIT = "us one way"
 
 
 def results(lines: Sequence[str]) -> list[re.Match[str]]:
-    """The lines that show a size's result."""
     return [match for line in lines if (match := RESULT.match(line))]
 
 
@@ -60,7 +57,7 @@ def netpipe() -> list[Row]:
 
 
 def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]], list[re.Match[str]]]:
-    """The output of NPtcp and of Neap. Raises Failure if NPtcp does not end with status 0."""
+    """Runs NPtcp as the transmitter. Returns the results of NPtcp and of Neap. Raises Failure if NPtcp does not end with status 0."""
     with Machine(build.image("netpipe"), cores=CORES, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)]) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         if checked:
@@ -70,9 +67,7 @@ def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]]
                 raise Failure(f"Neap does not serve with integrity: {answer}")
         argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(directory / "np.out"), "-u", str(LARGEST_BYTES)]
         try:
-            done = subprocess.run(
-                [*argv, *(["-i"] if checked else [])], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS
-            )
+            done = finished([*argv, *(["-i"] if checked else [])], RUN_SECONDS)
         except subprocess.TimeoutExpired:
             raise Failure(f"NPtcp does not end within {RUN_SECONDS} s", details=machine.lines[-20:]) from None
         if done.returncode != 0:
@@ -82,23 +77,29 @@ def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]]
 
 
 def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
-    """Neap's output."""
-    port = free_port()
-    path = directory / "nptcp.log"
-    with open(path, "wb") as log:
-        argv = ["NPtcp", "-P", str(port), "-u", str(LARGEST_BYTES), *(["-i"] if checked else [])]
-        peer = spawn(argv, stdout=log, stderr=log, cwd=directory)
-    try:
-        if not wait_until(lambda: listens(port), START_SECONDS, 0.01):
-            raise Failure(f"NPtcp does not listen on {port}", details=tail(path))
+    with nptcp_receives(["-u", str(LARGEST_BYTES), *(["-i"] if checked else [])], directory) as port:
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", f"to={LARGEST_BYTES}", *(["integrity=on"] if checked else [])]
         # The user network must be able to reach the host, because the peer listens there.
         with Machine(build.image("netpipe"), cores=CORES, arguments=words, outside=True) as machine:
             if machine.wait_exit(RUN_SECONDS) != SUCCESS:
                 raise Failure("Neap did not finish its run", details=machine.lines[-20:])
             return results(machine.lines)
+
+
+@contextlib.contextmanager
+def nptcp_receives(options: Sequence[str], directory: Path) -> Iterator[int]:
+    """NPtcp as a receiver; gives its port. After the measurement it must end with success. Raises Failure."""
+    port = free_port()
+    path = directory / "nptcp.log"
+    with open(path, "wb") as log:
+        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
+    try:
+        if not wait_until(lambda: listens(port), START_SECONDS):
+            raise Failure(f"NPtcp does not listen on {port}", details=tail(path))
+        yield port
+        if (status := peer.wait(10)) != 0:
+            raise Failure(f"NPtcp ended with status {status}", details=tail(path))
     finally:
-        time.sleep(0.1)  # it is about to end
         stop(peer)
 
 
@@ -110,7 +111,7 @@ def listens(port: int) -> bool:
 
 
 def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Sequence[re.Match[str]]) -> list[Row]:
-    """`role` is Neap's. Raises Failure if a side printed nothing, or if the sides differ."""
+    """`role`: Neap's role. Raises Failure if Neap printed nothing, or if the two programs printed different sizes."""
     if not ours or (theirs and [match["bytes"] for match in theirs] != [match["bytes"] for match in ours]):
         raise Failure(f"Neap, {role}: {len(theirs)} sizes of NPtcp's and {len(ours)} of Neap's are not the same")
     if checked:
@@ -130,7 +131,7 @@ def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Seq
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """One line per size: NPtcp's figure and Neap's, time and rate; then the integrity checks."""
+    """The tables of time and of rate, with NPtcp's and Neap's figure for each size, and then the integrity checks."""
     values = {row.name: row.value for row in rows}
     pieces = []
     for role, title in (

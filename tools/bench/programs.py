@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Programs for benchmarks of the load generator: a stock memcached, and runs with measured CPU time."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -21,7 +19,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def on_core(which: int) -> list[str]:
-    """The words in front of a program that bind it to one core, if the machine has two."""
+    """The words in front of a command that bind it to one core, if the machine has two."""
     cores = sorted(os.sched_getaffinity(0))
     return ["taskset", "--cpu-list", str(cores[which])] if len(cores) > 1 else []
 
@@ -47,7 +45,7 @@ def memcached() -> Iterator[str]:
 
 
 def measured(name: str, argv: Sequence[str], before: Sequence[str]) -> tuple[str, float, float]:
-    """Runs a program to its end. Gives its output, wall-clock seconds and CPU seconds. Raises Failure."""
+    """Runs a program to its end. Returns its output, wall-clock seconds and CPU seconds. Raises Failure."""
     with tempfile.TemporaryFile("w+") as output:
         began = _now()
         child = spawn([*before, *argv], stdout=output, stderr=subprocess.STDOUT)

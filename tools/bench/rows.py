@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
 """The result of every benchmark: rows with a name, a value, its unit and its target."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of a benchmark's table. `value`: None if it is not available; `unit` then says why.
-
-    `target`: the value should stay below it; None: no target. `peer`: the cost of the same step in the peer that `peer_is` names; None: not
-    measured, and `peer_is` may say why.
-    """
+    """One line of a benchmark's table. `value` is None if it is not available; `unit` then says why. `value` should stay below `target`, if
+    any. `peer` is the cost of the same step in the peer that `peer_is` names. If None, it was not measured, and `peer_is` may say why."""
 
     name: str
     unit: str
@@ -23,7 +18,7 @@ class Row:
     peer_is: str = ""
 
     def fields(self) -> dict[str, str | float | None]:
-        """For --json: the peer only if there is one."""
+        """The members for --json, with the peer only if there is one."""
         fields = dataclasses.asdict(self)
         return fields if self.peer_is else {name: fields[name] for name in ("name", "unit", "value", "target")}
 
@@ -33,7 +28,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Aligned columns. A value should stay below its target. Peers have two columns if there are any."""
+    """The rows as aligned columns. Peers have two columns if there are any."""
     cells = [("name", "value", "target", "unit")]
     cells += [
         (row.name, "-" if row.value is None else f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit)
@@ -49,7 +44,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:
-    """The first and the last column are left-aligned, those between right-aligned."""
+    """Aligns the first and the last column to the left, and the columns between them to the right."""
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     last = len(widths) - 1
     lines = [

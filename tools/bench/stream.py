@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench stream`: memcached on four busy cores, its log collected after the run and during the run.
 
-Question: can a log entry get lost without being counted? The machine reports how many entries its cores wrote, the collector how many it
-received, and the stream how many were lost. If the three do not add up, the command fails. The rates of requests and entries are this
-machine's; they are reported and have no targets.
+The question is whether a log entry can get lost without being counted. The machine reports how many entries its cores wrote, the collector
+how many it received, and the stream how many were lost. If received and lost entries do not add up to the written entries, the command
+fails. The rates of requests and entries depend on this machine, so they have no targets.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import dataclasses
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools import build, control_client, progress
@@ -36,22 +36,21 @@ WARM_SECONDS = 2.0
 CONNECTIONS = 64
 DEPTH = 4
 COLLECT_SECONDS = 120.0
-# After the run: the whole run fits into the log. During the run: a quarter of it fits, so the collector has to keep up.
+# Log entries per core. For collection after the run, the whole run fits into the log. For collection during the run, a quarter of the run
+# fits, so the collector has to keep up.
 LINES_AFTER = "1M"
 LINES_LIVE = "16K"
 
 
 @dataclasses.dataclass
 class Collected:
-    """The collected log of one run."""
-
     lines: int
     named_lost: int
     seconds: float
 
 
 class Load:
-    """The process that sends requests (load.py). A context manager."""
+    """The process that sends requests (load.py), as a context manager."""
 
     def __init__(self, port: int) -> None:
         argv = [sys.executable, "-m", "tools.bench.load", LOOPBACK, str(port), str(CONNECTIONS), str(DEPTH)]
@@ -65,7 +64,6 @@ class Load:
         stop(self._process)
 
     def answered(self) -> int:
-        """The number of answered requests so far."""
         try:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
@@ -74,7 +72,6 @@ class Load:
             raise Failure("the load on memcached broke off") from None
 
     def rate(self, seconds: float) -> float:
-        """Requests per second over this time."""
         first, began = self.answered(), time.monotonic()
         time.sleep(seconds)
         return (self.answered() - first) / (time.monotonic() - began)
@@ -91,7 +88,7 @@ def server(lines: str) -> Iterator[Machine]:
 
 
 def ok_answer(machine: Machine, line: str) -> str:
-    """The answer of the machine's control server to a line. Raises Failure if it is an error."""
+    """The answer of the machine's control server to a line. Raises Failure if the answer is an error."""
     with control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
         answer = connection.ask(line)
     if not answer.startswith("ok"):
@@ -109,7 +106,7 @@ def of_cores(machine: Machine) -> list[dict[str, int]]:
 
 
 def collect(machine: Machine, folder: Path, live: bool) -> Collected:
-    """Collects all cores' entries into `folder`; returns when the machine ends the stream."""
+    """Collects all cores' entries into `folder`, until the machine ends the stream."""
     address = (LOOPBACK, machine.port(CONTROL_PORT))
     with Folder(folder) as place:
         collector = Collector(address, place, live=live, token=None, patience_seconds=COLLECT_SECONDS)
@@ -122,7 +119,7 @@ def collect(machine: Machine, folder: Path, live: bool) -> Collected:
 
 
 def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> float:
-    """The share of time, in percent, during which the core that slept most was awake."""
+    """The percentage of time during which the core that slept most was awake."""
     shares = []
     for one, two in zip(before, after, strict=True):
         shares.append(1 - (two["asleep_ns"] - one["asleep_ns"]) / max(1, two["now_ns"] - one["now_ns"]))
@@ -130,9 +127,8 @@ def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> flo
 
 
 def rows_of(name: str, machine: Machine, collected: Collected, per_second: float, busy: float) -> list[Row]:
-    """The log entries of one run: written, collected, reported as lost, and unaccounted for."""
-    cores = of_cores(machine)
-    written = sum(core["records"] + core["unwritten"] for core in cores)
+    """The rows of one run, with its log entries: written, collected, reported as lost, and uncounted."""
+    written = sum(core["records"] + core["unwritten"] for core in of_cores(machine))
     uncounted = abs(written - collected.lines - collected.named_lost)
     return [
         Row(f"{name}.requests", "requests/s", per_second),
@@ -146,14 +142,13 @@ def rows_of(name: str, machine: Machine, collected: Collected, per_second: float
 
 
 def run_with_log(machine: Machine, load: Load) -> tuple[float, float]:
-    """One run under load: requests a second, and how busy the cores were."""
+    """Performs one run under load. Returns requests a second and the cores' `busy_share`."""
     before = of_cores(machine)
-    per_second = load.rate(LOAD_SECONDS)
-    return per_second, busy_share(before, of_cores(machine))
+    return load.rate(LOAD_SECONDS), busy_share(before, of_cores(machine))
 
 
 def after(folder: Path) -> list[Row]:
-    """Without a log, then with one that is collected when the run is over."""
+    """Measures without a log, then with a log that is collected after the run."""
     with server(LINES_AFTER) as machine:
         with Load(machine.port(GUEST_PORT)) as load:
             load.rate(WARM_SECONDS)
@@ -166,29 +161,20 @@ def after(folder: Path) -> list[Row]:
 
 
 def live(folder: Path) -> list[Row]:
-    """With a log that is collected while it is written."""
+    """Measures with a log that is collected while it is written."""
     with server(LINES_LIVE) as machine:
-        results: list[Collected | BaseException] = []
-
-        def run_collector() -> None:
+        with ThreadPoolExecutor(1) as together:
+            with Load(machine.port(GUEST_PORT)) as load:
+                load.rate(WARM_SECONDS)
+                ok_answer(machine, "start")
+                collecting = together.submit(collect, machine, folder, live=True)
+                per_second, busy = run_with_log(machine, load)
+                ok_answer(machine, "stop")
             try:
-                results.append(collect(machine, folder, live=True))
-            except BaseException as error:
-                results.append(error)
-
-        with Load(machine.port(GUEST_PORT)) as load:
-            load.rate(WARM_SECONDS)
-            ok_answer(machine, "start")
-            thread = threading.Thread(target=run_collector, daemon=True)
-            thread.start()
-            per_second, busy = run_with_log(machine, load)
-            ok_answer(machine, "stop")
-        thread.join(COLLECT_SECONDS)
-        if not results:
-            raise Failure(f"the collector does not end within {COLLECT_SECONDS:.0f} s of the run's end")
-        if isinstance(results[0], BaseException):
-            raise results[0]
-        return rows_of("stream.live", machine, results[0], per_second, busy)
+                collected = collecting.result(COLLECT_SECONDS)
+            except TimeoutError:
+                raise Failure(f"the collector does not end within {COLLECT_SECONDS:.0f} s of the run's end") from None
+        return rows_of("stream.live", machine, collected, per_second, busy)
 
 
 def stream() -> list[Row]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap run --gdb`: gdb on a machine in this terminal, with commands for Neap's kernel (in_gdb.py).
 
-QEMU stops the machine before its first instruction. gdb lets it boot into the kernel, where page tables exist and symbols match, and then
-prompts the user. The machine's console is shown between gdb's lines. When gdb ends, the machine ends too.
+QEMU stops the machine before its first instruction. gdb lets the machine boot into the kernel, where page tables exist and symbols match,
+and then prompts the user. The machine's console is shown between gdb's lines. When gdb ends, the machine ends too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tools.process import run_in_terminal
 
 COMMANDS = Path(__file__).resolve().parent / "in_gdb.py"
 FIRST_STOP = "neap::run_kernel"
-# QEMU may be slow on a busy host; gdb's default time-out of 2 s then ends in garbled answers.
+# QEMU may be slow on a busy host. With gdb's default time-out of 2 s, later answers would then be garbled.
 ANSWER_SECONDS = 60
 
 
 def require() -> None:
-    """gdb, from the machine's own Debian."""
+    """Makes sure that gdb is installed, from the host's own Debian."""
     packages.require("gdb")
 
 
@@ -42,8 +42,8 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
         # The cross compiler brings the printers for the image's std:: types.
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
-    # gdb reads code from the file: before the kernel sets up page tables, these addresses are not mapped. The breakpoint is a hardware one:
-    # KVM would write a software breakpoint into memory that is not mapped yet.
+    # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file, and the breakpoint is a hardware
+    # breakpoint; KVM would have to write a software breakpoint into memory.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
     words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
     for word in words:

@@ -3,13 +3,13 @@
 //
 // The launcher passes the addresses of the image's functions. QEMU translates code block by block. When a block runs, the plugin knows its
 // function, and whether it begins a function, ends in a call or ends in a return. From this it keeps a shadow of the guest's stack, and
-// records each entry with its depth. The shadow cannot follow an exception, a coroutine or a switch of stacks. It is corrected when a block
-// runs in the middle of a function: everything above that function's last entry is dropped.
+// records each entry with its depth. The shadow cannot follow an exception, a coroutine or a switch of stacks. The plugin corrects it when
+// a block runs in the middle of a function, by dropping all entries above that function's last one.
 //
-// The file is a mapped ring of the last entries, so they survive any end of QEMU. Little endian:
+// The file is a mapped ring of the last entries, so the entries survive any end of QEMU. Its format, little endian:
 //   u64 entries ever written, u64 capacity, then records of u64 instructions (of this CPU, about), u32 function, u32 depth
 //
-// Declarations replace QEMU's header; bench/instruction_counter.c gives the reason.
+// This file declares QEMU's functions without QEMU's header; bench/instruction_counter.c gives the reason.
 //
 //   -plugin function_trace.so,out=FILE,functions=FILE,cpu=N
 //
@@ -70,12 +70,12 @@ static uint32_t depth;
 static uint64_t instructions;
 static bool called;  // the previous block ended in a call
 
-// Data about a run of instructions, packed into the 64 bits of a callback's argument.
+// The known facts about a run of instructions, packed into the 64 bits of a callback's argument.
 enum { begins_bit = 1 << 0, calls_bit = 1 << 1, returns_bit = 1 << 2, interrupt_bit = 1 << 3, function_shift = 32, count_shift = 16 };
 
 static void enter(uint32_t function, bool by_call) {
   if (!by_call && depth > 0) --depth;  // a jump replaces the jumping function
-  if (depth == depth_max) {            // the outer half is dropped
+  if (depth == depth_max) {            // the outer half of the stack is dropped
     memmove(stack, stack + depth_max / 2, sizeof stack / 2);
     depth = depth_max / 2;
   }
@@ -96,7 +96,7 @@ static void ran(unsigned cpu, void* data) {
     if (place > 0) {
       depth = place;
     } else {
-      enter(function, true);  // not in the shadow: tracing began inside it
+      enter(function, true);  // the function is not in the shadow, because tracing began inside it
     }
   }
   instructions += known >> count_shift & 0xFFFF;
@@ -104,9 +104,9 @@ static void ran(unsigned cpu, void* data) {
   if ((known & returns_bit) && depth > 0) --depth;
 }
 
-/// The function that contains an address; function_count if there is none.
+/// Returns the function that contains an address, or function_count if there is none.
 static size_t find(uint64_t address) {
-  size_t low = 0, high = function_count;  // the first that begins after it
+  size_t low = 0, high = function_count;  // searches the first function that begins after the address
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (functions[middle].first <= address) {
@@ -118,7 +118,7 @@ static size_t find(uint64_t address) {
   return low > 0 && address < functions[low - 1].end ? low - 1 : function_count;
 }
 
-/// Intel SDM volume 2: CALL is E8 or FF /2 or FF /3, RET is C3, C2, CB or CA, IRET CF; prefixes and REX come before.
+/// Intel SDM volume 2: CALL is E8 or FF /2 or FF /3, RET is C3, C2, CB or CA, IRET CF. Prefixes and REX come before these bytes.
 static uint64_t kind_of(const struct qemu_plugin_insn* instruction) {
   uint8_t code[16];
   const size_t bytes = qemu_plugin_insn_data(instruction, code, sizeof code);
@@ -132,7 +132,7 @@ static uint64_t kind_of(const struct qemu_plugin_insn* instruction) {
   return returns ? returns_bit : 0;
 }
 
-/// The arguments are (number, block) up to API 6, and (block, user data) from API 7 on. Our user data is null.
+/// Up to API version 6 the arguments are (number, block), from version 7 on (block, user data). Our user data is null.
 static void translated(void* first, void* second) {
   const struct qemu_plugin_tb* const block = second != NULL ? second : first;
   const size_t count = qemu_plugin_tb_n_insns(block);
@@ -170,7 +170,7 @@ static void* map_file(const char* path, size_t* bytes, bool writable) {
   return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/// Not strtoull, because newer C libraries give it a symbol that older ones lack.
+/// Replaces strtoull: newer C libraries link strtoull under a symbol that older ones lack.
 static bool parse_number(const char* text, unsigned* value) {
   *value = 0;
   if (*text == '\0') return false;

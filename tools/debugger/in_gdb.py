@@ -5,8 +5,8 @@
     (gdb) neap events    the events in each core's queues
     (gdb) neap timers    each core's pending timers, the earliest first
 
-A core's own state is thread-local, and gdb does not support thread-local storage on a bare machine. These commands find it through the
-core's FS base: the compiler places thread-local variables below that address (System V ABI, TLS variant II).
+A core's own state is thread-local, and gdb does not support thread-local storage on a bare machine. These commands find the state through
+the core's FS base, because the compiler places thread-local variables below that address (System V ABI, TLS variant II).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def storage_bytes(path: str) -> int:
 
 
 def atom(value: gdb.Value) -> gdb.Value:
-    """The value in a std::atomic, or in a Counter around one."""
+    """The value in a std::atomic, or in a Counter, which contains one."""
     for _ in range(6):
         fields = {field.name for field in _all_fields(value.type)}
         inner = next((name for name in ("value_", "_M_b", "_M_base", "_M_i", "_M_p") if name in fields), None)
@@ -62,8 +62,7 @@ def _all_fields(kind: gdb.Type) -> Iterator[gdb.Field]:
 
 def function_at(address: int) -> str:
     """The function's name, without its parameters."""
-    symbol = gdb.execute(f"info symbol {address:#x}", to_string=True)
-    match = re.match(r"(.*?)( \+ \d+)? in section ", symbol)
+    match = re.match(r"(.*?)( \+ \d+)? in section ", gdb.execute(f"info symbol {address:#x}", to_string=True))
     return without_parameters(match.group(1)) if match else f"{address:#x}"
 
 
@@ -80,8 +79,8 @@ def without_parameters(name: str) -> str:
 
 
 def callable_in(name: str) -> str | None:
-    """The callable inside a wrapper's name. None if the name is not a wrapper's. Empty for a pointer to a function, because its type does
-    not name the function."""
+    """The callable in the name of a function of WRAPPERS; None for any other name. Empty for a pointer to a function, because the pointer's
+    type does not name the function."""
     # The name of a function template begins with its result type.
     start = next((name.find(wrapper) + len(wrapper) for wrapper in WRAPPERS if name.removeprefix("void ").startswith(wrapper)), None)
     if start is None:
@@ -95,7 +94,7 @@ def callable_in(name: str) -> str | None:
 
 
 def callback_name(callback: gdb.Value) -> str:
-    """The callable inside a callback. Its wrapper's name gives the type; a function pointer is in its storage."""
+    """The name of the callable in a callback, from the wrapper's name, or for a function pointer from the callback's storage."""
     code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"
@@ -109,7 +108,7 @@ def word_at(address: int) -> int:
 
 
 class Core:
-    """One core with thread-local storage: a stopped vCPU."""
+    """One core that has thread-local storage, as a stopped vCPU of gdb."""
 
     def __init__(self, thread: gdb.InferiorThread):
         self.thread = thread
@@ -121,8 +120,7 @@ class Core:
 
     def own(self, name: str) -> gdb.Value:
         """A thread-local variable of this core."""
-        where = gdb.execute(f"info address {name}", to_string=True)
-        offset = re.search(r"at offset (0x[0-9a-f]+) in the thread-local storage", where)
+        offset = re.search(r"at offset (0x[0-9a-f]+) in the thread-local storage", gdb.execute(f"info address {name}", to_string=True))
         symbol = gdb.lookup_static_symbol(name) or gdb.lookup_global_symbol(name)
         if symbol is None or offset is None:
             raise gdb.GdbError(f"{name} is not in this image as these commands know it")
@@ -131,7 +129,7 @@ class Core:
 
     @property
     def shared(self) -> gdb.Value | None:
-        """The `neap::Core` of this core; None before it is made."""
+        """The `neap::Core` of this core; None before that object is made."""
         symbol = gdb.lookup_static_symbol("neap::(anonymous namespace)::cores")
         if symbol is None:
             raise gdb.GdbError("neap::cores is not in this image")
@@ -152,7 +150,7 @@ def cores() -> list[Core]:
     try:
         for thread in gdb.selected_inferior().threads():
             thread.switch()
-            # A core has no storage until the kernel sets it up; firmware's cores never have it.
+            # A core has no thread-local storage until the kernel sets it up. Cores that only firmware uses never have it.
             if int(gdb.newest_frame().read_register("fs_base")) & 1 << 63:
                 found.append(Core(thread))
     finally:
@@ -180,10 +178,8 @@ def event_name(node: gdb.Value) -> str:
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
-    """Callbacks in the bounded queue, oldest first. A callback that is running may be among them.
-
-    A slot is full if its sequence is its position plus one (kernel/remote_queue.hpp).
-    """
+    """Names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is full if
+    its sequence is its position plus one (kernel/remote_queue.hpp)."""
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1
@@ -197,19 +193,18 @@ def remote_events(core: gdb.Value) -> Iterator[str]:
 
 
 def queues(core: Core) -> list[tuple[str, list[str]]]:
-    """The queued events of a core, by queue."""
     loop, shared = core.own("neap::event_loop"), core.shared
     named = [("local", [event_name(node) for node in walk(loop["local_"]["first_"])])]
     named.append(("handed over", [event_name(node) for node in walk(loop["received_"]["first_"])]))
     if shared is not None:
-        # Other cores insert at the front, so the list is newest first. It is reversed here.
+        # Other cores insert at the front, so the list has the newest event first and is reversed here.
         named.append(("on the way", [event_name(node) for node in walk(atom(shared["handed_over"]["head_"]))][::-1]))
         named.append(("remote", list(remote_events(shared))))
     return named
 
 
 def pending_timers(core: Core) -> list[tuple[int, str]]:
-    """(deadline in ns since boot, callback) of each, the earliest first."""
+    """Deadline in ns since boot and name of the callback of each pending timer, the earliest first."""
     wheel = core.own("neap::(anonymous namespace)::wheel")
     heads, used = wheel["heads_"], wheel["used_"]
     lists = [wheel["due_"]]

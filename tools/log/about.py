@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The JSON in a log's header (docs/log-format.md), checked member by member.
 
-A machine writes it, so it may hold any value. Members that this version does not know are left out, because later machines may add some.
+The JSON comes from a machine, so it may hold any value. Members that this version does not know are left out, because later machines may
+add members.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable
@@ -68,7 +67,7 @@ FIELDS: dict[str, Check] = {
 
 
 def parse(text: bytes) -> dict:
-    """The members that this version knows. Raises ValueError, which says what is wrong."""
+    """The members that this version knows. Raises ValueError with a text that says what is wrong."""
     if not text.isascii():
         raise ValueError("it is not ASCII")
     found = parse_json(text)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Chromium renders report pages for tests: a test checks the elements that were drawn."""
-
-from __future__ import annotations
+"""Lets Chromium render report pages, so that tests can check the elements that were drawn."""
 
 import re
-import subprocess
 from pathlib import Path
 
-# Options to run as root, without a GPU, and without requests to the vendor's servers.
+from tools.process import finished
+
+# Chromium's options to run as root, without a GPU, and without requests to the vendor's servers.
 CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
 CHROMIUM += "--disable-component-update --disable-sync --window-size=1200,3300 --virtual-time-budget=60000".split()
 BROWSER_SECONDS = 180
@@ -15,8 +14,7 @@ BROWSER_SECONDS = 180
 
 def browse(tmp_path: Path, url: str, *options: str) -> str:
     """Chromium's standard output; with --dump-dom, the page's final DOM."""
-    argv = [*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BROWSER_SECONDS)
+    done = finished([*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url], BROWSER_SECONDS)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -27,7 +25,7 @@ def plots(dom: str) -> dict[str, str]:
 
 
 def lines_in(plot: str) -> int:
-    """Number of traces that have a line. A trace with unknown values has several pieces."""
+    """Number of traces that have a line. The line of a trace with unknown values has several pieces."""
     traces = plot.split('<g class="trace scatter')[1:]
     return sum(any(len(d) > 10 for d in re.findall(r'<path class="js-line" d="([^"]*)"', trace)) for trace in traces)
 

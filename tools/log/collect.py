@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log collect`: copies all cores' entries over the `stream` connection, each entry exactly once.
 
-The machine sends numbered blocks, each with a checksum and the position of its entries. After a break (of the network, of the machine, or
-in a block) the collector connects again and asks for the next position of each core. A collector that finds the files of a killed collector
-does the same. Entries that arrive twice are recognised by their position and dropped.
+The machine sends numbered blocks, each with a checksum and the position of its entries. After a failure of the network or the machine, or a
+damaged block, the collector connects again. It asks for each core's entries from the next position on. A collector that finds the files of
+a killed collector also continues at these positions. Entries that arrive again are recognised by their position and dropped.
 """
-
-from __future__ import annotations
 
 import json
 import random
@@ -24,7 +22,7 @@ SILENCE_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = (0.1, 2.0)
 REFUSALS = 5
-# Limits a collection from a machine that ends the connection after each entry.
+# Largest number of reconnections, in case a machine ends the connection after each entry.
 BREAKS_MAX = 100_000
 STATUS_SECONDS_TERMINAL = 1.0
 STATUS_SECONDS_PIPE = 10.0
@@ -60,7 +58,7 @@ class Tally:
 
 
 class Collector:
-    """One collection into one folder, over any number of connections."""
+    """A collection of one run into one folder, over any number of connections."""
 
     def __init__(self, address: tuple[str, int], folder: Folder, *, live: bool, token: str | None, patience_seconds: float):
         self._address = address
@@ -99,7 +97,7 @@ class Collector:
                 problem = Failure(f"{control_name(self._address)}: {damage}")
             now = time.monotonic()
             if self.tally.entries > before or now - began > SILENCE_SECONDS + control_client.CONNECT_SECONDS:
-                # The connection was good for a while.
+                # The connection brought entries, or lasted for some time.
                 quiet_since, pause, refusals = now, PAUSE_SECONDS[0], 0
             if not self._connected_before or now - quiet_since > self._patience_seconds or self.tally.breaks >= BREAKS_MAX:
                 raise Failure(problem.message, self._advice(problem))
@@ -118,20 +116,17 @@ class Collector:
         words = ["stream", self._mode]
         if self.identity:
             words.append(f"run={self.identity.run}")
-        for core in sorted(set(self._folder.parts) | set(self._folder_done())):
+        done = {core for core in range(layout.CORES_MAX) if self._folder.done(core)}
+        for core in sorted(done | set(self._folder.parts)):
             word = f"{core}={self._folder.position(core)}"
-            # If a core is not named, the machine sends its entries from the beginning. Those that are here already are dropped.
+            # If a core is not named, the machine sends its entries from the beginning. Those that are already in the folder are dropped.
             if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)
 
-    def _folder_done(self) -> list[int]:
-        return [core for core in range(layout.CORES_MAX) if self._folder.done(core)]
-
     def _connection(self) -> None:
         with control_client.Control(*self._address, self._token) as connection:
-            request = self._request()
-            answer = connection.ask(request)
+            answer = connection.ask(self._request())
             if answer != "ok" and not answer.startswith("ok "):
                 raise control_client.Refused(f"{connection.name} answered '{answer}'", "./neap ctl ... status shows the runs")
             self._connected_before = True
@@ -199,15 +194,14 @@ class Collector:
             self._folder.seal(self._headers[core])
 
     def _learn_cores(self, header: layout.Header) -> None:
-        """Takes the number of cores from a header. It arrives after its core's entries. All headers MUST agree."""
+        """Takes the number of cores from a header. All headers MUST agree."""
         other = next(iter(self._headers.values()), header)
         if header.run_of != other.run_of:
             raise Failure(f"{control_name(self._address)}: the headers of cores {other.core} and {header.core} contradict each other")
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Raises Failure for parts of cores that do not exist, and keeps them. The first header, with the number of cores, arrives after
-        entries."""
+        """Raises Failure for parts of cores that do not exist. A header, with the number of cores, arrives after its core's entries."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
             raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")
@@ -215,7 +209,7 @@ class Collector:
     def _take_entries(self, core: int, expected: int, block: layout.Block, payload: bytes) -> None:
         position, entries = block.position, payload
         if position > expected:
-            # The machine announces missing entries by a gap, except for those that were gone before the stream began.
+            # The machine announces missing entries by a gap block, except for entries that were overwritten before the stream began.
             self.tally.lost += position - expected
         elif position < expected:
             doubles = min(expected - position, block.count)
@@ -242,7 +236,7 @@ def collect(
     patience_seconds: float,
     limit_bytes: int = LIMIT_BYTES,
 ) -> int:
-    """Collects a run into `out` and prints a report; as_json: run.json. `limit_bytes` bounds all logs there."""
+    """Collects a run into `out` and prints a report, or run.json if `as_json`. `limit_bytes` bounds the size of all logs in `out`."""
     with Folder(out, limit_bytes) as folder:
         finished = folder.finished()
         collector = Collector(address, folder, live=live, token=token, patience_seconds=patience_seconds)
@@ -251,8 +245,7 @@ def collect(
         try:
             collector.run()
         finally:
-            if progress.on_terminal():
-                progress.show_status("")
+            progress.show_status("")
         tally = collector.tally
         seconds = time.monotonic() - tally.start
         about = {"from": control_name(address), "mode": "live" if live else "after", "breaks": tally.breaks}

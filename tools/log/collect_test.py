@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A collection brings each entry once, also after breaks; missing entries are reported."""
-
-from __future__ import annotations
+"""A collection brings each entry once, also after broken connections; missing entries are reported."""
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tools.conftest import REPOSITORY
+from tools.conftest import on_small_disk
 from tools.errors import Failure
 from tools.log import collect, decode, fetch, layout, synthetic
 from tools.log.fake_machine import FakeMachine, split
@@ -33,7 +28,7 @@ def gather(machine: FakeMachine, out: Path, *, live: bool = False, token: str | 
 
 
 def whole(out: Path) -> bool:
-    """True if the logs equal FILES byte for byte. Asserts that the folder holds only them and run.json."""
+    """True if the logs equal FILES byte for byte. Asserts that the folder holds only the logs and run.json."""
     assert sorted(path.name for path in out.iterdir()) == ["core0.log", "core1.log", "run.json"]
     return all((out / f"core{core}.log").read_bytes() == data for core, data in enumerate(FILES))
 
@@ -52,11 +47,7 @@ def test_what_is_collected_is_what_get_gives(tmp_path: Path, live: bool, capsys)
     assert whole(tmp_path / "a") and whole(tmp_path / "b")
     assert machine.requests[0] == f"stream,{'live' if live else 'after'}"
     assert run["gaps"] == [] and run["breaks"] == 0 and run["boot_id"] == synthetic.BOOT_ID
-    assert [(row["core"], row["changed"], row["itr_us"]) for row in run["settings"] if row["core"] == 0] == [
-        (0, "start", 8),
-        (0, "itr", 16),
-        (0, "itr", 24),
-    ]
+    assert [(row["changed"], row["itr_us"]) for row in run["settings"] if row["core"] == 0] == [("start", 8), ("itr", 16), ("itr", 24)]
     assert run["settings"][0]["wall_clock_ns"] == 1_700_000_000_000_000_000 + 2_500_000_000
     assert "lost 0" in capsys.readouterr().out
 
@@ -218,17 +209,14 @@ def collected(out: Path) -> int:
     return sum(max(0, path.stat().st_size - layout.HEADER_BYTES) for path in out.glob("core*"))
 
 
-def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path, python) -> None:
     out = tmp_path / "out"
     for _ in range(3):
         with FakeMachine(FILES, pause_seconds=0.05, block_entries=4) as machine:
-            environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-            argv = [sys.executable, "-c", COLLECT, machine.address[0], str(machine.address[1]), str(out)]
-            collector = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
+            collector = python(COLLECT, machine.address[0], str(machine.address[1]), str(out))
             before = collected(out)
             assert wait_until(lambda: collected(out) > before, 20, 0.005) is not None  # noqa: B023 - called here and now
-            collector.send_signal(signal.SIGKILL)
+            collector.kill()
             collector.wait()
     with FakeMachine(FILES) as machine:
         run = gather(machine, out)
@@ -249,15 +237,14 @@ def test_a_part_that_was_torn_in_the_middle_of_a_line_goes_on_at_the_line(tmp_pa
     assert whole(out)
 
 
-ON_SMALL_DISK = 'mount -t tmpfs -o size=256k tmpfs "$1" && exec "$2" -c "$3" "$1"'
 FULL_DISK = """
-import json, sys
+import os
 from pathlib import Path
 from tools.errors import DiskFull
 from tools.log import collect, synthetic
 from tools.log.fake_machine import FakeMachine
 
-small = Path(sys.argv[1])
+small = Path(os.environ["XDG_CACHE_HOME"])
 (small / "filler").write_bytes(bytes(120_000))
 files, _ = synthetic.make(synthetic.Shape(cores=2, records=1500, sample_every=100))
 with FakeMachine(files) as machine:
@@ -280,10 +267,7 @@ print("whole")
 
 
 def test_a_full_disk_is_one_error_and_the_next_collection_goes_on(tmp_path: Path) -> None:
-    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    argv = [*namespaces, "sh", "-c", ON_SMALL_DISK, "sh", str(tmp_path), sys.executable, FULL_DISK]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    done = on_small_disk(tmp_path, "256k", FULL_DISK)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("neap: error: no space left on the disk for"), done.stdout

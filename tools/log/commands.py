@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in pythons.log_environment()."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from tools.log import decode
 
 
 def convert(arguments) -> int:
-    """Carries out a command; `arguments` come from the parser in cli.py."""
+    """Executes a command; `arguments` come from the parser in cli.py."""
     if arguments.action == "csv" and arguments.study:
         return _study(arguments)
     run = decode.load(arguments.places)
@@ -54,7 +52,7 @@ def _study(arguments) -> int:
 
 
 def _beside(places: list[str], name: str) -> Path:
-    """The path of a result without --out: in the folder of the logs."""
+    """The path of a result without --out, which is in the folder of the logs."""
     if not places:
         raise UsageError("no log is named", "./neap log summary DIR")
     first = Path(places[0])

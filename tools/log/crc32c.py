@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """CRC-32C (Castagnoli; RFC 3720 appendix B.4), fast enough for a log in plain Python.
 
-The standard library has only the other polynomial, and one table look-up a byte makes 5 MB/s in the interpreter. But a CRC is linear.
-So all 64-byte entries of a block are processed in parallel, the n-th byte of each in one step. The interpreter's C code does that work:
-`bytes.translate` is the table look-up, the XOR of long integers adds. One short step an entry remains.
+The standard library has only CRC-32 with another polynomial, and one table look-up per byte processes only 5 MB/s in the interpreter. A CRC
+is linear, so all 64-byte entries of a block are processed in parallel, the n-th byte of each entry in one step. The interpreter's C code
+does the work: `bytes.translate` is the table look-up, and XOR of long integers adds the results. Then the results of the entries are joined
+in one short step per entry.
 """
-
-from __future__ import annotations
 
 POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41 with its bits reversed
 LANE_BYTES = 64
@@ -22,12 +21,12 @@ def _byte_table() -> list[int]:
 
 
 _TABLE = _byte_table()
-# The same table by its four bytes, for bytes.translate.
+# _TABLE in four tables, one for each byte of its words, for bytes.translate.
 _PLANES = [bytes(word >> shift & 0xFF for word in _TABLE) for shift in (0, 8, 16, 24)]
 
 
 def _skip_tables() -> list[list[int]]:
-    """Tables for each of a register's four bytes: its value after LANE_BYTES zero bytes."""
+    """For each of a register's four bytes, a table of that byte's contribution to the register after LANE_BYTES zero bytes."""
 
     def skip(register: int) -> int:
         for _ in range(LANE_BYTES):
@@ -41,7 +40,7 @@ _SKIP = _skip_tables()
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """The CRC-32C of `data`; `crc`: that of the bytes before it."""
+    """The CRC-32C of `data`. `crc` is the CRC-32C of the bytes before `data`."""
     register = crc ^ 0xFFFFFFFF
     lanes = len(data) // LANE_BYTES
     if lanes >= 8:
@@ -55,7 +54,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def _lane_registers(data: bytes, lanes: int) -> list[int]:
-    """The register after each lane, starting from zero."""
+    """The register's value after each lane's bytes, if it was zero before."""
     low = middle = high = top = bytes(lanes)
     number = int.from_bytes
     for offset in range(LANE_BYTES):

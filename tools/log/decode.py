@@ -1,11 +1,10 @@
+# SPDX-License-Identifier: BSL-1.0
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
-A record is one entry, followed by its samples and anchors, which are entries too. This module joins them again. `records` has one row per
-record. `counters` has, for each counter and in the same order, a value and whether it was sampled. The types come from the header
+A record is one entry, followed by its samples and anchors, which are entries too. This module joins these entries. `records` has one row
+per record. `counters` has, for each counter and in the same order, a value and whether it was sampled. The types come from the header
 (tools/log/schema.py).
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -21,12 +20,12 @@ from tools.log.folder import log_files
 from tools.log.layout import ENTRY_BYTES, HEADER_BYTES, Damaged, Header, read_header
 from tools.log.schema import Form, Schema
 
-# The format fixes the numbers of kinds; the header states the form of each.
+# The format fixes the numbers of kinds; the header states the form of each kind.
 INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
 SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
 IDLE = 32
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
-# The counters that the tools compute with. A log's header may name others.
+# The counters that the tools compute with. A log's header may name other counters.
 COUNTERS = tuple(schemas.DEFAULTS["flags"])
 
 
@@ -38,7 +37,7 @@ def dtype(form: Form) -> np.dtype:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ENTRY_BYTES})
 
 
-# Limit per core: a settings entry becomes a dictionary, which takes ten times the entry's memory.
+# Largest number of settings entries per core. Each becomes a dictionary, which takes ten times the entry's memory.
 SETTINGS_MAX = 100_000
 # Decoding takes at least this many bytes of memory for each byte of a log.
 MEMORY_FACTOR = 3
@@ -46,7 +45,7 @@ MEMORY_FACTOR = 3
 
 @dataclasses.dataclass(frozen=True)
 class Counter:
-    """One counter at each record: raw and cumulative, valid where `present`."""
+    """One counter's raw cumulative values, one for each record. A value is valid only where `present` is true."""
 
     values: np.ndarray
     present: np.ndarray
@@ -54,20 +53,18 @@ class Counter:
 
 @dataclasses.dataclass
 class CoreLog:
-    """The log of one core in one run."""
-
     header: Header
     paths: list[Path]
-    records: np.ndarray  # of the form "record": the first entry of each record
+    records: np.ndarray  # entries of the form "record", which begin the records
     follows_gap: np.ndarray  # true where entries are missing before this record
     counters: dict[str, Counter]
-    anchors: np.ndarray  # of the form "anchor"
+    anchors: np.ndarray  # entries of the form "anchor"
     anchor_of: np.ndarray  # index of the record that each anchor belongs to
     settings: list[dict]
-    idle: np.ndarray  # of the form "idle"
-    gaps: list[tuple[int, int]]  # first missing entry, how many
+    idle: np.ndarray  # entries of the form "idle"
+    gaps: list[tuple[int, int]]  # position of the first missing entry, number of missing entries
     unknown: int  # entries of kinds that this version does not know
-    settings_left_out: int  # beyond SETTINGS_MAX
+    settings_left_out: int  # number of settings entries beyond SETTINGS_MAX
 
     @property
     def core(self) -> int:
@@ -88,7 +85,7 @@ class CoreLog:
 
 @dataclasses.dataclass
 class RunLog:
-    """One run: all its cores, in order."""
+    """The logs of all cores of one run, in order."""
 
     cores: list[CoreLog]
 
@@ -98,8 +95,7 @@ class RunLog:
 
     def energy_unit(self, counter: str) -> float | None:
         """Joules of one count; None if the CPU has no such counter."""
-        name = {"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter]
-        exponent = self.about.get(name)
+        exponent = self.about.get({"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter])
         return None if exponent is None else 2.0**-exponent
 
 
@@ -122,7 +118,7 @@ def find_files(places: Sequence[str]) -> list[Path]:
 
 
 def load(places: Sequence[str]) -> RunLog:
-    """Reads one run's files. Raises Damaged for a file that is no log, Failure for files of different runs."""
+    """Reads one run's files. Raises Damaged for a file that is no log, and Failure for files of different runs."""
     by_core: dict[int, list[tuple[Header, Path]]] = {}
     first: tuple[Header, Path] | None = None
     for path in find_files(places):
@@ -159,7 +155,7 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
 
 
 def _read_entries(path: Path, header: Header) -> np.ndarray:
-    """Entries as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
+    """All entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
     count = header.entries
     try:
         with open(path, "rb") as data:
@@ -181,15 +177,14 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         return np.flatnonzero(np.isin(kinds, schema.kinds_of(name)))
 
     def followers(name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The entries of a form, and the record that each follows, -1 for those whose record is missing."""
+        """The entries of a form, and for each the index of the record before it; -1 if there is none."""
         at = of_form(name)
         return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 
     counters = {name: Counter(np.zeros(len(records), np.uint64), np.zeros(len(records), bool)) for name in (*COUNTERS, *schema.flags)}
     for form in ("sample", "residency"):
         found, owner = followers(form)
-        # The record of a sample may have been overwritten. Then no record precedes the sample, or its TSC differs from that of the record
-        # before it.
+        # The record of a sample may have been overwritten. Then no record precedes the sample, or the preceding record has another TSC.
         belongs = owner >= 0
         belongs[belongs] = records["tsc"][owner[belongs]] == found["tsc"][belongs]
         found, owner = found[belongs], owner[belongs]

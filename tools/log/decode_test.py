@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A file with any content is decoded or refused with one line. The decoded values are those of the kernel's structs."""
-
-from __future__ import annotations
+"""A file with any content is decoded, or refused with one line. The decoded values equal the values of the kernel's structs."""
 
 import random
 import re
@@ -35,14 +33,13 @@ def kernel_rows(form: str) -> list[tuple[str, str, str, str]]:
 
 
 def kernel_kinds() -> list[tuple[int, str, str, str]]:
-    """The rows of kinds there: number, name, form, meaning."""
+    """The rows of kinds in kernel/log_record.hpp: number, name, form, meaning."""
     return [(int(number), *rest) for number, *rest in re.findall(r'KIND\((\d+), (\w+), (\w+), "([^"]*)"\)', KERNEL)]
 
 
 @pytest.mark.parametrize("form", schema.DEFAULTS["fields"])
 def test_the_forms_of_texts_without_fields_are_the_kernels(form: str) -> None:
-    rows = kernel_rows(form)
-    assert " ".join(f"{name}:{kind}:{unit}" for name, kind, unit, _ in rows) == schema.DEFAULTS["fields"][form]
+    assert " ".join(f"{name}:{kind}:{unit}" for name, kind, unit, _ in kernel_rows(form)) == schema.DEFAULTS["fields"][form]
 
 
 def test_the_kinds_of_texts_without_lines_are_the_kernels() -> None:
@@ -96,10 +93,8 @@ def test_a_setting_is_written_as_control_takes_it(changed: int, value: int, text
 
 def test_the_checksum_is_crc32c_at_every_length() -> None:
     # RFC 3720, appendix B.4.
-    assert crc32c(bytes(32)) == 0x8A9136AA
-    assert crc32c(b"\xff" * 32) == 0x62A8AB43
-    assert crc32c(bytes(range(32))) == 0x46DD794E
-    assert crc32c(b"123456789") == 0xE3069283
+    for data, crc in ((bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E), (b"123456789", 0xE3069283)):
+        assert crc32c(data) == crc
     data = random.Random(SEED).randbytes(5000)
     for length in (0, 1, 63, 64, 511, 512, 513, 575, 576, 4096, 5000):
         byte_by_byte = 0

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A machine's control port in Python, for tests of its clients: it answers lines, `get` and `stream`, and fails as a test asks."""
+"""A machine's control port in Python, for tests of its clients. It answers lines, `get` and `stream`, and fails in the ways that a test
+requests.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import socket
 import struct
@@ -16,30 +19,32 @@ from tools.log import layout
 ENTRY = layout.ENTRY_BYTES
 
 
+@dataclasses.dataclass(eq=False)
 class FakeMachine:
-    """Serves `files` (a core each) on 127.0.0.1. A context manager.
+    """Serves `files`, one per core, on 127.0.0.1. A context manager.
 
-    cuts: for each connection in turn, the number of stream bytes after which it ends; later ones are not cut. reset: they end by a TCP
-    reset, which discards data in flight.
-    damage: called with the connection's number and its stream; gives the bytes to send instead.
+    cuts: for each connection in turn, the number of stream bytes after which it ends; later connections are not cut.
+    reset: cut connections end by a TCP reset, which discards data in flight.
+    damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
-    forgetful: the positions that a collector asks for are ignored. early: by core, entries that are sent ahead of those in `files`, as if
-    they had been sent live and overwritten later. pause_seconds: the pause before each block.
+    forgetful: the positions that a collector asks for are ignored.
+    early: by core, entries that are sent before the entries in `files`, as if they had been sent live and overwritten later.
+    pause_seconds: the pause after each block.
     """
 
-    def __init__(self, files: list[bytes], **options) -> None:
-        self.files = files
-        self.block_entries: int = options.pop("block_entries", 8)
-        self.cuts: list[int] = options.pop("cuts", [])
-        self.damage: Callable[[int, bytes], bytes] | None = options.pop("damage", None)
-        self.gaps: dict[int, tuple[int, int]] = options.pop("gaps", {})
-        self.early: dict[int, bytes] = options.pop("early", {})
-        self.forgetful: bool = options.pop("forgetful", False)
-        self.reset: bool = options.pop("reset", False)
-        self.pause_seconds: float = options.pop("pause_seconds", 0.0)
-        self.token: str | None = options.pop("token", None)
-        self.answers: dict[str, Callable[[], str]] = options.pop("answers", {})
-        assert not options, options
+    files: list[bytes]
+    block_entries: int = 8
+    cuts: list[int] = dataclasses.field(default_factory=list)
+    damage: Callable[[int, bytes], bytes] | None = None
+    gaps: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    early: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    forgetful: bool = False
+    reset: bool = False
+    pause_seconds: float = 0.0
+    token: str | None = None
+    answers: dict[str, Callable[[], str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self.requests: list[str] = []
         self._connections = 0
         self._guard = threading.Lock()
@@ -101,7 +106,7 @@ class FakeMachine:
             return
         connection.sendall(data[:cut])
         if cut is not None and self.reset:
-            # A reset, as when a network breaks.
+            # With a linger time of zero, closing the socket resets the connection.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stream(self, positions: dict[int, int]) -> bytes:
@@ -137,7 +142,6 @@ class FakeMachine:
 
 
 def split(data: bytes) -> list[bytes]:
-    """A stream's blocks."""
     blocks = []
     while data:
         size = layout.BLOCK_HEADER_BYTES + layout.parse_block(data[: layout.BLOCK_HEADER_BYTES]).payload_bytes

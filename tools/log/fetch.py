@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log fetch`: copies each core's log over its own connection, like `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log`.
 
-That is enough after a run. If a connection breaks, that core's log is discarded; `./neap log collect` can resume instead.
+After a run a copy is enough. If a connection breaks, that core's log is discarded; `./neap log collect` resumes instead.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -19,8 +17,7 @@ from tools.log.folder import LIMIT_BYTES, Folder, Identity, describe_run, log_fi
 
 
 def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool, limit_bytes: int = LIMIT_BYTES) -> int:
-    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the total size of the logs
-    there."""
+    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the size of all logs in `out`."""
     start = time.monotonic()
     with Folder(out, limit_bytes) as folder:
         found = folder.finished() or folder.unfinished()
@@ -33,8 +30,7 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
             if progress.on_terminal():
                 progress.show_status(f"neap: core {core} of {first.cores}")
             _fetch_core(address, token, folder, core, first, found)
-        if progress.on_terminal():
-            progress.show_status("")
+        progress.show_status("")
         content = describe_run(log_files(out), **{"from": control_name(address), "mode": "get"})
         folder.finish(content)
     return report(content, out, sum(row["lines"] for row in content["files"]), time.monotonic() - start, as_json)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The folder of a collected log: `core0.log`, `core1.log`, ... and `run.json`, and the parts of logs that are not complete yet.
+"""The folder of a collected log, with `core0.log`, `core1.log`, ..., `run.json`, and the parts of logs that are not complete yet.
 
-A copy may end at any moment: the network breaks, the disk is full, the collector is killed. So entries are kept in parts. A part is a file
-of entries without a gap, like `core3.from-20480.part`. Its size gives its end, so there is no index that could be wrong. Each part begins
-with room for the header. When a core's log is complete, its header is written there and the part is renamed.
+A copy may end at any moment, because the network breaks, the disk is full, or the collector is killed. So entries are kept in parts. A part
+is a file of entries without a gap, like `core3.from-20480.part`. The part's size gives its end, so there is no index that could be wrong.
+Each part begins with room for the header. When a core's log is complete, its header is written to that room and the part is renamed.
 
-The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that the name of each part fits PART.
+The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that the name of each part matches PART.
 
-If entries are missing between two parts, both become files: the last part of the run is `core3.log`, earlier ones keep their positions in
-their names. The files of one core, in order, hold all its entries that were collected.
+If entries are missing between two parts, both become files. The last part of the run is `core3.log`; earlier parts keep their positions in
+their names. The files of one core, in order, hold all collected entries of that core.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHUNK_BYTES = 1 << 20
 # The maximum size of all headers and entries in a folder.
 LIMIT_BYTES = 64 * 10**9
 PARTS_MAX = 10_000
-# run.json may be large, because it lists changes of settings, at most this many.
+# Largest number of changes of settings in run.json, which may therefore be large.
 SETTINGS_MAX = 100_000
 JSON_BYTES_MAX = 1 << 28
 PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})\.part")
@@ -43,7 +43,7 @@ LOG = re.compile(r"core([0-9]{1,3})(?:\.from-([0-9]{1,18}))?\.log")
 
 @dataclasses.dataclass
 class Part:
-    """Entries of one core without a gap. `entries`: the number that is complete on the disk."""
+    """Entries of one core without a gap. `entries`: the number of entries that are complete on the disk."""
 
     path: Path
     core: int
@@ -57,14 +57,14 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """A run of a boot."""
+    """Names a run of a boot."""
 
     boot_id: str
     run: int
 
 
 class Folder:
-    """A folder that one process writes. A context manager: holds the folder's lock. `limit_bytes` limits the total size of its logs."""
+    """A folder that only one process may write: a context manager that holds its lock. `limit_bytes` limits the size of all logs."""
 
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES):
         self.path = path
@@ -103,13 +103,12 @@ class Folder:
             os.close(self._lock)
 
     def _take_up(self, part: Part) -> None:
-        size = part.path.stat().st_size
-        self._truncate(part, max(0, size - HEADER_BYTES) // ENTRY_BYTES)
+        self._truncate(part, max(0, part.path.stat().st_size - HEADER_BYTES) // ENTRY_BYTES)
         self.parts.setdefault(part.core, []).append(part)
         self._used_bytes += HEADER_BYTES + part.entries * ENTRY_BYTES
 
     def claim(self, count: int) -> None:
-        """Counts bytes before they are written. Raises Failure if they exceed the folder's limit."""
+        """Counts bytes before they are written. Raises Failure if the folder's limit would be exceeded."""
         if self._used_bytes + count > self._limit_bytes:
             raise Failure(
                 f"the logs in {self.path} come to more than {self._limit_bytes / 1e9:g} GB",
@@ -167,7 +166,6 @@ class Folder:
         return self.path / f"core{core}.log"
 
     def position(self, core: int) -> int:
-        """The position of this core's next entry."""
         if self.done(core):
             header = read_header(self.log_path(core))
             return header.first + header.entries
@@ -175,13 +173,13 @@ class Folder:
         return parts[-1].end if parts else 0
 
     def kept_entries(self) -> int:
-        """Number of entries here, in parts and in whole logs."""
+        """Number of entries in the folder, in parts and in whole logs."""
         return sum(part.entries for parts in self.parts.values() for part in parts) + sum(
             read_header(path).entries for path in log_files(self.path)
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on; a gap before them begins a new part. Raises DiskFull; whole entries are kept."""
+        """Writes entries from `position` on. After a gap, a new part begins. Raises DiskFull, and then keeps the whole entries."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -211,9 +209,8 @@ class Folder:
 
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
-        with contextlib.suppress(OSError):  # on a full disk, an emptied file has no room for its header and is begun again
-            size = part.path.stat().st_size
-            if size != HEADER_BYTES + entries * ENTRY_BYTES:
+        with contextlib.suppress(OSError):  # on a full disk an emptied file cannot hold its header; it is made again later
+            if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
     @contextlib.contextmanager
@@ -233,7 +230,7 @@ class Folder:
     # ---- the end of a core ----
 
     def seal(self, header: Header) -> None:
-        """Turns the parts of a complete core into log files."""
+        """Turns the parts of a core's complete log into log files."""
         core = header.core
         if core in self._open:
             os.close(self._open.pop(core))
@@ -253,8 +250,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live and were overwritten later into another file, so that `core3.log` equals the result of
-        `get,3`."""
+        """Moves entries that arrived live and were overwritten later to another file, so that `core3.log` equals the result of `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return
@@ -284,11 +280,8 @@ class Folder:
 
 def log_files(folder: Path) -> list[Path]:
     """The log files in a folder, by core and position."""
-    found = []
-    for path in folder.iterdir():
-        if match := LOG.fullmatch(path.name):
-            found.append((int(match.group(1)), int(match.group(2)) if match.group(2) else 1 << 62, path))
-    return [path for _, _, path in sorted(found)]
+    matches = ((LOG.fullmatch(path.name), path) for path in folder.iterdir())
+    return [path for _, _, path in sorted((int(match.group(1)), int(match.group(2) or 1 << 62), path) for match, path in matches if match)]
 
 
 def describe_run(paths: Sequence[Path], **more) -> dict:
@@ -332,7 +325,7 @@ def _settings_of(path: Path, header: Header) -> Iterator[dict]:
 
 
 def _when(setting: dict, header: Header) -> dict:
-    """A change's time in seconds since boot and as Unix time in nanoseconds; None if the header lacks the clock's values."""
+    """A change's time in seconds since boot, and as Unix time in nanoseconds. Both are None if the header lacks the clock's values."""
     try:
         ticks = setting["tsc"] - header.about["tsc_at_boot"]
         return {

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares docs/log-format.md with the rows of kernel/log_record.hpp, the kernel's test vector and the decoded values of tools/log/."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -18,20 +16,17 @@ PAGE = (REPOSITORY / "docs/log-format.md").read_text()
 
 
 def section(name: str) -> list[str]:
-    """The lines of a fenced block of the page."""
+    """The lines of the fenced block `name` of docs/log-format.md."""
     return re.search(rf"^```{name}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE).group(1).splitlines()
 
 
 def vector() -> list[str]:
-    lines = (REPOSITORY / "kernel/testdata/log_lines.hex").read_text().splitlines()
-    return [line for line in lines if not line.startswith("#")]
+    return [line for line in (REPOSITORY / "kernel/testdata/log_lines.hex").read_text().splitlines() if not line.startswith("#")]
 
 
 def example() -> bytes:
-    """The page's example as the file that it describes."""
     head = b"".join(bytes.fromhex(line[8:]) for line in section("header"))
-    text = "".join(section("json")).encode()
-    raw = head + text
+    raw = head + "".join(section("json")).encode()
     lines = b"".join(bytes.fromhex(line.split(" ", 1)[1]) for line in section("lines"))
     return raw + b" " * (layout.HEADER_BYTES - 1 - len(raw)) + b"\n" + lines
 
@@ -44,10 +39,9 @@ def page_rows(form: str) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("form", schema.DEFAULTS["fields"])
 def test_the_pages_tables_of_entries_are_the_kernels(form: str) -> None:
-    fields = schema.parse({}).form[form].fields
     rows = [
         (str(field.offset), kind, name, unit.lstrip(":").replace("|", ", "), meaning)
-        for field, (name, kind, unit, meaning) in zip(fields, kernel_rows(form), strict=True)
+        for field, (name, kind, unit, meaning) in zip(schema.parse({}).form[form].fields, kernel_rows(form), strict=True)
     ]
     assert page_rows(form) == rows
 
@@ -79,13 +73,7 @@ def test_the_example_decodes_to_what_the_page_says(tmp_path: Path) -> None:
     assert (sleep["tsc_asleep"], sleep["tsc"], sleep["cause"], sleep["vector"]) == (1_000_005_000, 1_000_020_000, 1, 0x31)
     assert core.schema.idle_name(sleep["idle_state"]) == "c6"
     at_start, change = core.settings
-    assert (at_start["changed"], at_start["itr_us"], at_start["idle"], at_start["turbo"], at_start["generation"]) == (
-        "start",
-        8,
-        "c6",
-        "on",
-        7,
-    )
+    assert [at_start[name] for name in ("changed", "itr_us", "idle", "turbo", "generation")] == ["start", 8, "c6", "on", 7]
     assert (summary.change_text(change), change["generation"]) == ("idle=poll", 8)
     assert core.anchors["run"].tolist() == [3, 3]
     assert [name for name in COUNTERS if core.counters[name].present.any()] == header.about["counters"]
@@ -96,17 +84,10 @@ def test_the_example_decodes_to_what_the_page_says(tmp_path: Path) -> None:
 
 def test_the_pages_numbers_are_the_layouts() -> None:
     sections = [re.search(rf"^## {name}\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE).group(1) for name in ("Header", "The stream")]
-    rows = re.findall(r"^\| (\d+) \| (u8|u16|u32|u64|char\[\d*\]) \| (\w+) \|", "".join(sections), re.MULTILINE)
-    head = [(int(offset), name) for offset, _, name in rows[:12]]
-    assert head[:11] == list(
-        zip(
-            (0, 8, 12, 16, 20, 24, 32, 40, 48, 56, 60),
-            "magic version header_bytes entry_bytes core entries first unwritten tsc_hz json_bytes crc32c".split(),
-        )
-    )
-    assert [
-        name for _, _, name in rows[12:]
-    ] == "magic type core number position payload_bytes payload_crc32c count run boot_id crc32c".split()
+    offsets, _, names = zip(*re.findall(r"^\| (\d+) \| (u8|u16|u32|u64|char\[\d*\]) \| (\w+) \|", "".join(sections), re.MULTILINE))
+    assert [int(offset) for offset in offsets[:11]] == [0, 8, 12, 16, 20, 24, 32, 40, 48, 56, 60]
+    assert " ".join(names[:11]) == "magic version header_bytes entry_bytes core entries first unwritten tsc_hz json_bytes crc32c"
+    assert " ".join(names[12:]) == "magic type core number position payload_bytes payload_crc32c count run boot_id crc32c"
     states = dict(re.findall(r"(\d) (\w+)", re.search(r"`idle_state`: (.*?)\.", PAGE).group(1)))
     assert [states[str(number)] for number in range(8)] == schema.DEFAULTS["idle_states"]
     for bit, name in enumerate(COUNTERS):

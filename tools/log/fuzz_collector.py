@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Fuzzes the readers of foreign bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
+"""Fuzzes the readers of other programs' bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
 
 A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC (inventions.py). The command must end
 in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character. It must write
 only inside its folder, and leave only files there that the next command recognises.
 
-Each case is made from the seed and its number alone. A finding reports the number; FIRST is the number of the first case.
+A case depends only on the seed and the case's number. A finding reports that number; FIRST is the number of the first case.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -35,7 +33,7 @@ from tools.log import collect, decode, fetch, folder, report, study, summary, sy
 from tools.log.inventions import CORES, Inventor
 
 NAME = "fuzz_collector"
-# CPU time; on a busy host a case may wait for much longer.
+# Limits of CPU time and of real time; on a busy host a case may wait for long.
 CASE_SECONDS = 10
 CASE_SECONDS_WAITING = 180
 MEMORY_BYTES = 1 << 31
@@ -88,7 +86,7 @@ class Socket:
 
 @contextlib.contextmanager
 def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
-    """Each connection gets the next answer. After the last one, connections are refused."""
+    """Each connection gets the next of `answers`. After the last answer, connections are refused."""
     pieces = (1 << 18, 1 << 18, 1000, 63)
 
     def connect(_address: tuple, _seconds: float) -> Socket:
@@ -104,6 +102,17 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
 # ---- the commands ----
 
 
+@contextlib.contextmanager
+def fetching(inventor: Inventor, answers: list[bytes], out: Path) -> Iterator[None]:
+    """What must hold for `out` after a command that fetches logs, and after one that failed."""
+    try:
+        with machine(inventor, answers):
+            yield
+    finally:
+        require_found_again(out)
+    require_whole(out)
+
+
 def play_collect(inventor: Inventor, place: Path) -> None:
     out = place / "out"
     streams = [b"ok\n" + inventor.stream(FILES) for _ in range(inventor.random.choice((1, 1, 2, 3)))]
@@ -112,13 +121,9 @@ def play_collect(inventor: Inventor, place: Path) -> None:
     if inventor.chance(10):
         out.mkdir()
         (out / folder.UNFINISHED).write_text(inventor.json_text({"boot_id": synthetic.BOOT_ID, "run": 1}))
-    try:
-        with machine(inventor, streams):
-            as_json = inventor.chance(2)
-            collect.collect(ADDRESS, out, live=inventor.chance(2), token=None, as_json=as_json, patience_seconds=0.001)
-    finally:
-        require_found_again(out)
-    require_whole(out)
+    with fetching(inventor, streams, out):
+        as_json = inventor.chance(2)
+        collect.collect(ADDRESS, out, live=inventor.chance(2), token=None, as_json=as_json, patience_seconds=0.001)
 
 
 def play_fetch(inventor: Inventor, place: Path) -> None:
@@ -126,12 +131,8 @@ def play_fetch(inventor: Inventor, place: Path) -> None:
     files = [inventor.file(core, file) for core, file in enumerate(FILES)]
     if inventor.chance(10):
         files[0] = inventor.answer("error: no such core")
-    try:
-        with machine(inventor, files):
-            fetch.fetch(ADDRESS, out, token=None, as_json=inventor.chance(2))
-    finally:
-        require_found_again(out)
-    require_whole(out)
+    with fetching(inventor, files, out):
+        fetch.fetch(ADDRESS, out, token=None, as_json=inventor.chance(2))
 
 
 def play_decode(inventor: Inventor, place: Path) -> None:
@@ -175,7 +176,7 @@ def play_toml(inventor: Inventor, place: Path) -> None:
     path.unlink()
     for one in found.machines:
         if one.bmc:
-            # The next step of `neap power`.
+            # Reads the password, as the next step of `neap power` does.
             power_control._password(one.bmc)
 
 
@@ -184,7 +185,7 @@ def play_power(inventor: Inventor, place: Path) -> None:
     bmc = boot_machines.Bmc("10.0.0.1", "admin", "ipmi" if ipmi else "redfish", "", "A_VARIABLE")
 
     def output(argv: list[str], given: str, environment: dict | None) -> str:
-        # Converts the arguments like Popen.
+        # Checks the arguments as Popen does.
         if any("\0" in word for word in [os.fsencode(word).decode("latin-1") for word in argv]):
             raise ValueError("embedded null byte")
         if environment is not None and environment.get("IPMITOOL_PASSWORD", environment.get("IPMI_PASSWORD")) != SECRET:
@@ -223,7 +224,7 @@ PLAYS: tuple[Callable[[Inventor, Path], None], ...] = (
 
 
 def require_found_again(out: Path) -> None:
-    """Raises Wrong for a file that the next collection does not recognise."""
+    """Raises Wrong if the next collection would not recognise a file."""
     known = (folder.RUN, folder.UNFINISHED)
     for path in out.iterdir() if out.is_dir() else ():
         if path.name not in known and not folder.PART.fullmatch(path.name) and not folder.LOG.fullmatch(path.name):
@@ -231,7 +232,7 @@ def require_found_again(out: Path) -> None:
 
 
 def require_whole(out: Path) -> None:
-    """Raises Wrong unless a collection that succeeded has the cores that its headers name, and nothing else."""
+    """Raises Wrong unless a successful collection has all cores that its headers name, and no other file."""
     if left := [path.name for path in out.iterdir() if path.name != folder.RUN and not folder.LOG.fullmatch(path.name)]:
         raise Wrong(f"succeeded, and left {re.sub('[0-9]+', 'N', left[0])}")
     content = json.loads((out / folder.RUN).read_text())
@@ -254,7 +255,7 @@ def require_no_formula(piece) -> None:
 
 
 def require_page(page: str) -> None:
-    """The data island is JSON that a browser reads, and only the page's own scripts are scripts."""
+    """Raises Wrong unless the page's data is JSON that a browser reads, and the page has no scripts except its own."""
     if page.count("<script") != 3:
         raise Wrong("a report has another script than its own")
     require_json(page.split('id="data">', 1)[1].split("</script>", 1)[0])
@@ -270,7 +271,7 @@ def require_printable(text: str, what: str) -> None:
 
 
 def run_case(number: int, seed: int, place: Path) -> None:
-    """Raises an exception for a finding."""
+    """Runs one case. A finding raises an exception."""
     inventor = Inventor(seed * 1_000_003 + number)
     play = inventor.random.choice(PLAYS)
     printed = io.StringIO()
@@ -288,14 +289,14 @@ def run_case(number: int, seed: int, place: Path) -> None:
 
 
 def bound_case(processor_seconds: float, seconds: float) -> None:
-    """Raises Hang after either time; 0 and 0: never."""
+    """Limits CPU time and real time, after which Hang is raised. Two zeros remove the limits."""
     signal.setitimer(signal.ITIMER_PROF, processor_seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 @contextlib.contextmanager
 def bounded_environment() -> Iterator[Path]:
-    """Sets bounds, replaces waiting, and gives a place for files."""
+    """Limits memory, replaces functions that wait, and yields a folder for files."""
 
     def expired(_number: int, _frame: object) -> None:
         raise Hang
@@ -314,7 +315,7 @@ def bounded_environment() -> Iterator[Path]:
         mock.patch.object(os, "fsync", lambda _descriptor: None),
         warnings.catch_warnings(),
     ):
-        # A printed warning contains a line of source code, so warnings are errors here.
+        # A printed warning contains a line of source code like a traceback, so warnings are errors here.
         warnings.simplefilter("error")
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, before[1]))
         try:
@@ -327,7 +328,7 @@ def bounded_environment() -> Iterator[Path]:
 
 
 def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None) -> tuple[int, dict[str, Finding]]:
-    """Runs cases for `seconds`. Gives their number, and the findings: one of each kind, by exception and place."""
+    """Runs cases for `seconds`. Returns the number of cases, and one finding for each exception and place."""
     findings: dict[str, Finding] = {}
     start = time.monotonic()
     number = first
@@ -344,8 +345,7 @@ def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None
                 bound_case(0, 0)
                 what = describe(error)
                 if what not in findings:
-                    trace = "".join(traceback.format_exception(error, limit=-6))
-                    findings[what] = Finding(number, time.monotonic() - start, what, trace)
+                    findings[what] = Finding(number, time.monotonic() - start, what, "".join(traceback.format_exception(error, limit=-6)))
                 del error
                 gc.collect()
             finally:
@@ -356,7 +356,7 @@ def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None
 
 
 def describe(error: BaseException) -> str:
-    """The exception and the innermost function of the launcher. Findings of the same text count once."""
+    """Names the exception and the launcher's innermost function. Findings with the same text count once."""
     if isinstance(error, Wrong):
         return str(error)
     frames = [

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The readers of foreign bytes pass the fuzzer's cases, and the fuzzer finds errors that such readers had before."""
-
-from __future__ import annotations
+"""The readers of other programs' bytes pass the fuzzer's cases, and the fuzzer finds errors that these readers once had."""
 
 import os
 from pathlib import Path
@@ -12,7 +10,7 @@ from tools.errors import Failure
 from tools.log import about, fuzz_collector, inventions, layout, synthetic
 
 SEED = 20261122
-# `./neap soak` gives more time, `./neap soak fuzz` any time.
+# `./neap soak` gives more time, and `./neap soak fuzz` as much as requested.
 SECONDS = min(600.0, float(os.environ.get("NEAP_SOAK_SECONDS") or 15))
 
 
@@ -29,7 +27,7 @@ def test_a_case_is_made_from_its_number_alone() -> None:
 
 
 def test_a_field_that_is_believed_unread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier error: the header's values were used without checks."""
+    """Repeats an old error, in which the header's values were used without checks."""
     import json
 
     monkeypatch.setattr(layout.about_text, "parse", lambda text: json.loads(text))

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Input of hostile machines, files and BMCs from a random generator, for tools/log/fuzz_collector.py.
 
-Each input begins with correct data and changes a few places, with checksums that fit, so that readers get past their first checks.
+Each input is correct data with a few changes and right checksums, so that readers get past their first checks.
 """
-
-from __future__ import annotations
 
 import json
 import random
@@ -15,11 +13,10 @@ from tools.log import layout, schema, synthetic
 from tools.log.crc32c import crc32c
 
 HEADER = struct.Struct("<8sIIIIQQQQII")
-BLOCK = struct.Struct("<IBBHQQIIQIIQII")
 ENTRY = layout.ENTRY_BYTES
 CORES = 2
 NUMBERS = (0, 1, 2, 7, 255, 256, 1 << 16, 1 << 31, (1 << 32) - 1, 1 << 47, (1 << 56) - 1, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
-# JSON as text, so that it may differ from what Python would write.
+# JSON values as text, which may differ from the text that Python would write.
 VALUES = (
     *("1e999", "-1e999", "NaN", "Infinity", "-Infinity", "-1", "0.5", "1e15", "true", "null", "{}", "[]", '""', "[[[]]]", '"x"', '"0"'),
     *('"\\u0000"', '"\\u001b[31mred\\u001b[0m"', '"a\\u0007\\r\\nb"', '"\\u202ereversed"', '"\\ud800"', '"../../../outside"', '"=1+1"'),
@@ -32,7 +29,7 @@ KINDS = (0, 1, 1, 2, 3, 4, 5, 16, 17, 18, 18, 19, 32, 77, 255)
 
 
 class Inventor:
-    """The input of one case, made from its number only."""
+    """Makes the input of one case, from the case's seed only."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -43,9 +40,9 @@ class Inventor:
     # ---- headers, files, streams ----
 
     def text(self, about: dict) -> bytes:
-        """A header's JSON: correct, or with some values changed, or filled up to its maximum size."""
+        """A header's JSON, which is correct, has some changed values, or is filled up to its maximum size."""
         if self.chance(2):
-            # The text of an older build is shorter, which leaves room for long values.
+            # Without these members, as in an older build's text, there is more room for long values.
             about = {name: value for name, value in about.items() if name not in schema.NAMES}
         elif self.chance(2):
             about = {**about, **self.types(about)}
@@ -105,7 +102,7 @@ class Inventor:
         return (raw + b" " * layout.HEADER_BYTES)[: layout.HEADER_BYTES - 1] + b"\n" if len(raw) < layout.HEADER_BYTES else raw
 
     def entries(self, correct: bytes) -> bytes:
-        """Entries of a run, some of other kinds or with other times and numbers."""
+        """Entries of a run, some of them with other kinds, times or numbers."""
         data = bytearray(correct)
         for _ in range(self.random.choice((0, 0, 1, 3, 20))):
             at = ENTRY * self.random.randrange(max(1, len(data) // ENTRY))
@@ -173,12 +170,10 @@ class Inventor:
             if not blocks:
                 break
         run, boot = self.random.choice((1, 1, 1, 1, 1, 1, 1, 2)), int(synthetic.BOOT_ID, 16)
-        built = []
-        for number, (kind, core, position, payload, count) in enumerate(blocks):
-            head = BLOCK.pack(
-                layout.BLOCK_MAGIC, kind, 0, core, number, position, len(payload), crc32c(payload), count, run, 0, boot, 0, 0
-            )[:-4]
-            built.append(head + struct.pack("<I", crc32c(head)) + payload)
+        built = (
+            layout.build_block(kind, core, number, position, payload, count, run, boot)
+            for number, (kind, core, position, payload, count) in enumerate(blocks)
+        )
         return self.damaged(b"".join(built))
 
     # ---- answers of control ----
@@ -235,13 +230,11 @@ class Inventor:
         return "\n".join(lines)
 
     def json_text(self, fields: dict) -> str:
-        """A JSON object like those of another program."""
+        """A JSON object as another program may write it."""
         texts = {name: json.dumps(value) for name, value in fields.items()}
         for _ in range(self.random.choice((0, 1, 2))):
             texts[self.random.choice([*texts])] = self.random.choice(VALUES)
         return self._joined(texts) if not self.chance(12) else self.random.choice(VALUES)
 
     def environment(self) -> dict[str, str]:
-        """Environment variables with passwords of other machines."""
-        names = ("IPMITOOL_PASSWORD", "IPMI_PASSWORD", "IPMI_KGKEY")
-        return {name: "another" for name in names if self.chance(2)}
+        return {name: "another" for name in ("IPMITOOL_PASSWORD", "IPMI_PASSWORD", "IPMI_KGKEY") if self.chance(2)}

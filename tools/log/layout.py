@@ -5,8 +5,6 @@ A file is a header of 4096 bytes and entries of 64 bytes. The stream carries the
 checksums. Everything is little-endian. tools/log/schema.py has the types of the entries.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -26,9 +24,9 @@ MAGIC = b"NEAPLOG\n"
 VERSION = 1
 HEADER_BYTES = 4096
 JSON_OFFSET = 64
-# Byte 4095 is a line feed.
+# The JSON ends before the header's last byte, which is a line feed.
 JSON_BYTES_MAX = HEADER_BYTES - 1 - JSON_OFFSET
-# Positions of a run's entries are less than this, so that each has at most 17 digits in a file's name.
+# Positions of a run's entries are below this, so that each position has at most 17 digits in a file's name.
 POSITIONS_END = 1 << 56
 
 _HEADER = struct.Struct("<8sIIIIQQQQII")
@@ -51,10 +49,8 @@ class Damaged(Failure):
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the run.
-
-    `about` holds the members of the header's JSON that tools/log/about.py knows and has checked, `schema` the types of the entries.
-    """
+    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the run. `about` holds the
+    members of the header's JSON that tools/log/about.py knows and has checked; `schema` has the types of the entries."""
 
     core: int
     entries: int
@@ -84,12 +80,12 @@ class Header:
 
     @property
     def run_of(self) -> tuple:
-        """The values that the headers of all cores of one run share."""
+        """The values that are equal in the headers of all cores of one run."""
         return self.boot_id, self.run, self.cores, self.tsc_hz, self.schema
 
 
 def parse_header(raw: bytes, name: str) -> Header:
-    """Raises Damaged, which says what is wrong with `name`."""
+    """Raises Damaged with a text that says what is wrong with the file `name`."""
     if len(raw) < HEADER_BYTES:
         if raw.startswith(b"error:"):
             said = shown(raw.split(b"\n")[0].decode("ascii", "replace"), 200)
@@ -128,15 +124,13 @@ def _header_of(core: int, entries: int, first: int, unwritten: int, tsc_hz: int,
 
 
 def rebuild_header(header: Header, entries: int, first: int) -> bytes:
-    """The header of a file with a part of the entries that `header` names.
-
-    The JSON is copied as text. Written again by Python, it may get longer, and a text close to 4 KB would not fit.
-    """
+    """The header of a file that has only a part of the entries of `header`. The JSON is copied as text. If Python wrote it again, it could
+    get longer, and a text close to 4 KB would not fit."""
     return _header_of(header.core, entries, first, header.unwritten, header.tsc_hz, header.text)
 
 
 def read_header(path: Path) -> Header:
-    """The header of a file. Raises Damaged also if the file's size contradicts the header, and Failure if the file cannot be read."""
+    """The header of a file. Raises Damaged, also if the file's size contradicts the header, and Failure if the file cannot be read."""
     try:
         with open(path, "rb") as data:
             header = parse_header(data.read(HEADER_BYTES), str(path))
@@ -173,7 +167,7 @@ class DamagedBlock(Exception):
 
 
 def parse_block(raw: bytes) -> Block:
-    """A block's 64-byte header. Raises DamagedBlock."""
+    """Parses a block's 64-byte header. Raises DamagedBlock."""
     magic, kind, _, core, number, position, payload_bytes, payload_crc, count, run, _, boot_id, _, crc = _BLOCK.unpack(raw)
     if magic != BLOCK_MAGIC:
         raise DamagedBlock("a block does not begin with its magic number")
@@ -197,7 +191,7 @@ def build_block(kind: int, core: int, number: int, position: int, payload: bytes
 
 
 def settings_entries(entries: bytes, schema: Schema) -> Iterator[dict]:
-    """The settings entries among whole entries, as Schema.describe_settings gives them."""
+    """The settings entries among `entries`, as Schema.describe_settings returns them."""
     wanted = bytes(schema.kinds_of("settings"))
     kinds = entries[KIND_OFFSET::ENTRY_BYTES]
     for match in re.finditer(b"[" + re.escape(wanted) + b"]", kinds) if wanted else ():

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Bounds on a machine's effect on a collection: bytes, parts, positions, and the cores that it has."""
-
-from __future__ import annotations
+"""Tests of the limits for the bytes, parts, positions and cores that a machine can cause in a collection."""
 
 import json
 from pathlib import Path
@@ -31,15 +29,14 @@ def whole(out: Path) -> bool:
 
 
 def inserted(kind: int, core: int, position: int, payload: bytes, count: int):
-    """Gives a function that inserts a block after the first block of a stream; the numbers of the blocks remain consecutive."""
+    """Returns a function that inserts a block after the first block of a stream. The numbers of the blocks remain consecutive."""
 
     def damage(_number: int, data: bytes) -> bytes:
         blocks = split(data)
         first = layout.build_block(kind, core, 1, position, payload, count, 1, BOOT)
-        rest = [layout.parse_block(block[:64]) for block in blocks[1:]]
         moved = [
             layout.build_block(block.type, block.core, block.number + 1, block.position, data[64:], block.count, block.run, block.boot_id)
-            for block, data in zip(rest, blocks[1:])
+            for block, data in zip([layout.parse_block(block[:64]) for block in blocks[1:]], blocks[1:])
         ]
         return b"".join([blocks[0], first, *moved])
 

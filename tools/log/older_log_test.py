@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Logs of other builds decode: the header says which fields and settings they have.
+"""Logs of other builds are decoded, because the header says which fields and settings they have.
 
 testdata/log_before_settings.tar.xz is a run of memcached on two emulated cores, of commit 1993dec, whose headers do not name the settings.
-`log/` is the result of `./neap log collect`, `expected/` the output of that commit's tools for it.
+`log/` is the result of `./neap log collect`. `expected/` is the output of that commit's tools for `log/`.
 """
-
-from __future__ import annotations
 
 import json
 import tarfile
@@ -30,7 +28,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_values(rows: list[dict]) -> list[dict]:
-    """The older tools gave no text of a setting's value."""
+    """Removes the text of a setting's value, which the older tools did not write."""
     return [{name: value for name, value in row.items() if name != "value"} for row in rows]
 
 
@@ -139,5 +137,4 @@ def test_the_default_types_are_whole() -> None:
     found = schema.parse({})
     assert found.idle_states[found.idle_poll] == "poll"
     assert set(found.form) == {"record", "sample", "residency", "settings", "anchor", "idle"}
-    in_samples = {name for form in ("sample", "residency") for name in found.form[form].by_name}
-    assert set(found.flags) <= in_samples
+    assert set(found.flags) <= {name for form in ("sample", "residency") for name in found.form[form].by_name}

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log report`: one HTML page that holds everything it shows, and opens without a network.
+"""`./neap log report`: one HTML page that contains all its data and scripts, so it opens without a network.
 
-A browser cannot draw a million interrupts. So the page holds the records, packed, and report.js thins them for the time that is shown. For
-each stretch of records it draws the minimum and the maximum, so that no peak is lost; if there is room, it draws single records. Beyond
-POINTS_MAX records the page itself holds the minimum and maximum of each group.
+A browser cannot draw a million interrupts. So the page holds the records, packed, and report.js reduces them for the time that is shown. It
+draws the minimum and the maximum of each group of records, so that no peak is lost; if there is room, it draws single records. With more
+than POINTS_MAX records, the page holds only the minimum and maximum of each group.
 
-A content security policy in the page's head forbids all connections, also those of Plotly or of text from a log.
+A content security policy in the page's head forbids all connections, also connections by Plotly or by text from a log.
 """
-
-from __future__ import annotations
 
 import base64
 import html
@@ -34,7 +32,7 @@ FIELDS = ("rx_bytes", "tx_bytes", "rx_descriptors", "tx_descriptors")
 
 
 def write(run: RunLog, out: Path) -> int:
-    """Writes the page; gives its size in bytes. Raises Failure if it cannot be written."""
+    """Writes the page. Returns its size in bytes. Raises Failure if it cannot be written."""
     page = build(run)
     with Making(out) as making, open(making, "w", encoding="utf-8") as file:
         file.write(page)
@@ -55,9 +53,8 @@ def build(run: RunLog) -> str:
         "packages": [_package(run, number, members, begin) for number, members in packages(cores).items()],
         "marks": marks[:MARKS_MAX],
     }
-    title = f"run {found['run']} of {found['application']}"
     replacements = {
-        "@TITLE@": html.escape(title),
+        "@TITLE@": html.escape(f"run {found['run']} of {found['application']}"),
         "@STYLE@": (HERE / "report.css").read_text(),
         "@SUMMARY@": _summary_html(found),
         "@PLOTLY@": get_plotlyjs(),
@@ -65,7 +62,7 @@ def build(run: RunLog) -> str:
         "@SCRIPT@": (HERE / "report.js").read_text(),
     }
     page = (HERE / "report.html").read_text()
-    # One pass over the page's own text, because the inserted texts may contain placeholders.
+    # All placeholders are replaced in one pass over the page's own text, because the inserted texts may contain placeholders, too.
     parts = []
     for line in page.splitlines():
         name = line.strip()
@@ -77,7 +74,7 @@ def build(run: RunLog) -> str:
 
 
 def pack(values: np.ndarray) -> dict:
-    """Unsigned integers as base64 of deflated byte planes: all low bytes first, which compresses better than whole numbers."""
+    """Packs unsigned integers: base64 of deflated byte planes, the lowest bytes first. Planes compress better than whole numbers."""
     maximum = int(values.max()) if len(values) else 0
     width = next(width for width in (1, 2, 4) if maximum < 1 << 8 * width or width == 4)
     plain = np.minimum(values, (1 << 32) - 1).astype(f"<u{width}")
@@ -92,7 +89,7 @@ def _core(core: CoreRun, begin: int, points_max: int) -> dict:
     offsets = ticks_since(records["tsc"], begin)
     step = max(1, -(-len(records) // points_max))
     groups = np.arange(0, len(records), step)
-    # Times are stored as differences, in a unit for which the longest fits into 32 bits.
+    # Times are stored as differences, in a unit in which the longest difference fits into 32 bits.
     moments = offsets[groups] if len(records) else offsets
     deltas = np.diff(moments, prepend=0)
     unit = max(1, -(-int(deltas.max(initial=1)) // ((1 << 32) - 1)))
@@ -120,7 +117,7 @@ def _core(core: CoreRun, begin: int, points_max: int) -> dict:
 
 
 def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """The share of time asleep, by stretches of time. A record's interval counts in the stretch where it ends."""
+    """The share of time asleep in each of TIME_BINS spans of time. A record's interval counts in the span in which it ends."""
     if not len(seconds):
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
@@ -133,7 +130,7 @@ def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
 
 
 def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
-    """A counter's increase per TSC tick, between samples; None if this CPU does not have it."""
+    """A counter's increase per TSC tick between samples; None if there are fewer than two samples."""
     at, total = core.sampled(counter)
     if len(at) < 2:
         return None
@@ -144,7 +141,7 @@ def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
 
 
 def _histogram(cores: list[CoreRun]) -> list[dict]:
-    """Histogram of the intervals by core: bins of equal ratio, microseconds."""
+    """For each core, a histogram of the intervals in microseconds. The bins have equal ratios."""
     found = []
     for core in cores:
         ticks = core.interval_ticks[core.interval_ticks > 0]
@@ -153,8 +150,7 @@ def _histogram(cores: list[CoreRun]) -> list[dict]:
         spread = np.arange(bins[0], bins[-1] + 1) if len(bins) else bins
         filled = np.zeros(len(spread), int)
         filled[bins - (bins[0] if len(bins) else 0)] = counts
-        middle = 10 ** ((spread + 0.5) / HISTOGRAM_BINS_PER_DECADE)
-        found.append({"core": core.log.core, "x": _short(middle), "y": filled.tolist()})
+        found.append({"core": core.log.core, "x": _short(10 ** ((spread + 0.5) / HISTOGRAM_BINS_PER_DECADE)), "y": filled.tolist()})
     return found
 
 
@@ -168,21 +164,20 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Only the last of several readings at the same time is kept, because power needs a time difference.
+        # Of several readings at the same time only the last is kept, because power is computed from time differences.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))
         seconds = ticks_since(tsc[chosen], begin) / members[0].log.tsc_hz
         watts = np.diff(joules[chosen]) / np.maximum(np.diff(seconds), 1e-9)
         found[name] = {"x": _short(seconds), "joules": _short(joules[chosen]), "watts": _short(watts)}
-    witness = members[0]
-    found["residency"] = {state: _ratio_over_time(witness, f"package_{state}", begin) for state in ("c2", "c3", "c6", "c7")}
+    found["residency"] = {state: _ratio_over_time(members[0], f"package_{state}", begin) for state in ("c2", "c3", "c6", "c7")}
     return found
 
 
 def policy_marks(settings: list[dict]) -> list[dict]:
-    """One mark per change, at the time of the first core that made it: seconds and 'itr=8us', and the core if the change was for one core
-    only."""
+    """One mark per change, at the time of the first core that made the change. Its text is like 'itr=8us', with the core's number if the
+    change was for one core only."""
     marks: dict[int, dict] = {}
     for row in settings:
         if row["changed"] == "start" or row["seconds"] < 0:
@@ -204,8 +199,7 @@ def _short(values: np.ndarray) -> list[float]:
 
 def _summary_html(found: dict) -> str:
     total = found["total"]
-    lines = summary.head(found)
-    parts = [f"<p>{html.escape(line)}</p>" for line in lines]
+    parts = [f"<p>{html.escape(line)}</p>" for line in summary.head(found)]
     parts.append(_table_html(found["cores_detail"], summary.CORE_COLUMNS))
     parts.append(_table_html(found["packages"], summary.PACKAGE_COLUMNS))
     if total["joules"] is None:

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The page of plots in a browser: every plot is drawn, and the page makes no connection."""
-
-from __future__ import annotations
+"""In a browser, the page of plots draws every plot and makes no connection."""
 
 import json
 import re
@@ -27,23 +25,16 @@ def page_of(tmp_path: Path, shape: synthetic.Shape) -> Path:
 
 
 def test_a_million_records_are_drawn_with_every_plot_and_every_mark(tmp_path: Path) -> None:
-    shape = synthetic.Shape(cores=4, packages=2, records=250_000, seconds=10, sample_every=25, changes=3)
-    page = page_of(tmp_path, shape)
+    page = page_of(tmp_path, synthetic.Shape(cores=4, packages=2, records=250_000, seconds=10, sample_every=25, changes=3))
     assert page.stat().st_size < 25_000_000
     dom = browse(tmp_path, page.as_uri(), "--dump-dom")
     assert 'data-drawn="bytes descriptors interval histogram power energy asleep residency shares"' in dom, dom[:300]
     drawn = plots(dom)
-    assert {name: lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "power", "energy", "asleep")} == {
-        "bytes": 4,
-        "descriptors": 4,
-        "interval": 4,
-        "histogram": 4,
-        "power": 4,
-        "energy": 4,
-        "asleep": 8,
-    }
+    for name in ("bytes", "descriptors", "interval", "histogram", "power", "energy"):
+        assert lines_in(drawn[name]) == 4, name
+    assert lines_in(drawn["asleep"]) == 4 + 4
     assert lines_in(drawn["residency"]) == 4 * 3 + 2 * 4
-    # The same change on each core is one mark.
+    # A change that all cores make is one mark.
     for name in ("bytes", "interval", "power", "residency"):
         assert marks_in(drawn[name]) == 3, name
     assert len(re.findall(r'class="point"><path', drawn["shares"])) == 4 * 2
@@ -55,9 +46,8 @@ def test_the_picture_shows_each_core_and_the_marks(tmp_path: Path) -> None:
     browse(tmp_path, page.as_uri(), f"--screenshot={tmp_path / 'picture.png'}")
     pixels = np.asarray(Image.open(tmp_path / "picture.png").convert("RGB")).reshape(-1, 3)
     for colour in [*CORE_COLOURS, MARK_COLOUR]:
-        # Anti-aliasing spreads thin lines over neighbouring pixels.
-        near = np.abs(pixels.astype(int) - colour).sum(axis=1) < 90
-        assert np.count_nonzero(near) > 200, colour
+        # Anti-aliasing changes a thin line's colour, so similar colours count as well.
+        assert np.count_nonzero(np.abs(pixels.astype(int) - colour).sum(axis=1) < 90) > 200, colour
     assert np.count_nonzero((pixels == 255).all(axis=1)) < 0.98 * len(pixels), "it is not a blank page"
 
 
@@ -72,8 +62,7 @@ def test_a_stretch_of_time_opens_with_single_records(tmp_path: Path) -> None:
 
 
 def test_a_cpu_without_counters_is_said_to_have_none(tmp_path: Path) -> None:
-    page = page_of(tmp_path, synthetic.Shape(cores=1, records=50, counters=("instructions",)))
-    text = page.read_text()
+    text = page_of(tmp_path, synthetic.Shape(cores=1, records=50, counters=("instructions",))).read_text()
     assert "This CPU has no energy counter: energy and power are not drawn." in text and "energy not on this CPU" in text
     data = json.loads(re.search(r'id="data">\n(.*)\n</script>', text).group(1))
     assert data["packages"][0]["package"] is None and data["cores"][0]["residency"] == {"c3": None, "c6": None, "c7": None}
@@ -81,8 +70,7 @@ def test_a_cpu_without_counters_is_said_to_have_none(tmp_path: Path) -> None:
 
 
 def test_the_page_refers_to_nothing_outside_and_forbids_itself_to(tmp_path: Path) -> None:
-    page = page_of(tmp_path, synthetic.Shape(cores=1, records=50))
-    text = page.read_text().replace(report.get_plotlyjs(), "")
+    text = page_of(tmp_path, synthetic.Shape(cores=1, records=50)).read_text().replace(report.get_plotlyjs(), "")
     assert "default-src 'none'" in text and "connect-src" not in text
     assert not re.search(r"(src|href)\s*=|@import|url\(", text)
 

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The types that a log's header states: kinds of entries, their fields, the settings and their names.
+"""The types that a log's header states: kinds of entries, the fields of each kind, and the settings with their names.
 
-A log outlives its build. So its header's JSON carries `lines`, `fields`, `settings`, `idle_states` and `flags` (docs/log-format.md), and
-every reader here builds its types from them. A name that an older text lacks is taken from format.json.
+A log is read long after its build. So its header's JSON contains `lines`, `fields`, `settings`, `idle_states` and `flags`
+(docs/log-format.md), and every reader here builds its types from these members. A member that an older log lacks is taken from format.json.
 
-The text may be hostile: names, counts and sizes are bounded here. This module needs the standard library only, because the collector
+The JSON may be hostile, so names, counts and sizes are bounded here. This module needs only the standard library, because the collector
 runs without numpy.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -24,9 +22,9 @@ SETTINGS_MAX = 256
 CHOICES_MAX = 64
 FORM_CHARACTERS_MAX = 2000
 NAMES = ("idle_states", "flags", "lines", "fields", "settings")
-# The types that hold for older headers without them, and those of synthetic logs.
+# The types for older headers that state none, and for synthetic logs.
 DEFAULTS: dict = json.loads(Path(__file__).with_name("format.json").read_text())
-# The value of `changed` in the entry with the settings at the start of a run.
+# The value of `changed` in the entry that has the settings at the start of a run.
 CHANGED_AT_START = 255
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -35,7 +33,6 @@ _NUMBERED_CHOICE = re.compile(r"(?:([0-9]{1,10})=)?([a-z0-9][a-z0-9_]{0,31})")
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _TYPE = re.compile(r"u(8|16|32|64)(?:x([1-9][0-9]?))?")
 _UNIT = re.compile(r"[A-Za-z_]{0,20}")
-_HEAD = ("tsc", "kind")
 # The fields that the tools compute with, and the maximum width of each in bytes.
 _NEEDED = {
     "record": {
@@ -52,7 +49,7 @@ _NEEDED = {
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
 }
-# Older headers state no choices for their fields, so these are used.
+# Choices of the fields for older headers, which state none.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))
     for form, text in DEFAULTS["fields"].items()
@@ -64,7 +61,7 @@ SETTING_KINDS = ("number", "switch", "choice", "raw", "port")
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of an entry. `count` 0: one number; otherwise that many, which are reserved."""
+    """One field of an entry. If `count` is 0 the field is one number, otherwise `count` reserved numbers."""
 
     name: str
     offset: int
@@ -115,10 +112,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """The types that a header states for the entries after it. All headers of a run have the same."""
+    """The types that a header states for the entries after it. All headers of a run state the same types."""
 
     idle_states: tuple[str, ...]
-    flags: tuple[str, ...]  # counters, by their bit in a record's flags
+    flags: tuple[str, ...]  # the counter of each bit of a record's flags
     kinds: tuple[tuple[int, str], ...]  # number and form
     forms: tuple[Form, ...]
     settings: tuple[tuple[int, Setting], ...]
@@ -132,7 +129,6 @@ class Schema:
         return dict(self.settings)
 
     def kinds_of(self, form: str) -> list[int]:
-        """The kinds of entries that have this form."""
         return [number for number, name in self.kinds if name == form]
 
     def idle_name(self, state: int) -> str:
@@ -140,11 +136,11 @@ class Schema:
 
     @functools.cached_property
     def idle_poll(self) -> int:
-        """The number of the idle state that never sleeps; -1: there is none."""
+        """The number of the idle state that never sleeps; -1 if there is none."""
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
     def describe_settings(self, entry: bytes) -> dict:
-        """A settings entry: raw TSC, the policy from that time on, which setting changed, and its new value as text."""
+        """A settings entry's members: raw TSC, the policy from that time on, the name of the changed setting, and its new value as text."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]
@@ -172,12 +168,12 @@ class Schema:
 
 
 def name_of(names: tuple[str, ...], number: int) -> str:
-    """A number's name; the number itself if it has none."""
+    """The name of a number, or the number itself if it has no name."""
     return names[number] if number < len(names) else str(number)
 
 
 def check(name: str, value: object) -> bool:
-    """True if a member of the header's JSON has the type and the size that `parse` takes."""
+    """True if a member of the header's JSON has a type and a size that `parse` accepts."""
     if name in ("idle_states", "flags"):
         bits = 16 if name == "flags" else CHOICES_MAX
         return isinstance(value, list) and len(value) <= bits and all(isinstance(each, str) and _CHOICE.fullmatch(each) for each in value)
@@ -189,7 +185,7 @@ def check(name: str, value: object) -> bool:
 
 
 def parse(about: dict) -> Schema:
-    """The types that a header's checked JSON states. Raises ValueError, which says what is wrong."""
+    """The types that a header's checked JSON states. Raises ValueError with a text that says what is wrong."""
     texts = [about.get(name, DEFAULTS[name]) for name in NAMES]
     return _parse(*[tuple(text.items()) if isinstance(text, dict) else tuple(text) for text in texts])
 
@@ -260,7 +256,7 @@ def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
 
 
 def _setting(text: str, form: Form) -> Setting:
-    """Reads "name:field:kind:unit:choices". Parts may be empty or missing: the field is then card_value, the kind number."""
+    """Reads "name:field:kind:unit:choices". Parts may be empty or missing. The default field is card_value, the default kind number."""
     parts = text.split(":")
     name, field_name, kind, unit, choices = [*parts, "", "", "", ""][:5]
     field = form.by_name.get(field_name or "card_value")
@@ -273,8 +269,7 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Names of values: numbered from 0, or as in "256=off". If there are none, a choice has those of its field, and a switch "off" and
-    "on"."""
+    """Names of values, numbered from 0 or as in "256=off". Without any, a choice has its field's names, and a switch "off" and "on"."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

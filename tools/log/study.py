@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log csv --study ITR_DVFS_RAPL`: rows as the published studies' scripts read them, one file per core.
+"""`./neap log csv --study ITR_DVFS_RAPL`: one file per core, in the format that the published studies' scripts read.
 
-Columns, separated by spaces, no line of names: `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7
-joules tsc`. Files: `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As in the studies, 0 in a counter's column means "not sampled in this row"; here
-it also means "not on this CPU". Counters are cumulative. c1 to c7 count how often each idle state was requested (HLT counts as c1); a row
-has them if it has the other counters. `joules` are counts of 15.26 uJ (2^-16 J), whatever the CPU's own unit, and do not wrap.
+The columns are `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc`, separated by
+spaces, without a line of names. Files are named `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As in the studies, 0 in a counter's column means
+that the counter was not sampled in this row. Here 0 also means that the CPU lacks the counter. Counters are cumulative. c1 to c7 count how
+often each idle state was requested (HLT counts as c1). A row has these counts if it has the other counters. `joules` are counts of 15.26 uJ
+(2^-16 J), whatever the CPU's own unit, and do not wrap.
 """
-
-from __future__ import annotations
 
 import re
 from pathlib import Path
@@ -20,25 +19,25 @@ from tools.log.tables import Making
 from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, trim
 
 COLUMNS = tuple("i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc".split())
-# Idle states by column.
+# The idle states that each column counts.
 ENTRIES = {"c1": ("halt", "c1"), "c1e": ("c1e",), "c3": ("c3",), "c6": ("c6",), "c7": ("c7",)}
 COUNTERS = {"instructions": "instructions", "cycles": "cycles", "ref_cycles": "reference_cycles", "llc_miss": "llc_misses"}
 UNITS_PER_JOULE = 65536
 NAME = re.compile(r"[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}")
 ROWS_AT_ONCE = 100_000
-# The maximum length of the application's name in a file's name, whose limit is 255.
+# The maximum length of the application's name in a file's name, which may have 255 bytes.
 APPLICATION_LETTERS = 100
 
 
 def check_name(text: str) -> str:
-    """Gives a name like '8_0x1800_135'. Raises UsageError for others."""
+    """Returns a name like '8_0x1800_135'. Raises UsageError for any other text."""
     if not NAME.fullmatch(text):
         raise UsageError(f"--study takes ITR_DVFS_RAPL, like 8_0x1800_135, not '{text}'")
     return text
 
 
 def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
-    """Writes one file per core, named by the settings that the user gives."""
+    """Writes one file per core. `name` has the settings that the user gives."""
     cores = [trim(core) for core in run.cores]
     energy = {number: package_energy(run, members, "package_energy") for number, members in packages(cores).items()}
     written = []
@@ -67,17 +66,15 @@ def table(core: CoreRun, energy: EnergySeries | None) -> np.ndarray:
         columns[name] = records[field].astype(np.uint64)
     sampled = np.zeros(len(records), bool)
     for name, counter in COUNTERS.items():
-        found = core.log.counters[counter]
-        present = found.present[core.first : core.end]
-        columns[name][present] = found.values[core.first : core.end][present]
-        sampled |= present
+        found = core.counter(counter)
+        columns[name][found.present] = found.values[found.present]
+        sampled |= found.present
     if energy is not None:
-        found = core.log.counters["package_energy"]
-        present = found.present[core.first : core.end]
+        present = core.counter("package_energy").present
         sampled |= present
         at = np.searchsorted(energy.tsc, records["tsc"][present])
         counts = np.round(energy.joules[np.minimum(at, len(energy.joules) - 1)] * UNITS_PER_JOULE).astype(np.uint64)
-        # From 1 on, because 0 means that nothing was sampled.
+        # The counts begin with 1, because 0 means that nothing was sampled.
         columns["joules"][present] = counts + np.uint64(1)
     idle_states = core.log.schema.idle_states
     for name, names in ENTRIES.items():

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log summary`: the figures of a run, one row per core and per package, and the figures that studies derive from them.
+"""`./neap log summary`: the figures of a run by core and by package, and derived figures as in published studies.
 
-An unknown figure is None: "not on this CPU" in the text, null in JSON. It is never 0.
+An unknown figure is None, never 0. It is printed as "not on this CPU" in the text, and as null in JSON.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -13,12 +11,13 @@ from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
 
 COUNTED = COUNTS[:10]
+APPLICATION = tuple(f"{direction}_{unit}" for direction in ("rx", "tx") for unit in ("frames", "bytes"))
 PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
 
 
 def summarise(run: RunLog) -> dict:
-    """The whole summary, as --json prints it. Times in seconds, energy in joules, power in watts, intervals in microseconds."""
+    """The whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
     cores = [trim(core) for core in run.cores]
     rows = [_core(core) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
@@ -41,8 +40,7 @@ def _core(core: CoreRun) -> dict:
     ticks = core.ticks
     kinds = inside["kind"]
     instructions, cycles, reference, misses = (core.grown(name) for name in ("instructions", "cycles", "reference_cycles", "llc_misses"))
-    idle = idle_ticks(core)
-    shares = {core.log.schema.idle_name(state): spent / ticks for state, spent in idle.items()} if ticks else {}
+    shares = {core.log.schema.idle_name(state): spent / ticks for state, spent in idle_ticks(core).items()} if ticks else {}
     polling = core.inside["idle_state"] == core.log.schema.idle_poll
     row = {
         "core": core.log.core,
@@ -53,9 +51,7 @@ def _core(core: CoreRun) -> dict:
         "polls": int(np.count_nonzero(kinds == POLL)),
         **{name: core.sum(name) for name in COUNTED},
     }
-    for direction in ("rx", "tx"):
-        for unit in ("frames", "bytes"):
-            row[f"application_{direction}_{unit}"] = row[f"{direction}_{unit}"] - row[f"control_{direction}_{unit}"]
+    row |= {f"application_{name}": row[name] - row[f"control_{name}"] for name in APPLICATION}
     row |= {
         "interrupts_per_second": ratio(row["interrupts"], seconds),
         "interval_us": intervals(core),
@@ -104,23 +100,20 @@ def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -
 
 def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> dict:
     seconds = span_seconds(cores)
-    sums = {name: sum(row[name] for row in rows) for name in ("records", "interrupts", "polls", *COUNTED, "unwritten", "lost")}
-    for direction in ("rx", "tx"):
-        for unit in ("frames", "bytes"):
-            sums[f"application_{direction}_{unit}"] = sum(row[f"application_{direction}_{unit}"] for row in rows)
+    summed = ("records", "interrupts", "polls", *COUNTED, "unwritten", "lost", *(f"application_{name}" for name in APPLICATION))
+    sums = {name: sum(row[name] for row in rows) for name in summed}
     instructions, cycles, reference, misses, requests = (
         total_or_none([row[name] for row in rows]) for name in ("instructions", "cycles", "reference_cycles", "llc_misses", "requests")
     )
     joules = total_or_none([row["joules"] for row in package_rows])
     watts = total_or_none([row["watts"] for row in package_rows])
-    core_ticks = sum(core.ticks for core in cores)
     return {
         "seconds": seconds,
         **sums,
         "requests": requests,
         "requests_per_second": ratio(requests, seconds),
         "interrupts_per_second": ratio(sums["interrupts"], seconds),
-        "asleep_share": ratio(sum(asleep_ticks(core) for core in cores), core_ticks),
+        "asleep_share": ratio(sum(asleep_ticks(core) for core in cores), sum(core.ticks for core in cores)),
         "instructions": instructions,
         "cycles": cycles,
         "reference_cycles": reference,
@@ -139,7 +132,7 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
 
 
 def ratio(part: float | None, whole: float | None, factor: float = 1) -> float | None:
-    """None if either is unknown or the divisor is 0."""
+    """`factor` * `part` / `whole`; None if a value is unknown or `whole` is 0."""
     return None if part is None or not whole else factor * part / whole
 
 
@@ -149,16 +142,14 @@ def total_or_none(values: list) -> float | int | None:
 
 
 def span_seconds(cores: list[CoreRun]) -> float:
-    """Time from the first core's begin to the last core's end."""
-    there = [core for core in cores if len(core.records)]
-    if not there:
+    """Seconds from the first begin of a core's run to the last end."""
+    if not (there := [core for core in cores if len(core.records)]):
         return 0.0
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core whose state is `poll` does not sleep: its idle ticks are the time between polls that found
-    nothing."""
+    """Ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
     return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
 
@@ -173,12 +164,11 @@ def idle_ticks(core: CoreRun) -> dict[int, int]:
 
 
 def intervals(core: CoreRun) -> dict[str, float] | None:
-    """Percentiles of the time between records, microseconds."""
+    """Percentiles of the time between records, in microseconds."""
     ticks = core.interval_ticks[core.interval_ticks > 0]
     if not len(ticks):
         return None
-    found = np.percentile(ticks, PERCENTILES) * 1e6 / core.log.tsc_hz
-    return {f"p{percent}": float(value) for percent, value in zip(PERCENTILES, found)}
+    return {f"p{percent}": float(value) for percent, value in zip(PERCENTILES, np.percentile(ticks, PERCENTILES) * 1e6 / core.log.tsc_hz)}
 
 
 def _sampled_ticks(core: CoreRun, counter: str) -> int | None:
@@ -196,7 +186,7 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
 
 
 def settings(run: RunLog) -> list[dict]:
-    """Changes of settings by time, in seconds since the run's begin. A core's first row may be its policy at the start."""
+    """Changes of settings in the order of time, with seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
     rows = [
         {"core": core.core, "seconds": (setting["tsc"] - begin) / core.tsc_hz, **setting} for core in run.cores for setting in core.settings
@@ -205,7 +195,7 @@ def settings(run: RunLog) -> list[dict]:
 
 
 def change_text(setting: dict) -> str:
-    """'itr=8us': the setting that a change set, and its value."""
+    """A changed setting and its value, like 'itr=8us'."""
     if "value" not in setting:
         return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
     return f"{setting['changed']}={setting['value']}"
@@ -251,19 +241,12 @@ def head(summary: dict) -> list[str]:
         f"energy {_joules(total['joules'])}, power {_watts(total['watts'])}, memory {_joules(total['dram_joules'])}",
         f"non-idle ratio {_number(total['non_idle_ratio'])}, IPC {_number(total['ipc'])}, "
         f"instructions/s per watt {_number(total['instructions_per_second_per_watt'])}, "
-        f"energy-delay product {_with_unit(total['energy_delay_product_joule_seconds'], 'Js')}",
+        f"energy-delay product {_number(total['energy_delay_product_joule_seconds'], ' Js')}",
     ]
 
 
 def text(summary: dict) -> str:
-    """The summary as text for people."""
-    lines = [
-        *head(summary),
-        "",
-        *_table(summary["cores_detail"], CORE_COLUMNS),
-        "",
-        *_table(summary["packages"], PACKAGE_COLUMNS),
-    ]
+    lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     if summary["settings"]:
         lines += ["", "set:"]
         lines += [
@@ -275,14 +258,10 @@ def text(summary: dict) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float | int | None) -> str:
+def _number(value: float | int | None, unit: str = "") -> str:
     if value is None:
         return NOT_HERE
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-
-
-def _with_unit(value: float | None, unit: str) -> str:
-    return NOT_HERE if value is None else f"{_number(value)} {unit}"
+    return (f"{value:,}" if isinstance(value, int) else f"{value:,.4g}") + unit
 
 
 def _percent(value: float | None) -> str:

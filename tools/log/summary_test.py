@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The figures equal those computed by hand: wraps, packages, missing values. Tables and study files have the same figures."""
-
-from __future__ import annotations
+"""The figures equal figures computed by hand, with counters that wrap, packages and missing values. Tables and study files have the same
+figures.
+"""
 
 import csv
 import json
@@ -35,13 +35,12 @@ def record(kind: int, tsc: int, sampled: dict | None = None, **fields) -> bytes:
 
 def write_core(folder: Path, core: int, entries: bytes, **about) -> None:
     text = {**synthetic.about(synthetic.Shape(cores=2, tsc_hz=HZ), core), "package": 0, **about}
-    header = layout.build_header(core, len(entries) // 64, 0, 0, HZ, text)
-    (folder / f"core{core}.log").write_bytes(header + entries)
+    (folder / f"core{core}.log").write_bytes(layout.build_header(core, len(entries) // 64, 0, 0, HZ, text) + entries)
 
 
 @pytest.fixture
 def by_hand(tmp_path: Path) -> Path:
-    """Two cores of one package over two seconds. Energy unit 2^-16 J; the counter starts 65,536 counts (1 J) before its wrap."""
+    """A log of two cores of one package over two seconds. The energy unit is 2^-16 J; the counter wraps after 65,536 counts (1 J)."""
     near_wrap = (1 << 32) - 65536
     counters = {"instructions": (1 << 48) - 10, "cycles": 100, "reference_cycles": 0, "llc_misses": 5}
     later = {"instructions": 990, "cycles": 600, "reference_cycles": 500_000_000, "llc_misses": 25}
@@ -57,7 +56,7 @@ def by_hand(tmp_path: Path) -> Path:
     second = [
         record(START, 1 * HZ + 1000, {**counters, "package_energy": near_wrap + 1}),
         entry("anchor", kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
-        # An earlier value of the same counter, recorded a moment after the other core's later value.
+        # The counter is lower than in the other core's record just before, because two cores may record readings in either order.
         record(INTERRUPT, 2 * HZ + 10, {"package_energy": 65535}),
         record(STOP, 3 * HZ - 1000, {**later, "package_energy": 131071}),
         entry("anchor", kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
@@ -72,20 +71,18 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     core = found["cores_detail"][0]
     total = found["total"]
     assert core["seconds"] == 2.0 and total["seconds"] == 2.0
-    # The counts of the start record are from before the run. The records behind the stop record are from after it.
+    # The counts of the start record are from before the run. The records behind the stop record are from after the run.
     assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
     assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
     assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)
     assert core["asleep_share"] == 0.5 and core["idle_share_by_state"] == {"c1": 0.2, "c7": 0.3}
     assert core["polling_in_vain_share"] == 0 and core["sleeps"] == 2
-    # A 48-bit counter that wrapped; 1000 instructions in 500 cycles.
+    # The 48-bit counter of instructions wrapped. There were 1000 instructions in 500 cycles.
     assert core["instructions"] == 1000 and core["ipc"] == 2.0 and core["llc_misses"] == 20
-    assert core["misses_per_1000_instructions"] == 20.0
-    assert core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
-    # 65,536 counts before the wrap and 131,072 after it: 3 J, counted once for both cores.
+    assert core["misses_per_1000_instructions"] == 20.0 and core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
+    # 65,536 counts before the wrap and 131,072 after the wrap are 3 J, which count once for both cores.
     assert [package["joules"] for package in found["packages"]] == [3.0] and total["joules"] == 3.0
-    assert total["watts"] == 1.5 and total["requests"] == 1050
-    assert total["energy_delay_product_joule_seconds"] == 6.0
+    assert total["watts"] == 1.5 and total["requests"] == 1050 and total["energy_delay_product_joule_seconds"] == 6.0
     assert total["instructions_per_second_per_watt"] == pytest.approx(2000 / 2 / 1.5)
     assert total["joules_per_request"] == pytest.approx(3 / 1050)
     assert core["interval_us"]["p50"] == 500_000.0
@@ -114,8 +111,7 @@ def test_what_the_cpu_does_not_have_is_unknown_and_never_zero(tmp_path: Path) ->
 
 
 def test_a_log_without_its_anchors_is_counted_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
-    entries = b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10))
-    write_core(tmp_path, 0, entries)
+    write_core(tmp_path, 0, b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10)))
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["total"]["rx_bytes"] == 10 and found["total"]["requests"] is None
     assert [remark.split(":")[0] for remark in found["remarks"]] == ["1 of 2 cores are not among the files", "core 0", "core 0"]
@@ -129,8 +125,7 @@ def test_a_log_with_no_record_at_all_has_no_figures_and_no_error(tmp_path: Path)
 
 
 def test_a_long_pause_between_energy_readings_is_doubted(tmp_path: Path) -> None:
-    entries = record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536})
-    write_core(tmp_path, 0, entries)
+    write_core(tmp_path, 0, record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536}))
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["packages"][0]["joules"] == 1.0 and found["packages"][0]["energy_doubtful"]
     assert "may have come around more than once" in summary.text(found)
@@ -159,8 +154,7 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
         table = parquet.read_table(tmp_path / f"{which}.parquet")
         assert list(rows[0]) == table.column_names and len(rows) == table.num_rows
         for name in table.column_names:
-            values = table[name].to_pylist()
-            for row, value in zip(rows, values):
+            for row, value in zip(rows, table[name].to_pylist()):
                 cell = row[name]
                 assert (value is None) == (cell == ""), (name, row)
                 if value is not None:
@@ -173,12 +167,10 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
 
 def test_sums_over_the_table_are_the_summarys(by_hand: Path) -> None:
     rows = list(csv.DictReader(neap("log", "csv", str(by_hand)).stdout.splitlines()))
-    found = summary.summarise(decode.load([str(by_hand)]))
-    assert sum(int(row["rx_bytes"]) for row in rows) == found["total"]["rx_bytes"]
+    assert sum(int(row["rx_bytes"]) for row in rows) == summary.summarise(decode.load([str(by_hand)]))["total"]["rx_bytes"]
     assert max(float(row["package_joules"]) for row in rows if row["package_joules"]) == 3.0
     assert [float(row["seconds"]) for row in rows if row["core"] == "0"] == [0.0, 0.5, 1.0, 2.0]
-    whole = list(csv.DictReader(neap("log", "csv", str(by_hand), "--untrimmed").stdout.splitlines()))
-    assert len(whole) == len(rows) + 1
+    assert len(list(csv.DictReader(neap("log", "csv", str(by_hand), "--untrimmed").stdout.splitlines()))) == len(rows) + 1
 
 
 def test_summary_as_json_is_the_summary(by_hand: Path) -> None:
@@ -200,9 +192,9 @@ def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampl
     assert [row["rx_bytes"] for row in rows] == [0, 1000, 60, 0]
     assert [row["instructions"] for row in rows] == [(1 << 48) - 10, 0, 0, 990]
     assert [row["ref_cycles"] for row in rows] == [0, 0, 0, 500_000_000]
-    # Entries so far, by requested idle state, in rows with a sample.
+    # c1 and c7 count the requests of the idle state so far, in rows with a sample.
     assert [row["c1"] for row in rows] == [0, 0, 1, 1] and [row["c7"] for row in rows] == [0, 0, 0, 1]
-    # Counts of 2^-16 J, from 1 on, across the wrap.
+    # `joules` are counts of 2^-16 J, begin with 1, and do not wrap.
     assert [row["joules"] for row in rows] == [1, 0, 131073, 196609]
 
 

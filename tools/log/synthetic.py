@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Made-up logs for tests, of any length, with energy and residencies, which the emulated CPU does not have.
+"""Makes logs of any length for tests, with energy and residencies, which the emulated CPU does not have.
 
-`Truth` holds the figures that a reader must compute from them.
+`Truth` holds the figures that a reader must compute from a log.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
@@ -16,14 +14,13 @@ from tools.log.decode import ANCHOR, COUNTERS, IDLE, INTERRUPT, POLICY, RESIDENC
 
 SCHEMA = schema.parse({})
 TYPES = {name: dtype(form) for name, form in SCHEMA.form.items()}
-ALL_FLAGS = (1 << len(COUNTERS)) - 1
 BOOT_ID = "0123456789abcdef"
 COUNTER_MASK = (1 << 48) - 1
 
 
 @dataclasses.dataclass
 class Shape:
-    """Size and content of a log. `counters`: those that this CPU has."""
+    """Size and content of a log. `counters`: the counters that its CPU has."""
 
     cores: int = 2
     packages: int = 1
@@ -35,7 +32,7 @@ class Shape:
     sample_every: int = 10
     changes: int = 3  # policy changes, evenly spaced
     idle_records: bool = False
-    energy_start: int = (1 << 32) - 1000  # so that it wraps soon
+    energy_start: int = (1 << 32) - 1000  # the counter wraps soon
     counter_start: int = COUNTER_MASK - 5000
     seed: int = 1
     run: int = 1
@@ -44,7 +41,7 @@ class Shape:
 
 @dataclasses.dataclass
 class Truth:
-    """The figures that a reader must find: by core, and joules by package."""
+    """The figures that a reader must compute from a log: by core, and joules by package."""
 
     interrupts: list[int]
     rx_bytes: list[int]
@@ -54,8 +51,6 @@ class Truth:
 
 
 def about(shape: Shape, core: int) -> dict:
-    """The header's JSON."""
-    energy = 16 if "package_energy" in shape.counters else None
     return {
         "format": "neap-log",
         "version": 1,
@@ -71,7 +66,7 @@ def about(shape: Shape, core: int) -> dict:
         "tsc_hz": shape.tsc_hz,
         "wall_clock_at_boot_ns": 1_700_000_000_000_000_000,
         "tsc_at_boot": 0,
-        "energy_unit_exponent": energy,
+        "energy_unit_exponent": 16 if "package_energy" in shape.counters else None,
         "dram_energy_unit_exponent": 16 if "dram_energy" in shape.counters else None,
         "counters": list(shape.counters),
         "sample_period_us": 1000,
@@ -82,7 +77,7 @@ def about(shape: Shape, core: int) -> dict:
 
 
 def make(shape: Shape) -> tuple[list[bytes], Truth]:
-    """Each core's log file, and the figures of its content."""
+    """Each core's log file, and the figures of the whole log."""
     truth = Truth([], [], [], [], [0.0] * shape.packages)
     files = [_core(shape, core, truth) for core in range(shape.cores)]
     if "package_energy" in shape.counters:
@@ -91,7 +86,7 @@ def make(shape: Shape) -> tuple[list[bytes], Truth]:
 
 
 def write(folder: Path, shape: Shape) -> Truth:
-    """The same as core0.log, core1.log, ... in a folder."""
+    """Makes a log and writes it as core0.log, core1.log, ... to a folder."""
     files, truth = make(shape)
     folder.mkdir(parents=True, exist_ok=True)
     for core, data in enumerate(files):
@@ -103,7 +98,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     random = np.random.default_rng([shape.seed, core])
     begin = 5_000_000_000
     ticks = int(shape.seconds * shape.tsc_hz)
-    records = np.zeros(shape.records + 2, TYPES["record"])  # start, those between, stop
+    records = np.zeros(shape.records + 2, TYPES["record"])  # the start record, `shape.records` others, the stop record
     times = np.sort(random.integers(1, ticks, shape.records, dtype=np.uint64))
     records["tsc"] = begin + np.concatenate([[0], times, [ticks]]).astype(np.uint64)
     records["kind"] = INTERRUPT
@@ -136,8 +131,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     elapsed = (records["tsc"] - np.uint64(begin)).astype(np.float64)
 
     def cumulative(share: float, start: int, mask: int) -> np.ndarray:
-        grown = np.floor(elapsed * share).astype(np.uint64)
-        return (np.uint64(start) + grown) & np.uint64(mask)
+        return (np.uint64(start) + np.floor(elapsed * share).astype(np.uint64)) & np.uint64(mask)
 
     values = {
         "instructions": cumulative(0.6, shape.counter_start, COUNTER_MASK),

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log csv` and `parquet`: one table of a run, the same in both, made core by core.
+"""`./neap log csv` and `parquet`: one table of a run, which is the same in both formats and is made core by core.
 
-No cell can be a formula for a spreadsheet: a cell holds a number, or a name of small letters, digits and underscores (tools/log/schema.py).
+No spreadsheet takes a cell for a formula, because a cell holds a number, or a name of small letters, digits and underscores
+(tools/log/schema.py).
 
 A counter that was not sampled in a record, or that the CPU lacks, is an empty cell (CSV) or null (Parquet).
 """
-
-from __future__ import annotations
 
 import json
 import sys
@@ -29,8 +28,7 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
-    """One table per core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in the
-    run."""
+    """One table per core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in it."""
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}
@@ -43,21 +41,14 @@ def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
             yield _settings(core, begin)
 
 
-def _seconds(tsc: np.ndarray, begin: int, hz: int) -> np.ndarray:
-    return ticks_since(tsc, begin) / hz
-
-
 def _names(numbers: np.ndarray, name) -> pa.Array:
     known = np.unique(numbers)
     return pa.array(np.array([name(int(number)) for number in known], object)[np.searchsorted(known, numbers)], pa.string())
 
 
 def _joules(run: RunLog, cores: list[CoreRun]) -> dict:
-    found = {}
-    for counter in ENERGIES:
-        for number, members in packages(cores).items():
-            found[counter, number] = package_energy(run, members, counter)
-    return found
+    found = packages(cores).items()
+    return {(counter, number): package_energy(run, members, counter) for counter in ENERGIES for number, members in found}
 
 
 def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
@@ -65,22 +56,21 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
     log = core.log
     columns = {
         "core": pa.array(np.full(len(records), log.core, np.uint16)),
-        "seconds": pa.array(_seconds(records["tsc"], begin, log.tsc_hz)),
+        "seconds": pa.array(ticks_since(records["tsc"], begin) / log.tsc_hz),
         "tsc": pa.array(records["tsc"]),
         "kind": _names(records["kind"], lambda number: KIND_NAMES.get(number, str(number))),
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
         **{name: pa.array(np.ascontiguousarray(records[name])) for name in FIELDS},
     }
     for name in RAW_COUNTERS:
-        counter = log.counters[name]
-        present = counter.present[core.first : core.end]
-        columns[name] = pa.array(counter.values[core.first : core.end], mask=~present)
+        counter = core.counter(name)
+        columns[name] = pa.array(counter.values, mask=~counter.present)
     for counter, name in ENERGIES.items():
         series = joules[counter, log.package]
-        present = log.counters[counter].present[core.first : core.end] & (series is not None)
+        present = core.counter(counter).present & (series is not None)
         values = np.zeros(len(records))
         if series is not None:
-            # If two cores read at the same time, either reading is right.
+            # If two cores read the counter at the same time, either reading is right.
             values = series.joules[np.minimum(np.searchsorted(series.tsc, records["tsc"]), len(series.tsc) - 1)]
         columns[name] = pa.array(values, mask=~present)
     return pa.table(columns)
@@ -88,14 +78,13 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
 
 def _idle(core: CoreRun, begin: int) -> pa.Table:
     idle = core.log.idle
-    inside = (idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)
-    idle = idle[inside]
+    idle = idle[(idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)]
     schema = core.log.schema
     causes = schema.form["idle"].by_name["cause"].choices
     return pa.table(
         {
             "core": pa.array(np.full(len(idle), core.log.core, np.uint16)),
-            "seconds": pa.array(_seconds(idle["tsc"], begin, core.log.tsc_hz)),
+            "seconds": pa.array(ticks_since(idle["tsc"], begin) / core.log.tsc_hz),
             "tsc_asleep": pa.array(np.ascontiguousarray(idle["tsc_asleep"])),
             "tsc_awake": pa.array(np.ascontiguousarray(idle["tsc"])),
             "idle_state": _names(idle["idle_state"], schema.idle_name),
@@ -133,7 +122,7 @@ def _settings(core: CoreRun, begin: int) -> pa.Table:
 
 
 def write_csv(pieces: Iterator[pa.Table], out: str) -> None:
-    """To a file, or to standard output for '-'."""
+    """Writes a file, or to standard output if `out` is '-'."""
     if out == "-":
         sys.stdout.flush()
         _csv(pieces, sys.stdout.buffer)
@@ -155,7 +144,7 @@ def _csv(pieces: Iterator[pa.Table], file) -> None:
 
 
 def write_parquet(pieces: Iterator[pa.Table], run: RunLog, out: str) -> None:
-    """The headers' JSON is in the file's metadata, under `neap`."""
+    """Writes a file. Its metadata `neap` has the headers' JSON."""
     headers = json.dumps([core.header.about for core in run.cores])
     with Making(Path(out)) as making:
         writer = None
@@ -168,7 +157,8 @@ def write_parquet(pieces: Iterator[pa.Table], run: RunLog, out: str) -> None:
 
 
 class Making:
-    """A file that gets its final name when it is complete. Gives a temporary name to write to; raises Failure for errors of the disk."""
+    """A file that gets its final name when it is complete: a context manager that gives a temporary path. Raises Failure for disk
+    errors."""
 
     def __init__(self, path: Path):
         self._path = path

@@ -1,42 +1,40 @@
 # SPDX-License-Identifier: BSL-1.0
-"""From records to quantities: a run's bounds, seconds, joules, and counts without wraps and without double counting.
+"""Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run is between its anchors: the `start` record opens the first interval and the `stop` record closes the last one. The counts of the
+A run is between its anchors. The `start` record begins the first interval, and the `stop` record ends the last interval. The counts of the
 start record are from before the run. All cores of a package read the same energy counter, so their readings form one series.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
 
 import numpy as np
 
-from tools.log.decode import START, STOP, CoreLog, RunLog
+from tools.log.decode import START, STOP, CoreLog, Counter, RunLog
 
-# The counts of a record, since the record before it.
+# The members of a record that count from the previous record on.
 COUNTS = (
     *("rx_descriptors", "rx_frames", "rx_bytes", "tx_descriptors", "tx_frames", "tx_bytes"),
     *("control_rx_frames", "control_rx_bytes", "control_tx_frames", "control_tx_bytes", "idle_entries", "idle_ticks"),
 )
-# Performance counters are 48 bits wide on the CPUs that are known here (CPUID 0x0A states it; SDM volume 3, "Architectural Performance
-# Monitoring"); residencies have 64. Energy counters have 32 (SDM volume 3, "RAPL Interfaces").
+# Performance counters have 48 bits on the CPUs that are known here (CPUID 0x0A; SDM volume 3, "Architectural Performance Monitoring"),
+# residencies 64 bits, and energy counters 32 bits (SDM volume 3, "RAPL Interfaces").
 COUNTER_BITS = 48
 ENERGY_BITS = 32
-# Two cores that read the same energy counter at the same time may record it in either order. A decrease up to this is no wrap.
+# Two cores that read one energy counter at the same time may record it in either order. So a decrease of up to so many counts is no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
-# No package draws more power. A pause in which a counter could wrap twice at this power makes its energy doubtful.
+# No package draws more power. After a pause in which a counter could wrap twice at this power, the energy is doubtful.
 WATTS_MAX = 500.0
 
 
 @dataclasses.dataclass
 class CoreRun:
-    """One core between its anchors. Index 0 of all arrays is the record that the run begins with; its counts are from before the run."""
+    """One core's records between its anchors. Index 0 of all arrays is the run's first record, whose counts are from before the run."""
 
     log: CoreLog
-    first: int  # of log.records
+    first: int  # index of the first record in log.records
     end: int
-    started: bool  # the start anchor is there
+    started: bool  # the log has the start anchor
     stopped: bool
 
     @functools.cached_property
@@ -51,7 +49,7 @@ class CoreRun:
 
     @property
     def inside(self) -> np.ndarray:
-        """The records that close an interval of the run."""
+        """The records that end an interval of the run."""
         return self.records[1:] if self.started else self.records
 
     @property
@@ -76,7 +74,7 @@ class CoreRun:
 
     @functools.cached_property
     def interval_ticks(self) -> np.ndarray:
-        """Time from the previous record to this one; 0 where it is unknown: at the beginning and behind a gap."""
+        """Ticks from the previous record to each record. The time is unknown at the beginning and behind a gap, and is 0 there."""
         tsc = self.tsc.astype(np.int64)
         ticks = np.zeros(len(tsc), np.int64)
         if len(tsc) > 1:
@@ -87,11 +85,16 @@ class CoreRun:
     def sum(self, field: str) -> int:
         return int(self.inside[field].astype(np.uint64).sum())
 
+    def counter(self, name: str) -> Counter:
+        """A counter at the run's records."""
+        found = self.log.counters[name]
+        return Counter(found.values[self.first : self.end], found.present[self.first : self.end])
+
     def sampled(self, counter: str) -> tuple[np.ndarray, np.ndarray]:
-        """The indices of the records with a sample of the counter, and its increase since the first of them."""
-        found = self.log.counters[counter]
-        at = np.flatnonzero(found.present[self.first : self.end])
-        values = found.values[self.first : self.end][at]
+        """The indices of the records with a sample of the counter, and the counter's increase since the first sample."""
+        found = self.counter(counter)
+        at = np.flatnonzero(found.present)
+        values = found.values[at]
         if not len(at):
             return at, np.zeros(0, np.uint64)
         bits = 64 if counter.startswith(("core_", "package_c")) else COUNTER_BITS
@@ -111,7 +114,7 @@ class CoreRun:
 
 
 def ticks_since(tsc: np.ndarray, begin: int) -> np.ndarray:
-    """Signed differences, also if the TSC's highest bit is set."""
+    """Ticks since `begin`, as signed numbers, also if the TSC's highest bit is set."""
     return (tsc - np.uint64(begin)).astype(np.int64)
 
 
@@ -126,13 +129,13 @@ def trim(core: CoreLog) -> CoreRun:
 
 
 def whole(core: CoreLog) -> CoreRun:
-    """All records, also those before the run."""
+    """All records, also the records before the run."""
     return CoreRun(core, 0, len(core.records), False, False)
 
 
 @dataclasses.dataclass
 class EnergySeries:
-    """A package's energy since its first reading in the run: joules at TSC times, in order. `doubtful`: a wrap may have been missed."""
+    """A package's energy since its first reading in the run, in joules, at rising TSC times. `doubtful`: a wrap may have been missed."""
 
     tsc: np.ndarray
     joules: np.ndarray
@@ -144,16 +147,15 @@ class EnergySeries:
 
 
 def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySeries | None:
-    """The readings of all cores of one package as one series. None if the CPU has no such counter or it was read less than twice."""
+    """The readings of all cores of one package as one series. None if the CPU has no such counter, or if it was read less than twice."""
     unit = run.energy_unit(counter)
     if unit is None:
         return None
     tsc_of, counts_of = [], []
     for core in cores:
-        found = core.log.counters[counter]
-        at = np.flatnonzero(found.present[core.first : core.end])
-        tsc_of.append(core.tsc[at])
-        counts_of.append(found.values[core.first : core.end][at])
+        found = core.counter(counter)
+        tsc_of.append(core.tsc[found.present])
+        counts_of.append(found.values[found.present])
     tsc = np.concatenate(tsc_of)
     order = np.argsort(tsc, kind="stable")
     tsc, counts = tsc[order], np.concatenate(counts_of)[order].astype(np.int64)
@@ -167,7 +169,6 @@ def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySer
 
 
 def packages(cores: list[CoreRun]) -> dict[int, list[CoreRun]]:
-    """The cores of each package."""
     found: dict[int, list[CoreRun]] = {}
     for core in cores:
         found.setdefault(core.log.package, []).append(core)

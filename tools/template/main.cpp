@@ -17,7 +17,7 @@ namespace {
 
 using namespace neap;
 
-// One object per connection, on the core that the card chose for it. Received data is sent back without a copy.
+// Each connection has one such object, on the core that the card chose for it. Received data is sent back without a copy.
 class Echo final : public net::ConnectionHandler {
  public:
   void received(net::Buffer data) override {
@@ -52,7 +52,7 @@ int fail(const char* what, const Error& error) {
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  // The words of the command line; finish() refuses unknown ones.
+  // These calls read the words of the command line; finish() refuses unknown words.
   const net::AddressSetting address = net::AddressSetting::from(arguments);
   observe::Options observation = observe::Options::from(arguments, ixgbe::setting_rows());
   const auto port = static_cast<std::uint16_t>(arguments.number("port", 7007, {1, 65535}, "TCP port of the echo"));
@@ -73,7 +73,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!listening) co_return fail("cannot listen", listening.error());
   print(application_name, ": listening on ", (*network)->address().to_string(), ":", port);
 
-  Completion<> never;  // the connections' events do the work
+  Completion<> never;  // never ends: the connections' events do the work
   co_await never;
   co_return 0;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Arrival processes: the times at which requests are intended to be sent.
 //!
-//! In an open loop these times do not depend on the server: they come from a process with a mean rate. A request's latency counts from its
-//! intended time, however late it was sent. So a stalled server cannot hide its own stall ("coordinated omission").
+//! In an open loop these times do not depend on the server, but come from a random process with a mean rate. A request's latency counts
+//! from its intended time, however late it was sent. So a stalled server cannot hide its own stall ("coordinated omission").
 //!
 //! A gap is a random number scaled to the rate. If the rate changes over time, an exponential random number is drawn for each arrival. The
-//! arrival is the time at which the expected number of requests has grown by this number. This gives an exact Poisson process for any
-//! course of the rate.
+//! arrival is the time at which the expected number of requests has grown by this number. The arrivals are then an exact Poisson process
+//! for any course of the rate.
 
 use crate::distributions::{Distribution, Rng};
 use rand::Rng as _;
@@ -15,10 +15,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const SECOND_NS: f64 = 1e9;
-/// Longer than any run: a later arrival is never sent.
+/// A request with a later arrival is never sent; no run is so long.
 const NEVER_NS: f64 = 1e18;
 
-/// The shape of the process. Its rate is given separately.
+/// An arrival process without its rate, which is given separately.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Process {
     /// Equal gaps.
@@ -27,7 +27,7 @@ pub enum Process {
     Exponential,
     /// Bursts of this many requests at one time. The bursts are a Poisson process.
     Bursts { requests: u32 },
-    /// Gaps from a generalised Pareto distribution, scaled to the rate: (0, 16.0292, 0.154971) is ETC's.
+    /// Gaps from a generalised Pareto distribution, scaled to the rate. ETC has the distribution (0, 16.0292, 0.154971).
     Pareto(Distribution),
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Process {
 /// A rate that changes over time: linear between points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// Seconds and requests a second. Times rise, the first is 0.
+    /// Times in seconds, and rates in requests a second. Times rise; the first time is 0.
     points: Vec<(f64, f64)>,
 }
 
@@ -103,7 +103,7 @@ impl Course {
         self.points.last().map_or(0.0, |&(time, _)| time)
     }
 
-    /// Requests a second at a time; none after the end.
+    /// The rate at a time, in requests a second; 0 after the course's end.
     pub fn rate(&self, seconds: f64) -> f64 {
         self.points
             .windows(2)
@@ -149,7 +149,7 @@ impl Arrivals {
         let mut at = 0.0;
         let kind = match process {
             Process::Fixed => {
-                // A random phase, so that workers with the same rate do not send at the same times.
+                // The phase is random, so that workers with the same rate do not send at the same times.
                 at = -rng.random::<f64>() * mean_gap;
                 Kind::Scaled { gaps: Distribution::Fixed { value: 1.0 }, gap: mean_gap }
             }
@@ -160,12 +160,12 @@ impl Arrivals {
         Self { kind, rng, at }
     }
 
-    /// Poisson arrivals at `share` of a rate that changes over time. They end with the course.
+    /// Poisson arrivals at the fraction `share` of a rate that changes over time. They end with the course.
     pub fn over(course: Arc<Course>, share: f64, rng: Rng) -> Self {
         Self { kind: Kind::Course { course, share, segment: 0 }, rng, at: 0.0 }
     }
 
-    /// None: there are no more arrivals.
+    /// None if there are no more arrivals.
     pub fn next_ns(&mut self) -> Option<u64> {
         match &mut self.kind {
             Kind::Scaled { gaps, gap } => self.at += gaps.draw(&mut self.rng) * *gap,
@@ -185,7 +185,8 @@ impl Arrivals {
     }
 }
 
-/// The time by which `requests` more requests are expected than by `from`. The search begins at `segment`, which is advanced.
+/// The time at which `requests` requests are expected since `from`. The search begins at `segment`, which is advanced. None if the course
+/// ends before.
 fn after(course: &Course, segment: &mut usize, mut from: f64, mut requests: f64) -> Option<f64> {
     while let [(start, low), (end, high), ..] = course.points[*segment..] {
         let slope = (high - low) / (end - start);
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn arrivals_follow_a_rate_over_time() {
-        // Rising, constant, zero and falling rates. The course's own integral maps the times to a uniform distribution.
+        // The course has rising, constant, zero and falling rates. The integral of its rate maps the times to a uniform distribution.
         let course = Arc::new(Course::parse("seconds,rate\n0,0\n10,20000\n20,20000\n20.001,0\n30,0\n40,10000\n50,0\n").unwrap());
         let mut arrivals = Arrivals::over(course.clone(), 0.5, Rng::seed_from_u64(2));
         let times: Vec<f64> = std::iter::from_fn(|| arrivals.next_ns()).map(|at| at as f64 / SECOND_NS).collect();
@@ -262,7 +263,7 @@ mod tests {
             sum * x / f64::from(steps) / total
         };
         let sample: Vec<f64> = times.iter().copied().step_by(100).collect();
-        // Every hundredth arrival is a more even sample than independent draws are. So the bound for independent draws holds.
+        // A sample of every hundredth arrival is more even than a sample of independent draws. So the bound for independent draws holds.
         assert!(distance(sample.clone(), reached) < bound(sample.len()));
         assert!(!times.iter().any(|time| (20.01..30.0).contains(time)));
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One connection to the server: it sends requests and matches each reply with its request.
 //!
-//! Nothing here blocks: if a socket would block, the program returns to it when the kernel reports it ready. A connection never holds more
-//! requests than its depth, nor more bytes than these requests need. So this program's memory stays bounded when a server stalls.
+//! No function here blocks. If a socket would block, the caller tries again when the kernel reports that the socket is ready. A connection
+//! never holds more requests than its depth, nor more bytes than these requests need. So this program's memory stays bounded when a server
+//! stalls.
 
 use crate::protocol::udp::{self, Datagram, Reassembly};
 use crate::protocol::{Checks, Outcome, Protocol};
@@ -28,7 +29,7 @@ pub struct ConnectionSettings {
     pub transport: Transport,
     pub protocol: Protocol,
     pub checks: Checks,
-    /// Requests that may be in flight on one connection.
+    /// Largest number of requests in flight on one connection.
     pub depth: usize,
 }
 
@@ -36,7 +37,7 @@ struct Outstanding {
     request: Request,
     opaque: u32,
     times: Times,
-    /// UDP: the parts of the reply that have arrived.
+    /// With UDP, the parts of the reply that have arrived.
     parts: Reassembly,
 }
 
@@ -56,7 +57,7 @@ pub struct Connection {
     socket: Option<OwnedFd>,
     state: State,
     output: Vec<u8>,
-    /// Bytes of `output` that were sent.
+    /// Number of bytes of `output` that were sent.
     sent_bytes: usize,
     input: Vec<u8>,
     outstanding: VecDeque<Outstanding>,
@@ -70,17 +71,17 @@ pub struct NotConnected(pub Errno);
 
 /// Receives the outcome of each request.
 pub trait Sink {
-    /// Called when a read has returned bytes. Their arrival time is the current time, not the time at which the poll began.
+    /// Called when a read has returned bytes. The bytes' arrival time is the current time, not the time at which the poll began.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
-/// The longest value and its first line: no reply to this program's requests is longer. A longer reply is noise.
+/// More than the longest reply, which is the longest value and its first line. A longer reply is `Garbage`.
 const REPLY_BYTES_MAX: usize = 2 << 20;
 /// Buffer capacity that an idle connection keeps after a long reply.
 const KEPT_BYTES: usize = 64 << 10;
-/// Datagrams read in one call, so that one connection cannot starve the others.
+/// Largest number of datagrams read in one call, so that one connection cannot starve the others.
 const DATAGRAMS_MAX: usize = 64;
 /// Time from a failure to the next attempt.
 const RETRY_NS: u64 = 100_000_000;
@@ -116,7 +117,7 @@ impl Connection {
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
-    /// Some output has not been sent.
+    /// True if some output has not been sent.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
@@ -153,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// The socket is writable: a connection attempt has ended, or waiting output can be sent.
+    /// Handles a writable socket: ends the connection attempt, or sends waiting output.
     pub fn ready_to_write(&mut self, poll: &OwnedFd, token: u64, now_ns: u64) -> Result<(), NotConnected> {
         if let (State::Connecting { .. }, Some(socket)) = (self.state, &self.socket) {
             let result = net::sockopt::socket_error(socket).and_then(|error| error);
@@ -212,7 +213,7 @@ impl Connection {
         self.outstanding.push_back(Outstanding { request, opaque, times, parts: Reassembly::default() });
     }
 
-    /// Sends as much as the socket accepts. The poll reports when the socket accepts the rest.
+    /// Sends as much as the socket accepts. The poll reports when the socket accepts more.
     pub fn flush(&mut self, poll: &OwnedFd, token: u64) -> Result<(), Failure> {
         let Some(socket) = &self.socket else { return Ok(()) };
         while self.sent_bytes < self.output.len() {
@@ -236,14 +237,14 @@ impl Connection {
         let waits = !self.output.is_empty();
         if let Some(socket) = self.socket.as_ref().filter(|_| waits != self.waits_to_write) {
             let interest = if waits { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            // The socket was added to the poll when it was created, so this call fails only for lack of memory. In that case the time-out
-            // ends the wait.
+            // The socket was added to the poll when it was created, so `modify` fails only for lack of memory. In that case the request's
+            // time-out ends the wait.
             let _ = epoll::modify(poll, socket, epoll::EventData::new_u64(token), interest);
             self.waits_to_write = waits;
         }
     }
 
-    /// Reads the available bytes and reports each reply to the sink. Err: the connection must be closed, see `lose`.
+    /// Reads the available bytes and reports each reply to the sink. After an error the connection must be closed by `lose`.
     pub fn receive(&mut self, settings: &ConnectionSettings, buffer: &mut [u8], sink: &mut impl Sink) -> Result<(), Failure> {
         for _ in 0..DATAGRAMS_MAX {
             let Some(socket) = &self.socket else { return Ok(()) };
@@ -251,7 +252,7 @@ impl Connection {
                 Ok((bytes, _)) => bytes,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => continue,
-                // UDP: an ICMP message says that the port is closed. The requests time out.
+                // With UDP, an ICMP message said that the port is closed. The requests will time out.
                 Err(Errno::CONNREFUSED) if settings.transport == Transport::Udp => return Ok(()),
                 Err(_) => return Err(Failure::Reset),
             };
@@ -270,13 +271,13 @@ impl Connection {
                 }
             }
         }
-        // The poll reports the rest again.
+        // The poll reports the remaining bytes again.
         Ok(())
     }
 
     fn take_bytes(&mut self, settings: &ConnectionSettings, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
         if self.input.is_empty() {
-            // The common case: complete replies are parsed in the read buffer.
+            // In the common case complete replies are parsed in the read buffer, without a copy.
             let used = take_replies(&mut self.outstanding, settings, bytes, sink)?;
             self.input.extend_from_slice(&bytes[used..]);
         } else {
@@ -295,7 +296,7 @@ impl Connection {
 
     fn take_datagram(&mut self, settings: &ConnectionSettings, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
         let Some(datagram) = Datagram::parse(bytes) else { return Err(Failure::Garbage) };
-        // The request of this reply has already timed out.
+        // A reply to a request that has already timed out is ignored.
         let Some(at) = self.outstanding.iter().position(|waiting| waiting.opaque as u16 == datagram.number) else { return Ok(()) };
         let Some(reply) = self.outstanding[at].parts.add(&datagram) else { return Ok(()) };
         let waiting = self.outstanding.remove(at).expect("it was found there");
@@ -306,8 +307,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends requests that have waited too long. Err: the connection must be closed, because replies come in order. `seen_ns`: all bytes
-    /// that arrived before this time have been read. Only time up to `seen_ns` counts, so a slow client causes no time-outs.
+    /// Ends requests that have waited too long. After an error the connection must be closed, because replies come in order. `seen_ns`: all
+    /// bytes that arrived before this time have been read. Only time up to `seen_ns` counts, so a slow client causes no time-outs.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
@@ -322,8 +323,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. `failure` is the failure of the first request, whose reply was expected or had begun. The other requests have
-    /// the same failure, unless it is a half reply or noise, which can concern only one request.
+    /// Closes the connection. `failure` is the failure of the first request, whose reply was expected or had begun. The other requests get
+    /// the same failure, unless that is a half reply or `Garbage`, which can concern only one request.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {
@@ -345,7 +346,7 @@ fn take_replies(
 ) -> Result<usize, Failure> {
     let mut used = 0;
     while used < input.len() {
-        // A reply without a request is noise too.
+        // A reply without a request is also `Garbage`.
         let waiting = outstanding.front().ok_or(Failure::Garbage)?;
         match settings.protocol.decode(&input[used..], &waiting.request, waiting.opaque, settings.checks) {
             Ok(Some(reply)) => {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One worker's share of the load: its requests and their intended times.
 //!
-//! In an open loop each request has an intended time, from an arrival process or a trace. In a closed loop there are no intended times: the
-//! next request is sent when a reply has arrived. A closed loop measures the server's capacity, but its latencies do not show stalls.
+//! In an open loop each request has an intended time, from an arrival process or a trace. In a closed loop there are no intended times; the
+//! next request is sent when a reply has arrived. A closed loop measures the server's capacity, but its latencies do not show the server's
+//! stalls.
 
 use crate::arrivals::Arrivals;
 use crate::trace::Line;
@@ -19,20 +20,20 @@ pub fn stream_seed(seed: u64, share: u64, run: u64, worker: u64) -> u64 {
 
 pub enum Demand {
     Open(Box<Open>),
-    /// None: there are no more requests.
+    /// The function returns None if there are no more requests.
     Closed(Box<dyn FnMut() -> Option<Request> + Send>),
 }
 
 pub struct Open {
     kind: Kind,
     requests: Requests,
-    /// The next request and its time, if already drawn.
+    /// The next request and its intended time, if they are already known.
     next: Option<(u64, Request)>,
 }
 
 enum Kind {
     Process(Arrivals),
-    /// Every `stride`-th line from `next` on.
+    /// Every `stride`-th line of a trace, from line `next` on.
     Trace {
         lines: Arc<Vec<Line>>,
         next: usize,
@@ -45,12 +46,12 @@ impl Open {
         Self { kind: Kind::Process(arrivals), requests, next: None }
     }
 
-    /// The share of worker `worker` of `workers` in a trace.
+    /// The lines of a trace that worker number `worker` of `workers` sends.
     pub fn trace(lines: Arc<Vec<Line>>, requests: Requests, worker: usize, workers: usize) -> Self {
         Self { kind: Kind::Trace { lines, next: worker, stride: workers }, requests, next: None }
     }
 
-    /// The intended time of the next request, in nanoseconds from the start. None: there are no more.
+    /// The intended time of the next request, in nanoseconds from the start. None if there are no more requests.
     pub fn next_ns(&mut self) -> Option<u64> {
         if self.next.is_none() {
             self.next = match &mut self.kind {
@@ -64,7 +65,7 @@ impl Open {
         self.next.map(|(at, _)| at)
     }
 
-    /// Takes the next request and its intended time, if that is not after `now_ns`.
+    /// Takes the next request and its intended time, unless that time is after `now_ns`.
     pub fn take_due(&mut self, now_ns: u64) -> Option<(u64, Request)> {
         self.next_ns().filter(|&at| at <= now_ns)?;
         self.next.take()

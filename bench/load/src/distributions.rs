@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Distributions of request sizes and gaps, as in published workloads.
 //!
-//! Studies of key-value stores describe their load by distributions. ETC's value sizes are a table with a heavy tail, its key sizes a
-//! generalised extreme value distribution (Atikoglu et al., SIGMETRICS 2012). Each distribution here has a cumulative distribution function
-//! and its inverse, the quantile function; tests compare the two. A draw is the quantile of one uniform number.
+//! Studies of key-value stores describe their load by distributions. For example, Facebook's ETC pool has value sizes from a table with a
+//! heavy tail, and key sizes from a generalised extreme value distribution (Atikoglu et al., SIGMETRICS 2012). Each distribution here has a
+//! cumulative distribution function and its inverse, the quantile function; tests compare the two. A number is drawn as the quantile of one
+//! uniform random number.
 //!
-//! On the command line a distribution is its name and parameters: `fixed:19`, `gev:30.7984:8.20449:0.078688`.
+//! On the command line a distribution is given by its name and parameters: `fixed:19`, `gev:30.7984:8.20449:0.078688`.
 
 use rand::Rng as _;
 use std::fmt;
@@ -19,7 +20,7 @@ pub enum Distribution {
     Fixed {
         value: f64,
     },
-    /// From `low` up to, not including, `high`.
+    /// At least `low` and below `high`.
     Uniform {
         low: f64,
         high: f64,
@@ -39,7 +40,7 @@ pub enum Distribution {
         scale: f64,
         shape: f64,
     },
-    /// Value sizes of Facebook's ETC pool: a table for the sizes 0 to 14, a generalised Pareto tail from 15 on.
+    /// Value sizes of Facebook's ETC pool: a table of probabilities for the sizes 0 to 14, and a generalised Pareto tail from 15 on.
     EtcValue,
 }
 
@@ -48,18 +49,19 @@ const ETC_SMALL_VALUES: [f64; 15] =
     [0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989, 0.00092, 0.00326, 0.01980];
 const ETC_TAIL: Distribution = Distribution::GeneralisedPareto { location: 15.0, scale: 214.476, shape: 0.348238 };
 
-/// If the shape is closer to zero than this, the formula's limit for zero is used, because the power would lose all its digits.
+/// For a shape closer to zero than this, formulas are replaced by their limit for shape zero, because their power would lose all its
+/// digits.
 const SHAPE_MIN: f64 = 1e-9;
 
 impl Distribution {
     pub fn draw(&self, rng: &mut Rng) -> f64 {
-        // In (0, 1]: the logarithm and the power below need a number above zero.
+        // The range of `u` is (0, 1], because the logarithm and the power in `quantile` need a number above zero.
         let u = 1.0 - rng.random::<f64>();
         self.quantile(u)
     }
 
-    /// The number drawn for a uniform number `u`, above 0 and at most 1. For distributions without an upper end, small `u` gives large
-    /// numbers.
+    /// The number drawn for a uniform number `u`, which is above 0 and at most 1. For distributions without an upper end, small `u` give
+    /// large numbers.
     pub fn quantile(&self, u: f64) -> f64 {
         match *self {
             Self::Fixed { value } => value,
@@ -67,7 +69,7 @@ impl Distribution {
             Self::Exponential { mean } => -mean * u.ln(),
             Self::GeneralisedPareto { location, scale, shape } => location + scale * power_ratio(u, shape),
             Self::GeneralisedExtremeValue { location, scale, shape } => {
-                // 1 - u, so that small u gives large numbers as above. It is kept above zero, whose logarithm is infinite.
+                // Uses 1 - u, so that small u give large numbers. 1 - u is kept above zero, because the logarithm of zero is infinite.
                 location + scale * power_ratio(-(1.0 - u).max(f64::MIN_POSITIVE).ln(), shape)
             }
             Self::EtcValue => {
@@ -100,7 +102,7 @@ impl Distribution {
         }
     }
 
-    /// None: the mean is infinite (a shape of 1 or more) or has no formula here.
+    /// None if the mean is infinite (a shape of 1 or more) or has no formula here.
     pub fn mean(&self) -> Option<f64> {
         match *self {
             Self::Fixed { value } => Some(value),
@@ -121,12 +123,13 @@ fn power_ratio(u: f64, shape: f64) -> f64 {
     }
 }
 
-/// (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. Outside the distribution's range: the value at the nearest end.
+/// (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. For `y` outside the distribution's range, the value at the nearest
+/// end of that range.
 fn inverse_power(y: f64, shape: f64) -> f64 {
     if shape.abs() < SHAPE_MIN {
         (-y).exp()
     } else if 1.0 + shape * y <= 0.0 {
-        // Below the lower end for a positive shape, above the upper end for a negative one.
+        // `y` is below the range's lower end for a positive shape, and above its upper end for a negative shape.
         if shape > 0.0 {
             f64::INFINITY
         } else {
@@ -143,7 +146,7 @@ pub const GRAMMAR: &str =
 impl FromStr for Distribution {
     type Err = String;
 
-    /// Err: a line that says what is wrong and what is accepted.
+    /// An error is a line that says what is wrong and what is accepted.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split(':');
         let name = words.next().unwrap_or_default();
@@ -218,7 +221,7 @@ mod tests {
         }
     }
 
-    // Checks the power of the test above.
+    // Checks that the test above could fail.
     #[test]
     fn the_test_detects_a_slightly_wrong_parameter() {
         let drawn = drawn(&"gev:30.7984:8.20449:0.078688".parse().unwrap(), 1);

@@ -6,18 +6,18 @@ use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
 /// The largest number of programs that generate one load together.
 pub const LOADERS_MAX: u64 = 10_000;
-/// Open files besides connections: files, standard streams, agents.
+/// Number of open files besides connections: files, standard streams, agents.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Open files of a thread: its poller, one connection for preloading, and the poller of that connection.
+/// Number of open files of a thread: its poller, one connection for preloading, and the poller of that connection.
 const DESCRIPTORS_A_THREAD: u64 = 3;
 
-/// Raises this process's limit to the open files that the load's connections need. Err: the user may not have so many.
+/// Raises this process's limit of open files to the number that the load's connections need. Fails if the user may not have so many.
 pub fn allow_descriptors(load: &Load) -> Result<(), String> {
     let connections = load.connections + load.measuring.map_or(0, |measuring| measuring.connections);
     allow_connections(connections as u64, DESCRIPTORS_A_THREAD * (load.threads as u64 + 1))
 }
 
-/// The same for any program. `other`: open files, not counting the connections and the few files that every program has open.
+/// Raises the limit for this number of connections. `other`: further open files, besides the few that every program has open.
 pub fn allow_connections(connections: u64, other: u64) -> Result<(), String> {
     let other = OTHER_DESCRIPTORS + other;
     let needed = connections + other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! neap-load: from the command line through the runs to the reports.
+//! neap-load: reads the command line, performs the runs, and writes the reports.
 
 use clap::Parser as _;
 use load::agent::{serve, Remote};
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line to standard error. An error is ignored.
+/// Prints a line to standard error, and ignores an error of the write.
 fn print_status(line: &str) {
     let _ = writeln!(io::stderr(), "{}", shown(line));
 }
@@ -164,14 +164,14 @@ impl Bench<'_> {
             });
             if let Some(starter) = starter {
                 let answer = starter.join().unwrap_or_else(|_| Err("the thread that starts the log ended".into()));
-                // None: the run was stopped before its window, so the log was not started. If the run failed, its error is reported instead
-                // of the log's.
+                // If the run was stopped before its window, the log was not started, and `started` is None. If the run failed, its error is
+                // reported instead of the log's error.
                 started = answer.or_else(|why| if outcomes.is_ok() { Err(why) } else { Ok(None) })?;
             }
             outcomes
         });
-        // All replies have arrived, so the log has every request of the window and of the drain since the log's start. The log must also
-        // stop after a failed run.
+        // All replies have arrived, so the log has every request of the window and of the drain since the log's start. The log must be
+        // stopped after a failed run, too.
         let stopped = match (control, &started) {
             (Some(control), Some(_)) => Some(control.stop()),
             _ => None,
@@ -229,7 +229,7 @@ impl Bench<'_> {
     }
 }
 
-/// Starts the log when the window begins. Ok(None): the run was stopped before.
+/// Starts the log when the window begins. Returns None if the run was stopped before.
 fn start_log<'scope, 'control: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     control: &'control mut NeapControl,
@@ -247,7 +247,7 @@ fn start_log<'scope, 'control: 'scope>(
     })
 }
 
-/// Prints a line to standard output. Err: it cannot be written.
+/// Prints a line to standard output. Fails if it cannot be written.
 fn print(text: &str) -> Result<(), String> {
     writeln!(io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }

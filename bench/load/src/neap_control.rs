@@ -2,7 +2,7 @@
 //! Starts and stops the log of a Neap machine with the measured window, so that log and load cover the same seconds.
 //!
 //! The control connection answers each line with one line (docs/control.md). Before a run the machine's clock is read several times. The
-//! reading with the shortest round trip is kept; half that round trip bounds the error of the offset.
+//! reading with the shortest round trip is kept, because half the round trip bounds the offset's error.
 
 use crate::reach;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -30,7 +30,7 @@ pub struct ClockOffset {
 }
 
 impl NeapControl {
-    /// Err: a line that says what failed.
+    /// An error is a line that says what failed.
     pub fn connect(name: &str, token: Option<&str>) -> Result<Self, String> {
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");
         let stream = reach::connect(name, TIME_OUT).map_err(|why| format!("control at {name}: {why}"))?;
@@ -43,7 +43,7 @@ impl NeapControl {
         Ok(control)
     }
 
-    /// The answer after `ok`.
+    /// Sends a line. Returns the text behind `ok` of its answer.
     fn ask(&mut self, line: &str) -> Result<String, String> {
         let name = &self.name.clone();
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");
@@ -58,7 +58,7 @@ impl NeapControl {
         }
     }
 
-    /// Reads one line within TIME_OUT. Empty: the connection ended.
+    /// Reads one line within TIME_OUT. The line is empty if the connection ended.
     fn read_answer(&mut self) -> std::io::Result<String> {
         let until = Instant::now() + TIME_OUT;
         let mut answer = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that answers each line with the next of `answers`.
+    /// Starts a server that answers each line with the next of `answers`.
     fn server(answers: &'static [&'static str]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let name = listener.local_addr().unwrap().to_string();

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 11211;
 const SECOND_NS: f64 = 1e9;
-/// Time-out per address, if a name has several.
+/// Time-out for each address of a name.
 const CONNECT_TIME_OUT: Duration = Duration::from_secs(2);
 
 const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine an agent, which generates load for a master (see --agents).";
-/// Of a program that loads alone, and of each agent.
+/// Default number of connections of a program that loads alone, and of each agent.
 const CONNECTIONS: u32 = 16;
 
 /// `neap-load agent`: generates load for a master, one at a time.
@@ -187,7 +187,7 @@ pub fn update_ratio(text: &str) -> Result<f64, String> {
         }
         None => not_negative(text)?,
     };
-    // The ratio 0:0 gives NaN, which is outside of every range.
+    // The ratio 0:0 gives NaN, which is outside every range.
     if (0.0..=1.0).contains(&ratio) {
         Ok(ratio)
     } else {
@@ -212,7 +212,7 @@ impl Options {
         }
     }
 
-    /// ETC's published gaps are generalised Pareto. The other presets have exponential gaps.
+    /// The arrival process. ETC's published gaps are generalised Pareto; the other presets have exponential gaps.
     pub fn process(&self) -> Process {
         let usual = if self.preset == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
         self.arrivals.clone().unwrap_or(usual)
@@ -222,12 +222,12 @@ impl Options {
         self.connections.unwrap_or(if self.agents.is_empty() { CONNECTIONS } else { 0 })
     }
 
-    /// The number of programs that generate load, including this one if it does.
+    /// The number of programs that generate load, including this program if it does.
     pub fn loaders(&self) -> u64 {
         self.agents.len() as u64 + u64::from(self.connections() != 0)
     }
 
-    /// `share`: this program's index among those that generate load, and their number.
+    /// `share`: this program's index among the programs that generate load, and the number of these programs.
     pub fn load(&self, share: (u64, u64)) -> Result<Load, String> {
         let mix = self.mix();
         if mix.keys == 0 {
@@ -260,8 +260,8 @@ impl Options {
         })
     }
 
-    /// The arguments with which an agent generates the load that this program would. They do not include the measuring client, which
-    /// belongs to the master.
+    /// The arguments with which an agent generates the load that this program would generate. They do not include the measuring client,
+    /// which belongs to the master.
     pub fn for_agents(&self) -> Vec<String> {
         let (mix, process) = (self.mix(), self.process());
         let mut words = vec![self.server.clone()];
@@ -289,7 +289,7 @@ impl Options {
         words
     }
 
-    /// Refuses options that a master may not set on an agent: files, and machines other than the server.
+    /// Refuses options that a master may not set on an agent. They name files, or machines other than the server.
     pub fn refuse_files(&self) -> Result<(), String> {
         let files = [&self.rate_file, &self.trace, &self.control_token_file, &self.json, &self.histogram];
         if files.iter().any(|file| file.is_some()) || self.control.is_some() || !self.agents.is_empty() {
@@ -298,7 +298,7 @@ impl Options {
         Ok(())
     }
 
-    /// The requested pace if there is only one run. In a scan or a search: the pace of the run at `rate`.
+    /// The requested pace of a single run, or in a scan or a search the pace of the run at `rate`.
     pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
         let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
         Ok(match (rate, &self.rate_file, &self.trace) {
@@ -352,8 +352,7 @@ impl Run {
     }
 }
 
-/// Resolves HOST, HOST:PORT or [IPv6]:PORT. If there are several addresses, chooses the first one that answers, or the first of all if none
-/// answers.
+/// Resolves HOST, HOST:PORT or [IPv6]:PORT. Of several addresses, chooses the first that answers, or the first of all if none answers.
 fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     let with_port = if text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv6()) {
         format!("[{text}]:{DEFAULT_PORT}")
@@ -433,7 +432,7 @@ mod tests {
         assert_eq!((ours.mix, ours.seed, ours.threads), (theirs.mix, theirs.seed, theirs.threads));
         assert_eq!(format!("{:?}", ours.settings), format!("{:?}", theirs.settings));
         assert_eq!((agent.process(), agent.seconds, agent.warm_up), (master.process(), 3.5, master.warm_up));
-        // The master has no connections except those of the measuring client.
+        // The master has only the connections of the measuring client.
         assert_eq!((ours.connections, theirs.connections), (0, 24));
         assert_eq!((ours.measuring.map(|client| client.connections), theirs.measuring.map(|client| client.connections)), (Some(32), None));
         assert_eq!((master.loaders(), options("h --agents a:1 -c 4").unwrap().loaders()), (2, 2));

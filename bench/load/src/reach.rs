@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Connects to a name.
 //!
-//! A name may have several addresses (localhost is ::1 and 127.0.0.1), and a server may listen on some of them only.
+//! A name may have several addresses (localhost is ::1 and 127.0.0.1), and a server may listen only on some of them.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// The addresses of NAME:PORT, at least one. Err: the reason why there are none.
+/// The addresses of NAME:PORT, at least one. An error is the reason why there are none.
 pub fn addresses(name: &str) -> Result<Vec<SocketAddr>, String> {
     let found: Vec<SocketAddr> = name.to_socket_addrs().map_err(|error| error.to_string())?.collect();
     if found.is_empty() {
@@ -15,7 +15,8 @@ pub fn addresses(name: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(found)
 }
 
-/// Connects to the first address that answers; `time_out` is the limit for each attempt. Err: the error of the last address.
+/// Connects to the first address that answers; `time_out` is the limit for each attempt. If none answers, returns the error of the last
+/// address.
 pub fn connect(name: &str, time_out: Duration) -> Result<TcpStream, String> {
     let mut reached = Err(String::new());
     for address in addresses(name)? {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Recorded results: latencies as histograms, outcomes and failures as counts.
 //!
-//! A latency counts from the intended send time of the request. The time from the real send and the lateness of that send are recorded too.
-//! They show whether the server or this program was slow.
+//! A latency counts from the intended send time of the request. The time from the real send to the reply, and the lateness of the send, are
+//! also recorded. They show whether the server or this program was slow.
 //!
 //! HDR histograms (three significant digits) of several workers and machines can be added without losing percentiles. Averages of
-//! percentiles cannot replace that.
+//! percentiles would not be percentiles.
 
 use crate::protocol::Outcome;
 use crate::workload::Operation;
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
-/// In nanoseconds. A longer latency is recorded as this value.
+/// Largest recorded latency. A longer latency is recorded as this value.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// A request is behind schedule if it was sent more than this time after its intended time.
@@ -21,9 +21,8 @@ pub const BEHIND_NS_MIN: u64 = 1_000_000;
 /// The reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server closed the connection.
     Closed,
-    /// The server closed it in the middle of a reply.
+    /// The server closed the connection in the middle of a reply.
     HalfReply,
     /// The connection was reset or broke otherwise.
     Reset,
@@ -32,11 +31,11 @@ pub enum Failure {
     Garbage,
     /// No connection had room, and the queue was full.
     QueueFull,
-    /// It was still waiting for a connection with room when the run ended.
+    /// The request was still waiting for a connection with room when the run ended.
     NeverSent,
-    /// It was sent, but not answered before the end.
+    /// The request was sent, but not answered before the end.
     Unanswered,
-    /// It does not fit into a datagram.
+    /// The request does not fit into a datagram.
     TooLong,
 }
 
@@ -68,10 +67,9 @@ impl Failure {
     }
 }
 
-/// Counts of request outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
-    /// By operation, then by outcome.
+    /// Number of answers, by operation and by outcome.
     pub outcomes: [[u64; Outcome::ALL.len()]; Operation::ALL.len()],
     pub failures: [u64; Failure::ALL.len()],
 }
@@ -94,7 +92,7 @@ impl Tally {
         self.outcomes.iter().map(|counts| counts[outcome as usize]).sum()
     }
 
-    /// Requests that a working server would have served differently.
+    /// Number of requests that failed or got a bad answer.
     pub fn errors(&self) -> u64 {
         let bad: u64 = Outcome::ALL.into_iter().filter(|outcome| !outcome.is_good()).map(|outcome| self.of(outcome)).sum();
         bad + self.failures.iter().sum::<u64>()
@@ -102,14 +100,13 @@ impl Tally {
 }
 
 pub fn new_histogram() -> Histogram<u64> {
-    // The bounds are constants that the crate accepts.
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("three digits from 1 ns to an hour")
 }
 
-/// The requests whose intended time is in a window of time. The time of their answers does not matter.
+/// The results of the requests whose intended time is in a window of time, whenever they were answered.
 #[derive(Clone)]
 pub struct Measurement {
-    /// Nanoseconds from the intended time to the reply, by operation; good outcomes only.
+    /// Nanoseconds from the intended time to the reply, by operation; only for good outcomes.
     pub latency: [Histogram<u64>; Operation::ALL.len()],
     /// Nanoseconds from the real send to the reply.
     pub from_sending: Histogram<u64>,
@@ -118,13 +115,14 @@ pub struct Measurement {
     pub tally: Tally,
     /// Requests whose intended time is in the window.
     pub intended: u64,
-    /// Good answers that arrived within the window, whatever the intended times of their requests. This is the server's throughput.
-    /// (Counting the answers to the window's requests instead would give an overloaded server too high a rate, because it answers some of
-    /// these requests after the window's end.)
+    /// Good answers that arrived within the window, whatever the intended times of their requests. Their number gives the server's
+    /// throughput. A count of the answers to the window's requests would give an overloaded server too high a rate, because it answers some
+    /// of these requests after the window's end.
     pub answered_in_window: u64,
-    /// The window's requests that waited for a connection with room. The server (or the depth) delayed them, not this program.
+    /// The number of the window's requests that waited for a connection with room. The server, or a small depth, delayed them, not this
+    /// program.
     pub waited_for_room: u64,
-    /// The window's requests that did not wait and were sent more than BEHIND_NS_MIN late. This program was too slow.
+    /// The number of the window's requests that did not wait and were sent more than BEHIND_NS_MIN late, because this program was too slow.
     pub behind: u64,
 }
 
@@ -145,7 +143,6 @@ impl Default for Measurement {
 
 impl Measurement {
     pub fn add(&mut self, other: &Self) {
-        // The histograms have equal bounds, so adding cannot fail.
         for (sum, part) in self.latency.iter_mut().zip(&other.latency) {
             sum.add(part).expect("equal bounds");
         }
@@ -158,7 +155,6 @@ impl Measurement {
         self.behind += other.behind;
     }
 
-    /// The latencies of all operations.
     pub fn all_latencies(&self) -> Histogram<u64> {
         let mut all = new_histogram();
         for part in &self.latency {
@@ -170,7 +166,7 @@ impl Measurement {
 
 /// The answers of one second of the run, for the progress lines.
 pub struct Interval {
-    /// From the start of the run.
+    /// The number of the second, counted from the start of the run.
     pub second: u64,
     pub latency: Histogram<u64>,
     pub tally: Tally,
@@ -183,7 +179,7 @@ pub struct Interval {
 pub struct Times {
     pub intended_ns: u64,
     pub sent_ns: u64,
-    /// No connection had room at its intended time.
+    /// No connection had room at the intended time.
     pub waited: bool,
 }
 
@@ -195,7 +191,7 @@ pub struct Recorder {
     pub measurement: Measurement,
     latency: Histogram<u64>,
     tally: Tally,
-    /// The number of requests since the start, measured or not, and the number of those that have ended.
+    /// The number of requests since the start, measured or not, and how many of them have ended.
     begun: u64,
     ended: u64,
 }
@@ -219,7 +215,7 @@ impl Recorder {
         self.window.contains(&intended_ns)
     }
 
-    /// The run ended early: requests with a later intended time are not part of the window.
+    /// Ends the window at `now_ns`, if the run ended early.
     pub fn end_early(&mut self, now_ns: u64) {
         self.window.end = self.window.end.min(now_ns);
     }
@@ -227,7 +223,6 @@ impl Recorder {
         self.window.clone()
     }
 
-    /// Requests that are in flight or queued.
     pub fn backlog(&self) -> u64 {
         self.begun - self.ended
     }
@@ -268,12 +263,11 @@ impl Recorder {
         }
     }
 
-    /// The end of the current second.
     pub fn second_ends_ns(&self) -> u64 {
         self.start_ns + (self.second + 1) * SECOND_NS
     }
 
-    /// Closes the current second, which MUST be over, and begins the next.
+    /// Ends the current second, which MUST be over, and begins the next second.
     pub fn close_second(&mut self) -> Interval {
         let interval = Interval {
             second: self.second,

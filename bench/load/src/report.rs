@@ -22,7 +22,7 @@ fn us(nanoseconds: u64) -> String {
     format!("{:.1}", nanoseconds as f64 / 1000.0)
 }
 
-/// The kinds of errors that occurred: `timed_out 3, wrong_bytes 1`; empty if none did.
+/// The kinds of errors that occurred, as `timed_out 3, wrong_bytes 1`; empty if there were none.
 pub fn errors(tally: &Tally) -> String {
     let bad = Outcome::ALL.into_iter().filter(|outcome| !outcome.is_good()).map(|outcome| (outcome.name(), tally.of(outcome)));
     let failed = Failure::ALL.into_iter().map(|failure| (failure.name(), tally.failures[failure as usize]));
@@ -103,7 +103,7 @@ fn gets(tally: &Tally) -> u64 {
     tally.outcomes[Operation::Get as usize].iter().sum()
 }
 
-/// Reports the requests that were sent later than intended, by cause.
+/// The numbers of requests that were sent later than intended, by cause.
 fn behind(outcomes: &Outcomes) -> Option<String> {
     let (loading, measuring) = (&outcomes.loading, outcomes.measuring.clone().unwrap_or_default());
     let (behind, waited) = (loading.behind + measuring.behind, loading.waited_for_room + measuring.waited_for_room);
@@ -174,7 +174,8 @@ pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     })
 }
 
-/// Writes the windows' histograms, one interval for each run and tag: `measured` (with a measuring client), `get`, `set`, `delete`.
+/// Writes the windows' histograms, one interval for each run and tag. The tags are `measured` (with a measuring client), `get`, `set` and
+/// `delete`.
 pub fn write_histograms(runs: &[&Outcomes], out: &mut impl Write) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let began = runs.first().map_or(UNIX_EPOCH, |outcomes| outcomes.began);

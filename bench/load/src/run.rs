@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! A run and its outcomes.
 //!
-//! A run has a warm-up, whose requests are not measured, a measured window, and a drain for replies that are still in flight. The threads
-//! that perform it are in team.rs.
+//! A run has a warm-up, whose requests are not measured, a measured window, and a drain for replies that are still in flight. team.rs has
+//! the threads that perform a run.
 
 use crate::arrivals::{Course, Process};
 use crate::connection::ConnectionSettings;
@@ -16,15 +16,15 @@ use std::time::{Duration, SystemTime};
 /// The pace of the loading workers.
 #[derive(Clone)]
 pub enum Pace {
-    /// Requests a second, all workers together.
+    /// An arrival process, and the requests a second of all workers together.
     Rate(Process, f64),
     Course(Arc<Course>),
     Trace(Arc<Vec<Line>>),
-    /// As fast as replies arrive.
+    /// A closed loop: requests are sent as fast as replies arrive.
     Closed,
 }
 
-/// The measuring client.
+/// The settings of the measuring client.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
     pub connections: usize,
@@ -39,16 +39,15 @@ pub struct Load {
     pub settings: ConnectionSettings,
     pub mix: Mix,
     pub threads: usize,
-    /// Over all threads. Zero: this program generates no load.
+    /// Number of connections over all threads. With 0 this program generates no load.
     pub connections: usize,
     pub measuring: Option<Measuring>,
     pub seed: u64,
-    /// This program's index among the programs that generate load, and their number. They divide the rate and the preloading among
-    /// themselves.
+    /// This program's index among the programs that generate load, and the number of these programs. They share the rate and the
+    /// preloading.
     pub share: (u64, u64),
 }
 
-/// One run.
 #[derive(Clone)]
 pub struct Run {
     pub pace: Pace,
@@ -58,7 +57,7 @@ pub struct Run {
 
 impl Run {
     /// The largest delay with which a loading program may begin. In an open loop the requests that were due during the delay keep their
-    /// intended times. They are sent late and count as behind schedule. A closed loop has no intended times, so it MUST be running when the
+    /// intended times, are sent late and count as behind schedule. A closed loop has no intended times, so it MUST be running when the
     /// window begins.
     pub fn late_start_max_ns(&self) -> u64 {
         match self.pace {
@@ -91,7 +90,7 @@ impl Default for Outcomes {
     }
 }
 
-/// One second of all workers.
+/// The figures of all workers for one second.
 pub struct Second {
     pub number: u64,
     pub latency: hdrhistogram::Histogram<u64>,
@@ -105,7 +104,6 @@ impl Second {
     }
 
     pub fn add(&mut self, interval: &Interval) {
-        // The histograms have equal bounds, so adding cannot fail.
         self.latency.add(&interval.latency).expect("equal bounds");
         self.tally.add(&interval.tally);
         self.backlog += interval.backlog;
@@ -113,17 +111,17 @@ impl Second {
 }
 
 impl Outcomes {
-    /// The measurement whose latencies are the result: that of the measuring client, if there is one.
+    /// The measurement whose latencies are the result: the measuring client's, if there is one, otherwise the loading workers'.
     pub fn counted(&self) -> &Measurement {
         self.measuring.as_ref().unwrap_or(&self.loading)
     }
 
-    /// Good answers a second within the window, all workers together.
+    /// Good answers a second within the window, of all workers together.
     pub fn achieved_rate(&self) -> f64 {
         self.rate(|measurement| measurement.answered_in_window)
     }
 
-    /// The rate of the requests that were intended for the window. With random arrivals it differs a little from the requested rate.
+    /// The rate of the requests with intended times in the window. With random arrivals it differs a little from the requested rate.
     pub fn intended_rate(&self) -> f64 {
         self.rate(|measurement| measurement.intended)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The rates to run: a scan, or a search for the highest rate that keeps a promise.
+//! The rates of several runs: a scan, or a search for the highest rate that keeps a promise.
 //!
-//! The promise is a percentile below a time, as studies state it (`p99<500us`). The search doubles the rate until the promise breaks. Then
-//! it repeatedly halves the interval between the highest rate that kept the promise and the lowest that broke it, until the interval is
-//! small. If the server did not reach the rate, or if there were errors, the promise is broken, whatever the percentiles are.
+//! A promise says that a percentile of latency is below a time (`p99<500us`). The search doubles the rate until the promise is broken. Then
+//! it repeatedly halves the interval between the highest rate that kept the promise and the lowest rate that broke it, until the interval
+//! is small. If the server did not reach the rate, or if there were errors, the promise is broken, whatever the percentiles are.
 
 use crate::run::Outcomes;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ impl FromStr for Scan {
 
 impl Scan {
     pub fn rates(self) -> impl Iterator<Item = f64> {
-        // Each rate is computed from its index, so that rounding errors do not add up. The last rate may be HIGH itself.
+        // Each rate is computed from its index, so that rounding errors do not add up. 1e-9 lets the last rate be HIGH itself.
         let count = ((self.high - self.low) / self.step + 1e-9) as u64 + 1;
         (0..count).map(move |index| self.low + index as f64 * self.step)
     }
@@ -73,16 +73,16 @@ impl FromStr for Promise {
 
 /// The server has kept up if it achieved at least this share of the intended rate.
 pub const KEPT_UP_SHARE_MIN: f64 = 0.98;
-/// The number of the window's requests whose answers may arrive after the window although the server keeps up.
+/// A server keeps up even if the answers to so many of the window's requests arrive after the window.
 const CROSSING_REQUESTS: f64 = 3.0;
 
 impl Promise {
-    /// Err: the reason why the promise was not kept.
+    /// An error is the reason why the promise was not kept.
     pub fn judge(&self, outcomes: &Outcomes, asked: f64) -> Result<(), String> {
         let latency = outcomes.counted().all_latencies();
         let value = latency.value_at_quantile(self.percentile / 100.0);
         let errors = outcomes.loading.tally.errors() + outcomes.measuring.as_ref().map_or(0, |measuring| measuring.tally.errors());
-        // The achieved rate is compared with the lower one of requested and intended rate, because at low rates the number of arrivals is
+        // The achieved rate is compared with the lower of requested and intended rate, because at low rates the number of arrivals is
         // random. A few answers may arrive after the window's end.
         let meant = outcomes.intended_rate().min(asked);
         let crossing = CROSSING_REQUESTS / outcomes.length().as_secs_f64().max(1e-9);
@@ -100,7 +100,7 @@ impl Promise {
     }
 }
 
-/// The search for the highest rate that holds.
+/// The search for the highest rate that keeps a promise.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     held: f64,
@@ -114,18 +114,18 @@ pub struct Search {
 const SEARCH_RUNS_MAX: u32 = 40;
 
 impl Search {
-    /// `first`: the first rate, above zero.
+    /// `first`: the first rate, which is above zero.
     pub fn new(first: f64, precision: f64) -> Self {
         Self { held: 0.0, broken: None, next: first, precision, left: SEARCH_RUNS_MAX }
     }
 
-    /// The next rate to try. None: the search has ended.
+    /// The next rate to try. None if the search has ended.
     pub fn next_rate(&self) -> Option<f64> {
         let close = self.broken.is_some_and(|broken| broken - self.held <= self.precision * broken);
         (!close && self.left != 0 && self.next >= 1.0).then_some(self.next)
     }
 
-    /// Records the result of the rate that `next_rate` returned.
+    /// Records whether the rate that `next_rate` returned kept the promise.
     pub fn tried(&mut self, held: bool) {
         self.left -= 1;
         if held {
@@ -139,7 +139,7 @@ impl Search {
         };
     }
 
-    /// The highest rate that held; 0 if none did.
+    /// The highest rate that kept the promise; 0 if none did.
     pub fn found(&self) -> f64 {
         self.held
     }

@@ -2,8 +2,8 @@
 //! The members of a run: threads of this program, and agents on other machines.
 //!
 //! Workers are threads that run until the program ends. They keep their connections between runs, so a scan over rates does not measure the
-//! setup of connections. One of them may be the measuring client: few connections at a low rate, whose requests do not queue behind this
-//! program's own load. Agents receive the same runs as the threads, and their measurements are added.
+//! setup of connections. One worker may be the measuring client. It has few connections and a low rate, so its requests do not queue behind
+//! this program's own load. Agents perform the same runs as the threads, and the agents' measurements are added.
 
 use crate::agent::{PaceOrder, Remote, RemoteEnd};
 use crate::arrivals::{Arrivals, Process};
@@ -37,7 +37,7 @@ enum Event {
 struct End {
     measurement: Measurement,
     counts: ConnectionCounts,
-    /// The measured window, by our clock.
+    /// The measured window, in the time of our clock.
     window: Range<u64>,
 }
 
@@ -52,15 +52,15 @@ pub struct Team {
     workers: Vec<Handle>,
     agents: Vec<Remote>,
     sizes: Arc<Sizes>,
-    /// The number of runs so far. It is part of the random seed, so each run draws different numbers.
+    /// The number of runs so far. The random seed depends on it, so each run draws different numbers.
     runs: u64,
 }
 
 /// Delay before the first request, so that all workers are ready in time.
 const START_DELAY_NS: u64 = 20_000_000;
-/// The same for agents, in addition to the round trip.
+/// Additional delay if there are agents, besides two round trips.
 const AGENTS_START_DELAY_NS: u64 = 300_000_000;
-/// An agent is considered broken if it ends this much later than all others.
+/// An agent is considered broken if it ends its run later than this after the last possible time-out.
 const END_DELAY_NS_MAX: u64 = 5_000_000_000;
 const PRELOAD_DEPTH: usize = 32;
 /// The measuring client's index among the random streams. No loading worker has this index.
@@ -69,7 +69,7 @@ const MEASURING_STREAM: u64 = 100_002;
 impl Drop for Team {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // The worker ends because its job channel is closed here.
+            // The assignment closes the worker's job channel, which ends the worker.
             worker.jobs = channel().0;
             if let Some(thread) = worker.thread.take() {
                 let _ = thread.join();
@@ -79,13 +79,13 @@ impl Drop for Team {
 }
 
 impl Team {
-    /// Err: a line that says which resource of this machine is missing.
+    /// An error is a line that says which resource of this machine is missing.
     pub fn new(load: Load, environment: Environment, agents: Vec<Remote>) -> Result<Self, String> {
         let threads = load.threads.min(load.connections);
         let sizes = Arc::new(Sizes::new(&load.mix));
         let mut team = Self { environment, workers: Vec::new(), agents, sizes, runs: 0, load: Load { threads, ..load } };
         for thread in 0..threads {
-            // The remainder of the division is spread over the first threads.
+            // The division's remainder is spread over the first threads.
             let connections = team.load.connections / threads + usize::from(thread < team.load.connections % threads);
             team.start_worker(team.load.settings, connections)?;
         }
@@ -102,7 +102,7 @@ impl Team {
         let thread = std::thread::Builder::new().name(format!("load-{number}")).spawn(move || {
             for job in inbox {
                 match job {
-                    // The receiver may be gone. Then the reply is not needed.
+                    // If the receiver is gone, the reply is not needed.
                     Job::Connect(reply) => drop(reply.send(worker.connect())),
                     Job::Run(plan, events) => {
                         let recorder = worker.run(*plan, |interval| drop(events.send((number, Event::Second(Box::new(interval))))));
@@ -121,7 +121,7 @@ impl Team {
         &self.agents
     }
 
-    /// Opens all connections. Returns the numbers of open and of requested connections. Err: a worker has none at all.
+    /// Opens all connections. Returns the numbers of open and of requested connections. Fails if a worker could open none.
     pub fn connect(&mut self) -> Result<(usize, usize), String> {
         let replies: Vec<Receiver<_>> = self
             .workers
@@ -141,7 +141,7 @@ impl Team {
         Ok((open, self.load.connections + measuring + theirs.iter().map(|(_, asked)| asked).sum::<usize>()))
     }
 
-    /// Stores each key once; each member stores its share. Err: a line that says how many were stored.
+    /// Stores each key once; each member stores its share. An error is a line that says how many keys were stored.
     pub fn preload(&mut self) -> Result<u64, String> {
         let Self { load, environment, agents, .. } = self;
         let (load, environment) = (&*load, &*environment);
@@ -160,14 +160,14 @@ impl Team {
         })
     }
 
-    /// The earliest start of a run that is requested now, by our clock.
+    /// The earliest start, in the time of our clock, of a run that is requested now.
     pub fn next_start_ns(&self) -> u64 {
         let round_trip_ns = self.agents.iter().map(|agent| agent.clock.rtt_ns).max().map_or(0, |rtt_ns| AGENTS_START_DELAY_NS + 2 * rtt_ns);
         self.environment.clock.now_ns() + START_DELAY_NS + round_trip_ns
     }
 
-    /// Performs one run. Reports each second when all members have sent its figures. `order`: the pace for the agents. Err: an agent
-    /// failed, which has ended the run.
+    /// Performs one run. Reports each second when all members have sent that second's figures. `order`: the pace for the agents. Fails if
+    /// an agent failed, which ends the run.
     pub fn run(&mut self, run: &Run, order: &PaceOrder, start_ns: u64, mut report: impl FnMut(&Second)) -> Result<Outcomes, String> {
         let window_start_ns = start_ns + run.warm_up_ns;
         let end_ns = window_start_ns.saturating_add(run.measured_ns);
@@ -198,7 +198,7 @@ impl Team {
             drop(events);
             let outcomes = collector.collect(&inbox, &mut report);
             if outcomes.is_err() {
-                // A failure of one member ends the run for all.
+                // A failure of one member ends the run for all members.
                 environment.stop.store(true, Ordering::Relaxed);
             }
             outcomes
@@ -239,7 +239,7 @@ fn ask_all<T: Send>(agents: &mut [Remote], ask: impl Fn(&mut Remote) -> Result<T
 }
 
 fn preload_share(load: &Load, environment: &Environment, thread: usize) -> Result<Measurement, String> {
-    // Larger values do not fit into a datagram, and datagrams get lost. So preloading uses TCP.
+    // Preloading always uses TCP, because large values do not fit into a datagram, and datagrams get lost.
     let settings = ConnectionSettings { transport: Transport::Tcp, depth: PRELOAD_DEPTH, ..load.settings };
     let mut worker = Worker::new(settings, environment.clone(), 1)?;
     worker.connect()?;
@@ -256,14 +256,14 @@ struct Collector {
     workers: usize,
     /// The last worker is the measuring client.
     measuring: bool,
-    /// Workers, then agents.
+    /// Number of workers and agents; workers have the first indices.
     members: usize,
 }
 
 impl Collector {
     fn collect(&self, inbox: &Receiver<(usize, Event)>, report: &mut impl FnMut(&Second)) -> Result<Outcomes, String> {
         let mut outcomes = Outcomes::default();
-        // Seconds whose figures are not complete, the oldest first; and the number of seconds that each member has closed.
+        // Seconds whose figures are not complete, the oldest first, and the number of seconds that each member has reported.
         let mut seconds: VecDeque<Second> = VecDeque::new();
         let mut closed = vec![0; self.members];
         let mut reported = 0;
@@ -326,7 +326,7 @@ mod tests {
         (collector.collect(&inbox, &mut |second| reported.push(second.number)), reported)
     }
 
-    // A member that has ended must not be mistaken for another member that has not closed its second.
+    // A member that has ended must not be mistaken for a member that has not reported its second yet.
     #[test]
     fn a_second_is_reported_when_all_members_have_closed_it_or_ended() {
         let events = vec![(0, second(0)), (0, second(1)), (0, end()), (1, second(0)), (1, second(1)), (1, second(2)), (1, end())];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Text for the terminal. Parts of it come from an agent, a master or a machine, so it must not contain control sequences.
+//! Text for the terminal. An agent, a master or a Neap machine may have sent parts of it, so control characters are escaped.
 
 /// Escapes all control characters except line feeds.
 pub fn shown(text: &str) -> String {

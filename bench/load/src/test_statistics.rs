@@ -18,7 +18,7 @@ pub(crate) fn distance(mut draws: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
     largest
 }
 
-/// Bound on the distance of draws from the right distribution. One test in a million exceeds it (Kolmogorov's asymptotic formula).
+/// Bound on the distance of draws from their right distribution. One test in a million exceeds the bound (Kolmogorov's asymptotic formula).
 pub(crate) fn bound(draws: usize) -> f64 {
     (-0.5 * (1e-6f64 / 2.0).ln() / draws as f64).sqrt()
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A recorded load: a CSV file with time, operation, key size and value size in each line.
+//! A recorded load, from a CSV file with time, operation, key size and value size in each line.
 //!
-//! Traces of production stores seldom contain keys, only their sizes. So the file gives operation and sizes, and the workload's popularity
-//! chooses the key. The length of a value that a get returns is then unknown, but its bytes are checked (workload.rs).
+//! Traces of production stores seldom contain keys, only the keys' sizes. So the file gives operation and sizes, and the workload's
+//! popularity distribution chooses the key. The expected length of a get's value is then unknown, but the value's bytes are checked
+//! (workload.rs).
 
 use crate::workload::{Key, Operation, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// A line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Relative to the first line's time.
+    /// The time, relative to the first line's time.
     pub at_ns: u64,
     pub operation: Operation,
     pub key_bytes: u16,
-    /// Only used for a set.
+    /// The size of the value to store; a get or delete does not use it.
     pub value_bytes: u32,
 }
 
@@ -54,7 +54,7 @@ fn line(words: &[&str]) -> Result<Line, String> {
     let &[time, operation, key, value] = words else {
         return Err("not four columns (seconds, operation, key bytes, value bytes)".into());
     };
-    // A hundred years: longer than any trace, and as nanoseconds it fits into 64 bits.
+    // At most a hundred years, which as nanoseconds fit into 64 bits.
     let seconds =
         time.parse().ok().filter(|seconds: &f64| (0.0..=3e9).contains(seconds)).ok_or(format!("{time} is not a time in seconds"))?;
     let key_bytes = key.parse().ok().filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes));

@@ -2,8 +2,9 @@
 //! One thread of load: its connections, and the loop that serves them.
 //!
 //! The loop sends the requests that are due, waits for the next intended time or the next reply, and reads. It never waits for a particular
-//! connection: a due request is sent on the connection that has had room for the longest time. If no connection has room, the request is
-//! queued, and its latency still counts from its intended time. The queue is bounded; requests that do not fit are counted.
+//! connection. A due request is sent on the connection that has had room for the longest time. If no connection has room, the request is
+//! queued, and its latency still counts from its intended time. The queue is bounded; requests that do not fit into it are counted as
+//! failures.
 
 use crate::connection::{Connection, ConnectionSettings, NotConnected, Sink};
 use crate::demand::Demand;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Nanoseconds since the program's start, the same for all workers.
+/// Counts nanoseconds since the program's start, the same for all workers.
 #[derive(Clone, Copy)]
 pub struct Clock {
     epoch: Instant,
@@ -42,24 +43,24 @@ impl Clock {
 #[derive(Clone)]
 pub struct Environment {
     pub clock: Clock,
-    /// Set by Ctrl-C: the run ends, and the results so far are printed.
+    /// Set by Ctrl-C, which ends the run; the results so far are printed.
     pub stop: Arc<AtomicBool>,
-    /// Time limit of a request and of a connection attempt. After the end, queued requests are still sent for this long, and replies in
-    /// flight are awaited. Otherwise the server's log would contain requests that are missing here.
+    /// Time limit of a request and of a connection attempt. After the run's end, queued requests are still sent for this time, and replies
+    /// in flight are awaited. Otherwise the server's log would contain requests that are missing in the results.
     pub time_out_ns: u64,
-    /// The worker polls the kernel instead of sleeping: exact times at the cost of a whole core.
+    /// The worker polls the kernel instead of sleeping, for exact times at the cost of a whole core.
     pub busy: bool,
 }
 
-/// One run of one worker, in the clock's nanoseconds.
+/// One run of one worker. Times are the clock's nanoseconds.
 pub struct Plan {
     pub start_ns: u64,
-    /// Intended times that are measured.
+    /// The intended times of the measured requests.
     pub window: Range<u64>,
     /// No request has a later intended time.
     pub end_ns: u64,
     pub demand: Demand,
-    /// End at the first failure or lost connection.
+    /// The run ends at the first failure or lost connection.
     pub strict: bool,
 }
 
@@ -67,9 +68,9 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ConnectionCounts {
     pub opened: u64,
-    /// Attempts that failed.
+    /// Number of attempts that failed.
     pub refused: u64,
-    /// Open connections that ended, for any reason.
+    /// Number of open connections that ended, for any reason.
     pub lost: u64,
 }
 
@@ -88,11 +89,11 @@ const EVENTS: usize = 512;
 const BATCH: usize = 64;
 /// Interval of checks for time-outs and for connections to reopen.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
-/// Connections checked at each interval. A check of ten thousand would delay due requests by a large part of a millisecond.
+/// Number of connections checked at each interval. A check of ten thousand would delay due requests by a large part of a millisecond.
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
-/// Connection attempts at a time. The backlog of a server is usually not longer.
+/// Largest number of connection attempts at a time. A server's backlog of connections is usually not longer.
 const ATTEMPTS_MAX: usize = 64;
-/// Within this time, housekeeping detects the last time-out.
+/// Time within which housekeeping detects the last time-out.
 const DRAIN_NS: u64 = 100_000_000;
 /// Drain time for replies in flight after Ctrl-C.
 const INTERRUPTED_DRAIN_NS: u64 = 200_000_000;
@@ -102,10 +103,10 @@ pub struct Worker {
     environment: Environment,
     connections: Vec<Connection>,
     poll: OwnedFd,
-    /// Connections with room, each once; the first has waited longest.
+    /// Connections with room, each once; the first connection has waited longest.
     ready: VecDeque<usize>,
     is_ready: Vec<bool>,
-    /// Connections that are neither open nor connecting, each once; the first has been closed longest.
+    /// Connections that are neither open nor connecting, each once; the first connection has been closed longest.
     closed: VecDeque<usize>,
     /// The connection at which the next round of housekeeping begins.
     housekeeping_next: usize,
@@ -147,7 +148,7 @@ impl Sink for RecordingSink<'_> {
 impl Worker {
     pub fn new(settings: ConnectionSettings, environment: Environment, connections: usize) -> Result<Self, String> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("cannot make an epoll: {error}"))?;
-        // A kernel or a container may not support epoll_pwait2(2). This first call detects that, so later calls need no such check.
+        // A kernel or a container may not support epoll_pwait2(2). The first call detects the lack, so later calls need no check.
         epoll::wait(&poll, &mut [MaybeUninit::uninit(); 1], Some(&Timespec::default()))
             .map_err(|error| format!("cannot wait for a part of a millisecond (epoll_pwait2, Linux 5.11): {error}"))?;
         Ok(Self {
@@ -173,7 +174,7 @@ impl Worker {
         })
     }
 
-    /// Opens all connections, or as many as possible within the time-out. Err: none could be opened; a line that says why.
+    /// Opens all connections, or as many as possible within the time-out. If none could be opened, the error is a line that says why.
     pub fn connect(&mut self) -> Result<usize, String> {
         // The default timer slack of the kernel is 50 us (prctl(2), PR_SET_TIMERSLACK).
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -202,12 +203,12 @@ impl Worker {
         self.environment.stop.load(Ordering::Relaxed)
     }
 
-    /// Performs the plan; reports each second when it ends.
+    /// Performs the plan, and reports each second at that second's end.
     pub fn run(&mut self, mut plan: Plan, mut report: impl FnMut(Interval)) -> Recorder {
         let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
         let lost_before = self.counts.lost;
-        // After the end, queued requests are still sent for one time-out. The last of them then has its own time-out, which housekeeping
-        // detects a little later.
+        // After the end, queued requests are still sent for the length of one time-out. The request that is sent last then has a time-out
+        // of its own, which housekeeping detects a little later.
         let (mut wait_ns, mut drain_ns) = (self.environment.time_out_ns, 2 * self.environment.time_out_ns + DRAIN_NS);
         self.exhausted = false;
         self.is_ready.fill(false);
@@ -230,7 +231,7 @@ impl Worker {
                 (wait_ns, drain_ns) = (wait_ns.min(INTERRUPTED_DRAIN_NS), drain_ns.min(INTERRUPTED_DRAIN_NS));
             }
             let next_ns = self.issue(&mut recorder, &mut plan, now_ns);
-            // Requests intended before the end are sent, even if this thread is late.
+            // Requests with intended times before the end are sent, even if this thread is late.
             let running = now_ns < plan.end_ns || next_ns.is_some();
             self.flush_all(&mut recorder);
             while now_ns >= recorder.second_ends_ns() {
@@ -254,10 +255,10 @@ impl Worker {
         recorder
     }
 
-    /// Sends the due requests, at most one batch. Returns the time of the next request before the end.
+    /// Sends at most one batch of due requests. Returns the time of the next request before the end.
     fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> Option<u64> {
         let Demand::Open(open) = &mut plan.demand else { return None };
-        // The run was stopped before it began: its end is not after its start.
+        // The end of a run that was stopped before it began is not after its start.
         let end_ns = plan.end_ns.checked_sub(plan.start_ns).filter(|&length| length != 0)?;
         let until_ns = now_ns.saturating_sub(plan.start_ns).min(end_ns - 1);
         for _ in 0..BATCH {
@@ -279,7 +280,7 @@ impl Worker {
     fn take_ready(&mut self) -> Option<usize> {
         while let Some(index) = self.ready.pop_front() {
             self.is_ready[index] = false;
-            // A lost connection may still be in the list.
+            // `ready` may still contain a lost connection.
             if self.connections[index].has_room(&self.settings) {
                 return Some(index);
             }
@@ -297,7 +298,7 @@ impl Worker {
     fn submit(&mut self, index: usize, request: Request, times: Times, recorder: &mut Recorder) {
         let mut sink = RecordingSink { recorder, clock: self.environment.clock, now_ns: times.sent_ns };
         let connection = &mut self.connections[index];
-        // A connection that already has output is in the list, or waits until its socket is writable.
+        // A connection that already has output is in `unflushed`, or waits until its socket is writable.
         let is_listed = connection.has_output();
         connection.submit(&self.settings, request, times, &mut sink);
         if !is_listed && connection.has_output() {
@@ -305,15 +306,15 @@ impl Worker {
         }
     }
 
-    /// Sends queued requests, or in a closed loop the next ones, on a connection that may have room.
+    /// Sends queued requests, or in a closed loop the next requests, on a connection that may have room.
     fn offer(&mut self, index: usize, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
         if (self.queue.is_empty() && !(running && matches!(demand, Demand::Closed(_)))) || !self.connections[index].has_room(&self.settings)
         {
             return self.mark_ready(index);
         }
         let now_ns = self.environment.clock.now_ns();
-        // A request that fails at once occupies no room. So the number of attempts is bounded by the room at the beginning; housekeeping
-        // offers the remaining room later.
+        // A request that fails at once occupies no room, so the loop is bounded by the room at its beginning. Housekeeping offers the
+        // remaining room later.
         for _ in self.connections[index].outstanding()..self.settings.depth {
             if let Some((intended_ns, request)) = self.queue.pop_front() {
                 self.submit(index, request, Times { intended_ns, sent_ns: now_ns, waited: true }, recorder);
@@ -355,7 +356,7 @@ impl Worker {
         let wait_ns = if self.environment.busy { 0 } else { until_ns.saturating_sub(now_ns) };
         let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
         let mut events = [MaybeUninit::uninit(); EVENTS];
-        // Interrupted by a signal: the loop checks for a stop.
+        // An error is an interruption by a signal; the caller's loop checks for a stop.
         if let Ok((events, _)) = epoll::wait(&self.poll, &mut events, Some(&time_out)) {
             for event in &*events {
                 self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
@@ -389,12 +390,11 @@ impl Worker {
             }
         }
         self.offer(index, recorder, demand, running);
-        // The output of each connection is flushed right after its replies. If hundreds of other connections were served first, it would be
-        // late.
+        // The output of each connection is flushed right after its replies. If hundreds of other connections were served first, the output
+        // would be late.
         self.flush_all(recorder);
     }
 
-    /// Records the result of a connection attempt.
     fn record_attempt(&mut self, index: usize, result: Result<(), NotConnected>) {
         match result {
             Ok(()) => self.counts.opened += 1,
@@ -406,11 +406,10 @@ impl Worker {
         }
     }
 
-    /// Checks for time-outs, and reopens closed connections.
     fn run_housekeeping(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
-            // All connections wait equally long, and the first has waited longest. If it may not retry yet, no other may.
+            // All closed connections wait equally long, and the first has waited longest. If the first may not retry yet, no other may.
             if !self.connections[index].may_retry(now_ns) {
                 break;
             }
@@ -447,7 +446,7 @@ impl Worker {
         }
     }
 
-    /// Requests in flight fail as unanswered. Their connections are closed, because the next run could not use them.
+    /// Ends requests in flight as unanswered. Their connections are closed, because the next run could not use them.
     fn end(&mut self, recorder: &mut Recorder) {
         self.fail_queued(recorder);
         for index in 0..self.connections.len() {

@@ -2,8 +2,8 @@
 //! The workload: operations, keys and values.
 //!
 //! To check replies, a client needs the expected value of each key, but a table of all stored values would be too large. So a key and the
-//! size of its value are pure functions of the key's number. A value is the beginning of a byte stream that belongs to its key. So all
-//! clients, agents and earlier runs have the same values. The sizes over all keys follow the requested distributions.
+//! size of its value depend only on the key's number. A value is the beginning of a byte stream that belongs to its key. So all clients,
+//! agents and earlier runs have the same values. Over all keys, the sizes have the requested distributions.
 
 use crate::distributions::{Distribution, Rng};
 use crate::trace::Line;
@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub const KEY_BYTES_MAX: u16 = 250;
-/// memcached's default limit of an item is 1 MiB, its own header and the key included.
+/// memcached's default limit of an item is 1 MiB, including the item's header and key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ impl FromStr for Operation {
 pub struct Request {
     pub operation: Operation,
     pub key: Key,
-    /// Of a set: the value to store. Of a get: the expected value, if it is a hit; None if any length is right.
+    /// For a set, the size of the value to store. For a get, the expected size of a value that is found; None if any size is right.
     pub value_bytes: Option<u32>,
-    /// Of a set, in seconds; 0: never.
+    /// For a set, seconds until the value expires; 0: never.
     pub expiry_s: u32,
 }
 
@@ -100,7 +100,7 @@ impl Key {
         }
     }
 
-    /// True if `bytes` are right at `offset` of this key's value.
+    /// True if this key's value has these `bytes` at `offset`.
     pub fn matches_value(&self, offset: usize, bytes: &[u8]) -> bool {
         let mut at = offset;
         let mut rest = bytes;
@@ -121,7 +121,7 @@ impl Key {
     }
 }
 
-// Distinct salts for the three uses of `mix`. All clients must use the same salts: with a new salt, the expected values differ.
+// Distinct salts for the three uses of `mix`. All clients must use the same salts, because the expected values depend on them.
 const VALUE_SALT: u64 = 0x7661_6c75_6500_0001;
 const KEY_SIZE_SALT: u64 = 0x6b65_7900_0000_0002;
 const VALUE_SIZE_SALT: u64 = 0x7369_7a65_0000_0003;
@@ -133,9 +133,9 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The value that a distribution assigns to a number. It is the same in all clients.
+/// The random number that a distribution assigns to a key's number. It is the same in all clients.
 fn assigned(distribution: &Distribution, number: u64, salt: u64) -> f64 {
-    // 53 bits, as a double has, and never zero: `quantile` takes (0, 1].
+    // A multiple of 2^-53 from 2^-53 to 1, because `quantile` needs a number above zero.
     let u = ((mix(number ^ salt) >> 11) + 1) as f64 / (1u64 << 53) as f64;
     distribution.quantile(u)
 }
@@ -172,7 +172,7 @@ impl fmt::Display for Popularity {
     }
 }
 
-/// A mix of requests, as studies describe it.
+/// The kinds of requests of a load, and their shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Number of keys; at least 1.
@@ -180,12 +180,12 @@ pub struct Mix {
     pub popularity: Popularity,
     pub key_size: Distribution,
     pub value_size: Distribution,
-    /// Share of requests that are sets, 0 to 1. The rest are gets.
+    /// Share of requests that are sets, 0 to 1. The other requests are gets.
     pub update_ratio: f64,
     pub expiry_s: u32,
 }
 
-/// mutilate's presets; `fixed` has its defaults.
+/// The presets of mutilate; `fixed` has mutilate's defaults.
 pub const PRESETS: [&str; 3] = ["fixed", "etc", "usr"];
 
 impl Mix {
@@ -212,7 +212,7 @@ impl Mix {
         }
     }
 
-    /// The key with this number. Its length is at least the number of digits of the largest key number, and at most KEY_BYTES_MAX.
+    /// The key with this number. The key's length is at least the number of digits of the largest key number, and at most KEY_BYTES_MAX.
     pub fn key(&self, number: u64) -> Key {
         let largest = Key::new(self.keys - 1, 0).bytes;
         let drawn = assigned(&self.key_size, number, KEY_SIZE_SALT).clamp(f64::from(largest), f64::from(KEY_BYTES_MAX));
@@ -227,20 +227,20 @@ impl Mix {
         Request { operation, key: self.key(number), value_bytes: Some(self.value_bytes(number)), expiry_s: self.expiry_s }
     }
 
-    /// Sets for every `stride`-th key from `first` on: the keys that one of `stride` workers stores before the run.
+    /// Sets for every `stride`-th key from `first` on, which one of `stride` workers stores before the run.
     pub fn preload(self, first: u64, stride: u64) -> impl Iterator<Item = Request> + Send {
         (first..self.keys).step_by(stride as usize).map(move |number| self.request(Operation::Set, number))
     }
 }
 
-/// Precomputed sizes of keys and values. Computing them costs logarithms for each request.
+/// Precomputed sizes of keys and values, because computing a size for each request would cost logarithms.
 #[derive(Default)]
 pub struct Sizes {
-    /// By number. Sizes of further keys are computed on request.
+    /// Key size and value size by key number. Sizes of further keys are computed on request.
     keys: Vec<(u16, u32)>,
 }
 
-/// Eight megabytes.
+/// Largest number of precomputed keys; their sizes take 8 MiB.
 const SIZES_MAX: u64 = 1 << 20;
 
 impl Sizes {
@@ -258,8 +258,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Err: a line that says why the mix is invalid.
-    /// `sizes`: those of this mix, or empty.
+    /// Err: a line that says why the mix is invalid. `sizes`: the precomputed sizes of this mix, or none.
     pub fn new(mix: Mix, sizes: Arc<Sizes>, rng: Rng) -> Result<Self, String> {
         if mix.keys == 0 {
             return Err("a workload needs at least one key".into());
@@ -284,7 +283,7 @@ impl Requests {
         }
     }
 
-    /// The request of a line of a trace, for a key of this mix.
+    /// The request of a trace's line, for a key of this mix.
     pub fn next_of(&mut self, line: &Line) -> Request {
         line.request(self.next_number(), self.mix.expiry_s)
     }

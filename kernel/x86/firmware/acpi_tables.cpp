@@ -18,7 +18,7 @@ void add_core(Madt& madt, std::uint32_t apic_id, std::uint32_t flags) {
   madt.cores[madt.core_count++] = {.apic_id = apic_id, .node = 0};
 }
 
-/// Calls `visit(type, entry)` for the consecutive entries of type and length from `at` on.
+/// Calls `visit(type, entry)` for each entry from `at` on. An entry begins with its type and its length.
 template <typename Visit>
 void for_each_entry(const Bytes& table, std::size_t at, Visit visit) {
   while (at + 2 <= table.size()) {
@@ -30,7 +30,6 @@ void for_each_entry(const Bytes& table, std::size_t at, Visit visit) {
 }
 
 // --- Nodes -------------------------------------------------------------------------------------------------------------------------------
-
 enum : std::uint8_t { core_affinity = 0, memory_affinity = 1, core_x2apic_affinity = 2 };
 
 struct Affinity {
@@ -52,7 +51,7 @@ Affinity affinity_of(std::uint8_t type, const Bytes& entry) {
   }
 }
 
-// Kept in ascending order.
+// The domains stay in ascending order.
 void add_domain(Nodes& nodes, std::uint32_t domain) {
   auto* const end = nodes.domains.begin() + nodes.count;
   auto* const place = std::lower_bound(nodes.domains.begin(), end, domain);
@@ -72,8 +71,7 @@ std::uint32_t node_of_domain(const Nodes& nodes, std::uint32_t domain) {
   return place != end && *place == domain ? static_cast<std::uint32_t>(place - nodes.domains.begin()) : 0;
 }
 
-// --- Power
-// ---------------------------------------------------------------------------------------------------------------------------------
+// --- Power -------------------------------------------------------------------------------------------------------------------------------
 
 // The 64-bit description of a register if present, otherwise the 32-bit port number (5.2.9).
 Register fadt_register(const Bytes& fadt, std::size_t port_offset, std::size_t general_offset) {

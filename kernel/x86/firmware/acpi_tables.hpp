@@ -58,7 +58,7 @@ struct Core {
 
 /// The MADT (5.2.12).
 struct Madt {
-  std::array<Core, machine::cores_max> cores{};  ///< usable ones, each APIC id once, in the order of the table
+  std::array<Core, machine::cores_max> cores{};  ///< usable cores, each APIC id once, in the order of the table
   std::size_t core_count = 0;
   std::size_t cores_refused = 0;  ///< beyond the array's size
   std::uint64_t local_apic = 0;
@@ -72,7 +72,7 @@ struct NodeMemory {
   std::uint32_t node;
 };
 
-/// SRAT and SLIT (5.2.16, 5.2.17). Firmware's numbers of nodes ("proximity domains") are made dense, in the same order.
+/// SRAT and SLIT (5.2.16, 5.2.17). Firmware's numbers of nodes ("proximity domains") are replaced by dense numbers in the same order.
 struct Nodes {
   static constexpr std::size_t memory_max = 256;
   std::array<NodeMemory, memory_max> memory{};

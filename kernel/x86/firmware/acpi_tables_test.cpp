@@ -21,7 +21,7 @@ class TableWriter {
     std::memcpy(bytes_.data() + offset, &value, sizeof value);
     return *this;
   }
-  /// Adds an entry of `length` bytes. Its fields are then written at its start plus their offset.
+  /// Adds an entry of `length` bytes. The caller writes a field at the returned offset plus the field's offset.
   std::size_t entry(std::uint8_t type, std::uint8_t length) {
     const std::size_t at = bytes_.size();
     bytes_.resize(at + std::max<std::size_t>(length, 2));
@@ -64,6 +64,12 @@ void with_table(const std::vector<std::byte>& bytes, Use use) {
 
 constexpr std::size_t madt_entries = 44, srat_entries = 48;
 
+Madt madt_of(TableWriter& table) {
+  Madt madt;
+  with_table(table.bytes(), [&](const Bytes& bytes) { read_madt(bytes, madt); });
+  return madt;
+}
+
 TEST(Madt, UsableCoresAreListedOnceInTheTablesOrder) {
   TableWriter table(madt_entries);
   table.put(36, 0xfee00000).put(40, std::uint32_t{1});
@@ -74,8 +80,7 @@ TEST(Madt, UsableCoresAreListedOnceInTheTablesOrder) {
   table.x2apic_core(300);
   const std::size_t at = table.entry(5, 12);
   table.put(at + 4, std::uint64_t{0x1'0000'0000});
-  Madt madt;
-  with_table(table.bytes(), [&](const Bytes& bytes) { read_madt(bytes, madt); });
+  const Madt madt = madt_of(table);
   ASSERT_EQ(madt.core_count, 3U);
   EXPECT_EQ(madt.cores[0].apic_id, 4U);
   EXPECT_EQ(madt.cores[1].apic_id, 2U);
@@ -87,8 +92,7 @@ TEST(Madt, UsableCoresAreListedOnceInTheTablesOrder) {
 TEST(Madt, CoresBeyondTheLimitAreCounted) {
   TableWriter table(madt_entries);
   for (std::uint32_t i = 0; i < machine::cores_max + 5; ++i) table.x2apic_core(1000 + i);
-  Madt madt;
-  with_table(table.bytes(), [&](const Bytes& bytes) { read_madt(bytes, madt); });
+  const Madt madt = madt_of(table);
   EXPECT_EQ(madt.core_count, machine::cores_max);
   EXPECT_EQ(madt.cores_refused, 5U);
 }
@@ -100,8 +104,7 @@ TEST(Madt, AnEntryWithoutLengthOrBeyondTheEndEndsTheList) {
     const std::size_t at = table.entry(0, 8);
     table.put(at + 1, length).put(at + 3, std::uint8_t{9}).put(at + 4, std::uint32_t{1});
     table.core(2);
-    Madt madt;
-    with_table(table.bytes(), [&](const Bytes& bytes) { read_madt(bytes, madt); });
+    const Madt madt = madt_of(table);
     EXPECT_EQ(madt.core_count, 1U) << int{length};
   }
 }
@@ -114,7 +117,7 @@ struct TwoNodes {
   }
 };
 
-// Firmware's node numbers may have gaps. Ours have none, in the same order.
+// Firmware's node numbers may have gaps. Our numbers have no gaps and keep the order.
 TEST(Srat, NodesAreDenseAndAssignedToCoresAndMemory) {
   TableWriter table(srat_entries);
   table.near_core(0x1'00'02, 0);
@@ -195,15 +198,11 @@ TEST(SoftOff, IsOnlyTheConstantPackage) {
     EXPECT_EQ(off.soft_off_type_a, 5);
     EXPECT_EQ(off.soft_off_type_b, 7);
   });
-  with_table(aml({0x10, '_', 'S', '5', '_', 0x12, 0x06, 0x04, 0x0a, 0x05}), [](const Bytes& bytes) {  // no Name
-    EXPECT_FALSE(find_soft_off(bytes).soft_off_known);
-  });
-  with_table(aml({0x08, '_', 'S', '5', '_', 0x12, 0x06, 0x04, 0x5b, 0x05}), [](const Bytes& bytes) {  // computed
-    EXPECT_FALSE(find_soft_off(bytes).soft_off_known);
-  });
-  with_table(aml({0x08, '_', 'S', '5', '_', 0x12}), [](const Bytes& bytes) {  // cut off
-    EXPECT_FALSE(find_soft_off(bytes).soft_off_known);
-  });
+  for (const auto& other : {aml({0x10, '_', 'S', '5', '_', 0x12, 0x06, 0x04, 0x0a, 0x05}),  // no Name
+                            aml({0x08, '_', 'S', '5', '_', 0x12, 0x06, 0x04, 0x5b, 0x05}),  // computed
+                            aml({0x08, '_', 'S', '5', '_', 0x12})}) {                       // cut off
+    with_table(other, [](const Bytes& bytes) { EXPECT_FALSE(find_soft_off(bytes).soft_off_known); });
+  }
 }
 
 // Valid tables with some bytes changed or the end cut off. The address sanitizer finds reads beyond the end, and every list stays within

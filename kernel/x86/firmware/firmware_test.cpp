@@ -2,8 +2,6 @@
 // Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, as tables.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,20 +19,9 @@ using power::test::FakeCpu;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 
 // --- CPU ---------------------------------------------------------------------------------------------------------------------------------
-
-void name_cpu(FakeCpu& cpu, std::string text) {
-  text.resize(48, '\0');
-  cpu.leaves[{0x80000000, 0}] = {.eax = 0x80000008};
-  for (std::uint32_t i = 0; i < 3; ++i) {
-    power::CpuidWords words;
-    std::memcpy(&words, text.data() + i * sizeof words, sizeof words);
-    cpu.leaves[{0x80000002 + i, 0}] = words;
-  }
-}
-
 TEST(CpuFacts, NameHasNoSurroundingBlanks) {
   auto cpu = power::test::sandy_bridge_ep();
-  name_cpu(cpu, "  Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
+  cpu.name("  Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
   const auto found = cpu_facts::identify(cpu);
   EXPECT_STREQ(found.name.data(), "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
   EXPECT_EQ(found.family, 6);
@@ -44,9 +31,9 @@ TEST(CpuFacts, NameHasNoSurroundingBlanks) {
 
 TEST(CpuFacts, NamesOfFullLengthAndWithControlBytesStayInBounds) {
   auto cpu = power::test::sandy_bridge_ep();
-  name_cpu(cpu, std::string(48, 'x'));
+  cpu.name(std::string(48, 'x'));
   EXPECT_EQ(std::string(cpu_facts::identify(cpu).name.data()), std::string(48, 'x'));
-  name_cpu(cpu, "a\x1b[2Jb");
+  cpu.name("a\x1b[2Jb");
   EXPECT_STREQ(cpu_facts::identify(cpu).name.data(), "a?[2Jb");
 }
 
@@ -55,8 +42,7 @@ TEST(CpuFacts, IntelsMicrocodeRevisionIsTheUpperHalfAfterAWriteOfZero) {
   cpu.msrs[0x8b] = 0x0000'071a'0000'0000;
   cpu.swallows.insert(0x8b);
   EXPECT_EQ(cpu_facts::microcode(cpu), 0x71aU);
-  ASSERT_EQ(cpu.writes.size(), 1U);
-  EXPECT_EQ(cpu.writes[0], (std::pair<std::uint32_t, std::uint64_t>{0x8b, 0}));
+  EXPECT_EQ(cpu.writes, (FakeCpu::Writes{{0x8b, 0}}));
 }
 
 TEST(CpuFacts, OtherCpusHaveTheRevisionInTheLowerHalfAndNoWrite) {
@@ -89,7 +75,6 @@ TEST(CpuFacts, SystemManagementInterruptsAreReadOnlyFromCpusThatCountThem) {
 }
 
 // --- MTRRs -------------------------------------------------------------------------------------------------------------------------------
-
 constexpr std::uint64_t mask_of(std::uint64_t bytes) { return (((std::uint64_t{1} << 46) - 1) & ~(bytes - 1)) | 1 << 11; }
 
 FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges) {
@@ -97,7 +82,7 @@ FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64
   cpu.leaves[{1, 0}].edx |= 1 << 12;
   cpu.msrs[0xfe] = 0xd00 | (ranges.size() + 1);
   cpu.msrs[0x2ff] = default_type;
-  ranges.emplace_back(0, 0);  // one that is not in use
+  ranges.emplace_back(0, 0);  // a range that is not in use
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     cpu.msrs[static_cast<std::uint32_t>(0x200 + 2 * i)] = ranges[i].first;
     cpu.msrs[static_cast<std::uint32_t>(0x201 + 2 * i)] = ranges[i].second;
@@ -171,7 +156,6 @@ TEST(MemoryTypes, WithoutTheFeatureNothingIsReported) {
 }
 
 // --- PCI Express -------------------------------------------------------------------------------------------------------------------------
-
 std::string text_of(const pcie::Link& link) {
   Line line;
   pcie::describe(link, line);
@@ -228,7 +212,6 @@ TEST(Pcie, InvalidWindowsAreRefused) {
 }
 
 // --- IOMMUs ------------------------------------------------------------------------------------------------------------------------------
-
 std::vector<std::byte> table_of(std::initializer_list<std::pair<std::uint16_t, std::vector<std::uint8_t>>> structures) {
   std::vector<std::byte> table(48);
   for (const auto& [type, body] : structures) {
@@ -349,23 +332,18 @@ TEST(Remapping, AnAbsentUnitIsNotWritten) {
 }
 
 TEST(CpuFacts, DeadlineAlarmsFailUntilTheMicrocodeIsFixed) {
-  const auto may_fail = [](std::uint16_t model, std::uint16_t stepping, std::uint32_t microcode) {
-    cpu_facts::Identity identity;
-    identity.intel = true;
-    identity.family = 6;
-    identity.model = model;
-    identity.stepping = stepping;
-    return cpu_facts::deadline_may_fail(identity, microcode);
+  struct Case {
+    std::uint16_t model, stepping;
+    std::uint32_t microcode;
+    bool may_fail;
   };
-  EXPECT_TRUE(may_fail(0x3f, 2, 0x39));
-  EXPECT_FALSE(may_fail(0x3f, 2, 0x3a));
-  EXPECT_TRUE(may_fail(0x3f, 4, 0x0e));
-  EXPECT_FALSE(may_fail(0x3f, 4, 0x0f));
-  EXPECT_TRUE(may_fail(0x4f, 1, 0x0b00001f));
-  EXPECT_FALSE(may_fail(0x4f, 1, 0x0b000020));
-  EXPECT_TRUE(may_fail(0x55, 4, 0x02000013));
-  EXPECT_FALSE(may_fail(0x55, 7, 0)) << "Cascade Lake";
-  EXPECT_FALSE(may_fail(0x2d, 7, 0)) << "Sandy Bridge-EP does not have this erratum";
+  for (const Case& now : {Case{0x3f, 2, 0x39, true}, Case{0x3f, 2, 0x3a, false}, Case{0x3f, 4, 0x0e, true}, Case{0x3f, 4, 0x0f, false},
+                          Case{0x4f, 1, 0x0b00001f, true}, Case{0x4f, 1, 0x0b000020, false}, Case{0x55, 4, 0x02000013, true},
+                          Case{0x55, 7, 0, false},     // Cascade Lake
+                          Case{0x2d, 7, 0, false}}) {  // Sandy Bridge-EP does not have this erratum
+    const cpu_facts::Identity identity{.family = 6, .model = now.model, .stepping = now.stepping, .intel = true};
+    EXPECT_EQ(cpu_facts::deadline_may_fail(identity, now.microcode), now.may_fail) << std::hex << now.model << ' ' << now.microcode;
+  }
   cpu_facts::Identity guest{.family = 6, .model = 0x3c, .intel = true, .hypervisor = true};
   EXPECT_FALSE(cpu_facts::deadline_may_fail(guest, 0)) << "the hypervisor provides its timer";
 }

@@ -53,14 +53,14 @@ std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept {
   return error;
 }
 
-// Any value except 0 faults (16.3.2.2).
+// A write of any value except 0 faults (16.3.2.2).
 void clear_bank(power::CpuAccess& cpu, unsigned bank) noexcept { (void)cpu.write_msr(of_bank(msr::status, bank), 0); }
 
 void turn_on(power::CpuAccess& cpu, const Banks& banks) noexcept {
   if (banks.count == 0) return;
   if (banks.global_control) (void)cpu.write_msr(msr::global_control, all_ones);
   for (unsigned bank = banks.first_controlled; bank < banks.count; ++bank) {
-    // Linux leaves this bit of the K8's north bridge off for the same reason.
+    // This bit of the K8's north bridge reports harmless table walks. Linux leaves it off, too.
     constexpr unsigned north_bridge = 4;
     constexpr std::uint64_t table_walk = bit(10);
     (void)cpu.write_msr(of_bank(msr::control, bank), banks.old_opteron && bank == north_bridge ? all_ones & ~table_walk : all_ones);

@@ -5,8 +5,8 @@
 // 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing, and after reset the registers hold firmware's
 // values. So each starting core reports the errors that its banks hold, and then turns all banks on.
 //
-// An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises nothing here: the banks are
-// polled from time to time, and the errors are counted.
+// An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises no exception here: the banks
+// are polled from time to time, and the errors are counted.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Banks {
   bool global_control = false;     ///< IA32_MCG_CTL exists
   bool counts_corrected = false;   ///< a status holds the number of corrected errors
   bool software_recovery = false;  ///< an uncorrected error may occur without an exception
-  unsigned first_controlled = 0;   ///< earlier banks are controlled by firmware
+  unsigned first_controlled = 0;   ///< firmware controls the earlier banks
   bool old_opteron = false;        ///< bank 4 reports harmless walks of the GART's table
 };
 [[nodiscard]] Banks find_banks(power::CpuAccess& cpu) noexcept;
@@ -42,16 +42,14 @@ struct Error {
   std::uint64_t address = 0, misc = 0;  ///< 0 if `status` marks them as absent
 
   [[nodiscard]] bool uncorrected() const noexcept;
-  /// Belongs to an uncorrected error that an exception reports.
+  /// True for an uncorrected error that an exception reports.
   [[nodiscard]] bool belongs_to_exception(const Banks& banks) const noexcept;
   /// The number of corrected errors for which this one stands, at least 1.
   [[nodiscard]] std::uint64_t times(const Banks& banks) const noexcept;
   /// "bank 7: memory error, uncorrected, status 0x…, address 0x…".
   void describe(Line& line) const noexcept;
 };
-/// The error in the bank, if there is one.
 [[nodiscard]] std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept;
-/// Clears the bank for the next error.
 void clear_bank(power::CpuAccess& cpu, unsigned bank) noexcept;
 
 /// Turns all banks on. The caller MUST have read and cleared each bank that holds an error.

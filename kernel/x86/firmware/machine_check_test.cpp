@@ -15,7 +15,6 @@ namespace {
 
 using power::test::FakeCpu;
 using Writes = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
-
 constexpr std::uint64_t everything = ~std::uint64_t{0};
 constexpr std::uint32_t machine_check_features = 1 << 7 | 1 << 14;
 

@@ -60,7 +60,7 @@ TEST(MultibootMap, EntriesOfBothFormatsAreRead) {
   EXPECT_EQ(ranges_2(second.all()), (Ranges{{0x100000, 0x1000, 1}, {0x200000, 0x1000, 2}}));
 }
 
-// 32 bits of size and the four of its own field would wrap to 0, and the list would never end.
+// In 32 bits, an entry's size plus the 4 bytes of the size field would wrap to 0, and the list would never end.
 TEST(MultibootMap, AnInvalidSizeEndsTheList) {
   for (const std::uint32_t size : {0xfffffffcU, 0xffffffffU, 0U, 19U}) {
     Map map;

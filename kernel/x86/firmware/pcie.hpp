@@ -3,7 +3,7 @@
 //
 // Firmware configures the width, speed, payload and power states of a link. A card in the wrong slot or with ASPM on is slow without any
 // error, so a driver prints its link at start-up. Only one setting can cause errors instead of low speed: the card's payload size, if the
-// port above accepts only smaller packets (PCIe 6.0, 7.5.3.4: all devices on a path must agree).
+// port above accepts only smaller packets. All devices on a path must agree (PCIe 6.0, 7.5.3.4).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace neap::x86::pcie {
 
 constexpr std::uint8_t capability_id = 0x10;
 // In the capability (PCIe 6.0, 7.5.3).
-constexpr std::uint16_t device_capabilities = 0x04, device_control = 0x08, device_status = 0x0a, link_control = 0x10, link_status = 0x12;
+constexpr std::uint16_t device_capabilities = 0x04, device_control = 0x08, link_control = 0x10, link_status = 0x12;
 
 /// Values read from registers of the capability.
 struct Words {
@@ -38,7 +38,7 @@ struct Link {
 /// "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off"
 void describe(const Link& link, Line& line) noexcept;
 
-/// Device control with the payload reduced to the port's; unchanged if that is not smaller.
+/// Device control with the payload reduced to the port's; unchanged if the port's payload is not smaller.
 [[nodiscard]] std::uint16_t payload_matched(std::uint16_t own_control, std::uint16_t port_control) noexcept;
 
 /// A configuration window from MCFG.

@@ -24,7 +24,7 @@ bool wait_until_clear(Registers& unit, std::uint32_t offset, std::uint32_t bit) 
   return false;
 }
 
-// One bit at a time, because 11.4.4.1 forbids changing two of them by one write.
+// Turns off a single bit, because 11.4.4.1 forbids changing two bits by one write.
 bool turn_bit_off(Registers& unit, std::uint32_t bit, bool& was_on) noexcept {
   const auto status = unit.read(global_status);
   was_on = status & bit;
@@ -66,8 +66,8 @@ Found turn_off(Registers& unit) noexcept {
     found.absent = true;
     return found;
   }
-  // Translation first: from then on the card's DMA addresses are physical. The queue serves both other features, so it is turned off last
-  // (6.5.2 allows that once it is unused).
+  // Translation is turned off first: from then on the card's DMA addresses are physical. The queue serves both other features, so it is
+  // turned off last (6.5.2 allows that when the queue is unused).
   const bool done = turn_bit_off(unit, translation, found.translation) && turn_bit_off(unit, interrupts, found.interrupts) &&
                     turn_bit_off(unit, queued_invalidation, found.queued_invalidation);
   const auto protection = unit.read(protected_memory_enable);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Turns off DMA and interrupt remapping that firmware left on.
 //
-// Firmware with "DMA protection", or the boot loader, may leave Intel's IOMMU on. Then the card's DMA uses tables that nothing maintains,
-// and its MSI-X messages, which we write in the plain form, are dropped: the card appears to work, but its interrupts never arrive. So each
-// unit that ACPI lists is checked and turned off as specified (Intel VT for Directed I/O, 4.1: 8.3 for the table, 11.4.4 for commands and
+// Firmware with "DMA protection", or the boot loader, may leave Intel's IOMMU on. Then the card's DMA uses tables that nothing maintains.
+// Its MSI-X messages, which we write in the plain form, are dropped: the card appears to work, but its interrupts never arrive. So each
+// IOMMU that ACPI lists is checked and turned off as specified (Intel VT for Directed I/O, 4.1: 8.3 for the table, 11.4.4 for commands and
 // status, 11.4.15 for protected memory).
 //
 // This code accesses registers only through an interface, so that tests can simulate the unit.
@@ -42,7 +42,7 @@ class Registers {
 /// The features that were on, and whether they are off now.
 struct Found {
   bool translation = false, interrupts = false, queued_invalidation = false, protected_memory = false;
-  bool stuck = false;   ///< one of them stayed on
+  bool stuck = false;   ///< a feature stayed on
   bool absent = false;  ///< no device responds at the address
   [[nodiscard]] bool anything() const noexcept { return translation || interrupts || queued_invalidation || protected_memory; }
 };

@@ -4,11 +4,11 @@
 
 namespace neap::x86::firmware {
 
-/// On core 0, after ACPI and the clock, and before any device is used. Prints the CPU and its microcode, checks that all RAM is cacheable,
-/// and turns DMA and interrupt remapping off.
+/// Called on core 0, after ACPI and the clock, and before any device is used. Prints the CPU and its microcode, checks that all RAM is
+/// cacheable, and turns DMA and interrupt remapping off.
 void check_machine();
 
-/// On each further core as it starts: its MTRRs must equal those of core 0.
+/// Called on each further core as it starts. Reports MTRRs that differ from core 0's.
 void check_core(unsigned core);
 
 }  // namespace neap::x86::firmware

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // An interface to CPUID and MSRs.
 //
-// Power management is mostly knowledge about numbers: which leaf, which MSR, which bits. Errors in it appear on machines that are not
-// available for tests. So all of it is written against this interface: the CPU implements it by instructions, a test by a table.
+// Power management is mostly knowledge about numbers: which leaf, which MSR, which bits. Errors in these numbers appear on machines that
+// are not available for tests. So all of this code uses an interface: the CPU implements it by instructions, a test by a table.
 #pragma once
 
 #include <cstdint>

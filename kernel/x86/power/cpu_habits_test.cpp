@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "kernel/x86/power/cpu_power.hpp"
 #include "kernel/x86/power/fake_cpu.hpp"
@@ -13,28 +11,14 @@
 namespace neap::x86::power {
 namespace {
 
-using test::emulated;
-using test::FakeCpu;
-using test::sandy_bridge_ep;
-using Writes = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+using namespace test;
+using Writes = FakeCpu::Writes;
 using enum IdleState;
 
-CpuPower found_on(FakeCpu& cpu) {
-  const std::size_t before = cpu.writes.size();
-  CpuPower power;
-  power.find(cpu);
-  EXPECT_EQ(cpu.writes.size(), before) << "finding abilities writes nothing";
-  return power;
-}
 CpuPower found_on_copy(FakeCpu cpu) { return found_on(cpu); }
-constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
-  std::uint16_t mask = 0;
-  for (const IdleState state : list) mask |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state));
-  return mask;
-}
 
-// The CPU grants the highest request of a core's threads, on many models the highest of all cores of the package. A parked core keeps
-// firmware's request, usually the highest, unless it requests less.
+// The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A parked core
+// keeps firmware's request, usually the highest, unless the core requests a lower one.
 TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::misc_enable] = 0;
@@ -138,10 +122,7 @@ TEST(CpuHabits, AMonitorThatMissesWritesNeedsInterrupts) {
     const SleepPlan plan = found_on(cpu).sleep_ways().plan(monitor, true);
     EXPECT_TRUE(plan.flush_line && plan.way == Way::watch && !plan.called_by_interrupt) << int{model};
   }
-  FakeCpu amd;
-  amd.vendor("AuthenticAMD", 13);
-  amd.leaves[{1, 0}] = {.eax = 0x000506c0, .ebx = 0, .ecx = test::monitor_feature, .edx = 0};
-  amd.leaves[{5, 0}] = {.eax = 64, .ebx = 64, .ecx = 3, .edx = 0x11};
+  FakeCpu amd = test::amd(0x000506c0);
   EXPECT_FALSE(found_on(amd).abilities().writes_missed) << "the models are Intel's";
 }
 

@@ -42,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// False: the CPU continues to demote. The lock bit covers only the bits below it, so the write is tried even if it is set. It may fault.
+/// False: the CPU continues to demote. The lock bit covers only the bits below it, so a write, which may fault, is tried in any case.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);
@@ -68,7 +68,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
 }
 
 // A hypervisor may pass MWAIT through but show an empty leaf 5, as KVM does for a guest. The boot option `mwait=assumed` covers that case.
-// All states of a known model then count as listed. For an unknown model, only the first one does.
+// All states of a known model then count as listed. For an unknown model, only C1 does.
 void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
@@ -110,8 +110,8 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
   c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
 }
 
-// If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), it stops in C3 and deeper, also in TSC-deadline
-// mode (SDM 3A, 11.5.4). The alarm uses that timer, so a core may sleep only as deep as C1E. A parked core has no alarm.
+// If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), the timer stops in C3 and deeper. That holds in
+// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so a core may sleep only as deep as C1E. A parked core has no alarm.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;
@@ -146,8 +146,7 @@ void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexce
   constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7), preference_bit = bit(10);
   const auto hwp = identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & hwp_bit) != 0 ? cpu.read_msr(msr::hwp_enable).value_or(0) & 1 : 0;
   if (hwp != 0) {
-    // 15.4.3: highest performance in bits 7:0; on servers it is in the same ratios. Once on, HWP stays on until reset, and PERF_CTL is
-    // ignored.
+    // 15.4.3: highest performance in bits 7:0; on servers it is a ratio, too. Once on, HWP stays on until reset, and PERF_CTL is ignored.
     if (const auto range = cpu.read_msr(msr::hwp_capabilities)) turbo = std::max(turbo, static_cast<std::uint8_t>(bits(*range, 0, 8)));
     abilities_.hwp = true;
     abilities_.energy_preference = (cpu.cpuid(6, 0).eax & preference_bit) != 0;
@@ -261,7 +260,7 @@ Result<void> CpuPower::set_pstate(CpuAccess& cpu, const CoreAtBoot& at_boot, std
         raw == 0 ? hwp_request_with_preference(at_boot.performance, *before) : hwp_request_value(*before, ratio_of(raw));
     return cpu.write_msr(msr::hwp_request, value);
   }
-  // Firmware may leave P-states off. If the bit is locked, this has no effect.
+  // Firmware may have left P-states off. If the bit is locked, the write has no effect.
   (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
   return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
 }
@@ -330,7 +329,6 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
 }
 
 // --- Text --------------------------------------------------------------------------------------------------------------------------------
-
 void CpuPower::describe(Line& line) const noexcept {
   line << "power: ";
   if (model_ != nullptr) line << model_->name << "; ";

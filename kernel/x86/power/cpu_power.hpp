@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The power features of this CPU, and their control.
 //
-// None of this is architectural. It differs by model, by firmware's locks and by hypervisor, and an emulator answers reads with zeros
-// instead of faults. So a successful read proves nothing. A feature counts as present if CPUID says so. A feature without a CPUID bit
+// These features are not architectural. They differ by model, by firmware's locks and by hypervisor, and an emulator answers reads with
+// zeros instead of faults. So a successful read proves nothing. A feature counts as present if CPUID says so. A feature without a CPUID bit
 // counts as present if this vendor's CPUs have it, no hypervisor runs, and the value read is plausible. A missing feature is `unsupported`,
 // never an invented number.
 #pragma once
@@ -30,21 +30,21 @@ struct FindOptions {
 struct CoreAtBoot {
   std::uint64_t performance = 0;  ///< IA32_PERF_CTL or IA32_HWP_REQUEST
   std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of its package
-  bool demotes = false;           ///< the CPU still demotes C-states after it was turned off
+  bool demotes = false;           ///< the CPU still demotes C-states, although that was turned off
 };
 
 class CpuPower {
  public:
   constexpr CpuPower() = default;
 
-  /// Finds the CPU's abilities and changes nothing. Once, on the first core.
+  /// Finds the CPU's abilities and changes nothing. Called once, on the first core.
   void find(CpuAccess& cpu, FindOptions options = {}) noexcept;
 
-  /// On each core as it starts. Turns its counters on. Turns off two decisions of the CPU: promotion of C1 to C1E if both can be requested,
-  /// and demotion of deeper states.
+  /// Called on each core as it starts. Turns its counters on. Turns off two decisions of the CPU: promotion of C1 to C1E if both can be
+  /// requested, and demotion of deeper states.
   [[nodiscard]] CoreAtBoot start_core(CpuAccess& cpu) const noexcept;
-  /// On each parked core: requests the lowest P-state. Otherwise firmware's request would stay for ever, and the CPU grants the highest
-  /// request of a core's threads, on many models of a package's cores. Errors: the MSR faults.
+  /// Called on each parked core. Requests the lowest P-state; otherwise firmware's request would stay for ever. The CPU grants the highest
+  /// request of all threads of a core, and on many models of all cores of a package. Errors: the MSR faults.
   Result<void> park_core(CpuAccess& cpu) const noexcept;
 
   [[nodiscard]] const PowerAbilities& abilities() const noexcept { return abilities_; }
@@ -58,7 +58,7 @@ class CpuPower {
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;
   [[nodiscard]] CounterSample sample(CpuAccess& cpu) const noexcept;
 
-  /// Appends the boot line.
+  /// Appends the line that is printed at boot.
   void describe(Line& line) const noexcept;
 
  private:
@@ -82,8 +82,8 @@ class CpuPower {
   const Model* model_ = nullptr;
   RaplUnits units_;
   MwaitLack mwait_lack_ = MwaitLack::missing;
-  bool c1e_promotion_ = false;  // can be turned off
-  bool amd_c1e_ = false;        // the same for C1E, which stops the timer (erratum 400)
+  bool c1e_promotion_ = false;  // promotion of C1 to C1E can be turned off
+  bool amd_c1e_ = false;        // C1E on HLT, which stops the timer, can be turned off (erratum 400)
   std::uint64_t demotion_ = 0;  // bits of MSR_PKG_CST_CONFIG_CONTROL to be cleared
   std::uint8_t fixed_counters_ = 0;
 };

@@ -3,43 +3,36 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <initializer_list>
 #include <random>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "kernel/x86/power/fake_cpu.hpp"
 
 namespace neap::x86::power {
 namespace {
 
-using test::emulated;
-using test::FakeCpu;
-using test::sandy_bridge_ep;
-using Writes = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+using namespace test;
+using Writes = FakeCpu::Writes;
 
-CpuPower found_on(FakeCpu& cpu) {
-  CpuPower power;
-  power.find(cpu);
-  EXPECT_EQ(cpu.writes, Writes{}) << "finding abilities writes nothing";
-  return power;
-}
 std::string description(const CpuPower& power) {
   Line line;
   power.describe(line);
   return std::string(line.text());
 }
-constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
-  std::uint16_t mask = 0;
-  for (const IdleState state : list) mask |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state));
-  return mask;
-}
 using enum IdleState;
 
-TEST(CpuPower, SandyBridgeHasAllFeatures) {
+struct SandyBridge : testing::Test {
   FakeCpu cpu = sandy_bridge_ep();
+};
+/// Its core has started, and `cpu.writes` has only later writes.
+struct StartedSandyBridge : SandyBridge {
+  const CpuPower power = found_on(cpu);
+  const CoreAtBoot at_boot = power.start_core(cpu);
+  void SetUp() override { cpu.writes.clear(); }
+};
+
+TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
   const CpuPower power = found_on(cpu);
   const PowerAbilities& has = power.abilities();
   EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
@@ -87,7 +80,7 @@ TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   }
 }
 
-// KVM gives a guest MWAIT and an empty leaf 5, and the boot options correct that. If CPUID lacks MONITOR, MWAIT would be an invalid
+// KVM gives a guest MWAIT and an empty leaf 5, and `mwait=assumed` corrects that. If CPUID lacks MONITOR, MWAIT would be an invalid
 // instruction.
 TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   const auto assumed_on = [](FakeCpu& cpu) {
@@ -118,8 +111,7 @@ TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, poll}));
 }
 
-TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsHandled) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, ACpuOnWhichEveryMsrFaultsIsHandled) {
   cpu.msrs.clear();
   const CpuPower power = found_on(cpu);
   EXPECT_FALSE(power.abilities().pstates || power.abilities().power_limit || power.abilities().turbo);
@@ -128,8 +120,7 @@ TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsHandled) {
 }
 
 // KVM shows a Sandy Bridge without its power management: RAPL and ratios read as zero.
-TEST(CpuPower, ZerosOfAHypervisorAreIgnored) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, ZerosOfAHypervisorAreIgnored) {
   cpu.model(0x2d, test::speed_step_feature | test::hypervisor_feature);
   for (const std::uint32_t number : {msr::platform_info, msr::rapl_power_unit, msr::package_energy, msr::package_power_limit})
     cpu.msrs[number] = 0;
@@ -174,15 +165,11 @@ TEST(CpuPower, IdleStatesAreThoseOfTheModelThatLeaf5Lists) {
     EXPECT_EQ(power.abilities().idle_states, now.has) << "model " << int{now.model};
     EXPECT_EQ(power.abilities().deepest, now.deepest) << "model " << int{now.model};
   }
-  FakeCpu amd;
-  amd.vendor("AuthenticAMD", 13);
-  amd.leaves[{1, 0}] = {.eax = 0x00a20f10, .ebx = 0, .ecx = test::monitor_feature, .edx = 0};
-  amd.leaves[{5, 0}] = {.eax = 64, .ebx = 64, .ecx = 3, .edx = 0x11};
+  FakeCpu amd = test::amd(0x00a20f10);
   EXPECT_EQ(found_on(amd).abilities().idle_states, states({halt, c1, poll, monitor}));
 }
 
-TEST(CpuPower, DramEnergyHasItsOwnUnitOnLaterServers) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, DramEnergyHasItsOwnUnitOnLaterServers) {
   cpu.model(0x3f, test::monitor_feature);
   cpu.msrs[msr::rapl_power_unit] = 0xa0e03;
   const CpuPower power = found_on(cpu);
@@ -190,8 +177,7 @@ TEST(CpuPower, DramEnergyHasItsOwnUnitOnLaterServers) {
   EXPECT_EQ(power.abilities().dram_energy_unit_exponent, 16);
 }
 
-TEST(CpuPower, StartingACoreEnablesCountersAndSeparatesC1FromC1E) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, StartingACoreEnablesCountersAndSeparatesC1FromC1E) {
   const CpuPower power = found_on(cpu);
   const CoreAtBoot at_boot = power.start_core(cpu);
   EXPECT_EQ(at_boot.performance, 0x1d00U);
@@ -207,11 +193,7 @@ TEST(CpuPower, StartingACoreEnablesCountersAndSeparatesC1FromC1E) {
                                 {0x38f, 0x7'0000'0001}}));
 }
 
-TEST(CpuPower, PerfCtlIsWrittenAndZeroRestoresFirmwaresValue) {
-  FakeCpu cpu = sandy_bridge_ep();
-  const CpuPower power = found_on(cpu);
-  const CoreAtBoot at_boot = power.start_core(cpu);
-  cpu.writes.clear();
+TEST_F(StartedSandyBridge, PerfCtlIsWrittenAndZeroRestoresFirmwaresValue) {
   ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0x1800).has_value());
   ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0).has_value());
   EXPECT_EQ(cpu.writes, (Writes{{0x199, 0x1800}, {0x199, 0x1d00}})) << "SpeedStep was on already";
@@ -220,8 +202,7 @@ TEST(CpuPower, PerfCtlIsWrittenAndZeroRestoresFirmwaresValue) {
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x1'0000U) << "firmware had left P-states off";
 }
 
-TEST(CpuPower, TheGrantedRatioIsRead) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, TheGrantedRatioIsRead) {
   const CpuPower power = found_on(cpu);
   EXPECT_FALSE(power.granted_ratio(cpu).has_value()) << "the MSR faults";
   cpu.msrs[msr::perf_status] = 0x2149'0000'1a00;
@@ -232,8 +213,7 @@ TEST(CpuPower, TheGrantedRatioIsRead) {
   EXPECT_FALSE(found_on(nothing).granted_ratio(nothing).has_value());
 }
 
-TEST(CpuPower, WithHwpOnTheRequestIsWritten) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, WithHwpOnTheRequestIsWritten) {
   cpu.model(0x55, test::monitor_feature | test::speed_step_feature);
   cpu.leaves[{6, 0}].eax |= 1 << 7;
   cpu.msrs[msr::hwp_enable] = 1;
@@ -273,11 +253,7 @@ TEST(CpuPower, WithHwpOnTheRequestIsWritten) {
   EXPECT_TRUE(without.abilities().pstates);
 }
 
-TEST(CpuPower, PowerLimitIsRoundedCheckedAndRestored) {
-  FakeCpu cpu = sandy_bridge_ep();
-  const CpuPower power = found_on(cpu);
-  const CoreAtBoot at_boot = power.start_core(cpu);
-  cpu.writes.clear();
+TEST_F(StartedSandyBridge, PowerLimitIsRoundedCheckedAndRestored) {
   EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).value(), 60'000U);
   EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'070).value(), 60'125U);
   EXPECT_EQ(power.set_power_limit(cpu, at_boot, 0).value(), 0U);
@@ -289,8 +265,7 @@ TEST(CpuPower, PowerLimitIsRoundedCheckedAndRestored) {
   EXPECT_EQ(cpu.writes, Writes{});
 }
 
-TEST(CpuPower, ALockedOrIgnoredPowerLimitIsRefused) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, ALockedOrIgnoredPowerLimitIsRefused) {
   cpu.msrs[msr::package_power_limit] |= power_limit_lock;
   const CpuPower power = found_on(cpu);
   EXPECT_TRUE(power.abilities().power_limit_locked);
@@ -305,8 +280,7 @@ TEST(CpuPower, ALockedOrIgnoredPowerLimitIsRefused) {
   EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).error().code, ErrorCode::unsupported) << "the write is verified";
 }
 
-TEST(CpuPower, TurboIsBit38AndIsFoundWhileItIsOff) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, TurboIsBit38AndIsFoundWhileItIsOff) {
   const CpuPower power = found_on(cpu);
   ASSERT_TRUE(power.set_turbo(cpu, false).has_value());
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x40'0085'0089U);
@@ -318,8 +292,7 @@ TEST(CpuPower, TurboIsBit38AndIsFoundWhileItIsOff) {
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x85'0089U);
 }
 
-TEST(CpuPower, EveryCounterIsSampledAndAFaultReadsAsZero) {
-  FakeCpu cpu = sandy_bridge_ep();
+TEST_F(SandyBridge, EveryCounterIsSampledAndAFaultReadsAsZero) {
   const CpuPower power = found_on(cpu);
   cpu.msrs[msr::package_energy] = 0xdead'beef'0000'0005;
   const CounterSample all = power.sample(cpu);
@@ -361,14 +334,8 @@ TEST(CpuPower, AnyContentsAreHandled) {
   }
 }
 
-TEST(CpuPower, BrandIsTrimmed) {
-  FakeCpu cpu = sandy_bridge_ep();
-  const char text[49] = "      Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz  ";
-  for (std::uint32_t i = 0; i < 3; ++i) {
-    CpuidWords words;
-    std::memcpy(&words, text + i * sizeof words, sizeof words);
-    cpu.leaves[{0x80000002 + i, 0}] = words;
-  }
+TEST_F(SandyBridge, BrandIsTrimmed) {
+  cpu.name("      Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz  ");
   EXPECT_STREQ(found_on(cpu).abilities().cpu, "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
 }
 

@@ -54,7 +54,6 @@ constexpr std::uint64_t bits(std::uint64_t value, unsigned first, unsigned lengt
 constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number; }
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
-
 /// IA32_PERF_CTL and, for the granted ratio, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
@@ -65,7 +64,7 @@ constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t rat
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
 }
-/// The energy preference in bits 31:24: 0 prefers speed, 255 saving. Replaces it in a request and keeps the other fields as above.
+/// The energy preference is in bits 31:24: 0 prefers speed, 255 saving. The function replaces it and keeps the other fields as above.
 constexpr unsigned hwp_preference_shift = 24;
 constexpr std::uint64_t hwp_preference_mask = std::uint64_t{0xff} << hwp_preference_shift;
 constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::uint64_t preference_bits) {
@@ -88,7 +87,6 @@ constexpr std::uint64_t misc_enable_turbo_off = bit(38);
 constexpr std::uint64_t power_ctl_c1e_promotion = bit(1);
 
 // --- Power limit and energy: RAPL (15.10) ------------------------------------------------------------------------------------------------
-
 /// MSR_RAPL_POWER_UNIT: each unit is 2^-exponent of a watt, a joule, a second (15.10.1).
 struct RaplUnits {
   std::uint8_t power = 0, energy = 0, time = 0;
@@ -135,7 +133,7 @@ constexpr std::uint64_t power_limit_lock = bit(63);
 /// Used if firmware left no window.
 constexpr std::uint32_t window_default_ms = 1000;
 
-/// The register with `power_units` as enabled sustained limit. All else is kept (limit 2, and the window unless there is none).
+/// The register with `power_units` as enabled sustained limit. All other fields are kept, except that an empty window gets the default.
 constexpr std::uint64_t power_limit_value(std::uint64_t before, std::uint32_t power_units, RaplUnits units) {
   std::uint64_t value = (before & ~limit1_mask) | (power_units & limit1_mask) | limit1_enable | limit1_clamp;
   if ((value & limit1_window_mask) == 0) value |= std::uint64_t{window_field(window_default_ms, units)} << limit1_window_shift;
@@ -147,7 +145,6 @@ constexpr std::uint32_t power_info_min(std::uint64_t raw) { return static_cast<s
 constexpr std::uint32_t power_info_max(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 32, 15)); }
 
 // --- Performance counters (chapter 20) ---------------------------------------------------------------------------------------------------
-
 /// Fixed counters 0 to `count` - 1 count at every privilege level and raise no interrupt (20.2.2, figure 20-2: four bits each).
 constexpr std::uint64_t fixed_control_value(unsigned count) {
   constexpr std::uint64_t all_levels = 3;
@@ -162,10 +159,9 @@ constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0)
 }
 
 // --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
-
 /// Bits 7:4 of a hint are the C-state minus one (15: C0), bits 3:0 the sub-state. Leaf 5 counts each C-state's sub-states in four bits of
-/// EDX. True if the CPU lists this one. Beyond C1, sub-states from 2 on are numbered with gaps (Haswell's C7s is 2, Sierra Forest's C6SP
-/// 3). For them any sub-state of the C-state suffices; Linux's intel_idle applies that rule to all.
+/// EDX. True if the CPU lists this sub-state. Beyond C1, sub-states from 2 on are numbered with gaps (Haswell's C7s is 2, Sierra Forest's
+/// C6SP 3). For these it is enough that the CPU lists any sub-state of the C-state. Linux's intel_idle applies that rule to all sub-states.
 constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
   const unsigned state = (hint >> 4) + 1U, sub_state = hint & 0xfU;
   if (state > 7) return false;
@@ -174,12 +170,11 @@ constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
 }
 
 // --- Limits set by firmware (volume 4) ---------------------------------------------------------------------------------------------------
-
 /// MSR_PKG_CST_CONFIG_CONTROL: bits 2:0 limit the package's C-state, bit 15 locks the register.
 constexpr unsigned package_cstate_code(std::uint64_t raw) { return static_cast<unsigned>(bits(raw, 0, 3)); }
 constexpr std::uint64_t package_cstate_lock = bit(15);
-/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may undo that ("undemotion"): bits 25 to 28, in each
-/// table of volume 4 from Sandy Bridge on.
+/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may undo that ("undemotion"). Bits 25 to 28 allow these,
+/// in each table of volume 4 from Sandy Bridge on.
 constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
 
 /// MSRC001_0055 of AMD's families 0Fh and 10h: bit 27 an SMI, bit 28 C1E when all cores halt (AMD 31116, "Interrupt Pending and CMP-Halt").

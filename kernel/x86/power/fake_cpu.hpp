@@ -2,14 +2,20 @@
 // A CPU for tests: CPUID leaves and MSRs in tables. An MSR that is not in the table faults, as on a CPU. Writes are recorded in order.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kernel/x86/power/cpu_access.hpp"
+#include "kernel/x86/power/cpu_power.hpp"
 #include "kernel/x86/power/encodings.hpp"
 
 namespace neap::x86::power::test {
@@ -46,10 +52,19 @@ class FakeCpu final : public CpuAccess {
     leaves[{1, 0}] = {.eax = (number & 15U) << 4 | (number >> 4U) << 16 | 6U << 8, .ebx = 0, .ecx = features, .edx = 0};
   }
 
+  /// Leaves 0x80000002 to 0x80000004: the brand.
+  void name(std::string text) {
+    text.resize(48, '\0');
+    leaves[{0x80000000, 0}] = {.eax = 0x80000008};
+    for (std::uint32_t i = 0; i < 3; ++i)
+      std::memcpy(&leaves[{0x80000002 + i, 0}], text.data() + i * sizeof(CpuidWords), sizeof(CpuidWords));
+  }
+
   std::map<std::pair<std::uint32_t, std::uint32_t>, CpuidWords> leaves;
   std::map<std::uint32_t, std::uint64_t> msrs;
   std::set<std::uint32_t> swallows;  ///< writes to these have no effect, as with some hypervisors
-  std::vector<std::pair<std::uint32_t, std::uint64_t>> writes;
+  using Writes = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+  Writes writes;
 };
 
 constexpr std::uint32_t monitor_feature = 1 << 3, speed_step_feature = 1 << 7, hypervisor_feature = 1U << 31;
@@ -90,6 +105,15 @@ inline FakeCpu sandy_bridge_ep() {
   return cpu;
 }
 
+/// An AMD CPU with MONITOR and C1; `signature`: EAX of leaf 1.
+inline FakeCpu amd(std::uint32_t signature) {
+  FakeCpu cpu;
+  cpu.vendor("AuthenticAMD", 13);
+  cpu.leaves[{1, 0}] = {.eax = signature, .ebx = 0, .ecx = monitor_feature, .edx = 0};
+  cpu.leaves[{5, 0}] = {.eax = 64, .ebx = 64, .ecx = 3, .edx = 0x11};
+  return cpu;
+}
+
 /// QEMU's emulator: MONITOR is there, leaf 5 lists no state, MSRs read as zero and take writes without effect.
 inline FakeCpu emulated(std::string_view vendor) {
   FakeCpu cpu;
@@ -104,6 +128,20 @@ inline FakeCpu emulated(std::string_view vendor) {
   }
   cpu.msrs[msr::misc_enable] = 1;
   return cpu;
+}
+
+inline CpuPower found_on(FakeCpu& cpu) {
+  const std::size_t before = cpu.writes.size();
+  CpuPower power;
+  power.find(cpu);
+  EXPECT_EQ(cpu.writes.size(), before) << "finding abilities writes nothing";
+  return power;
+}
+
+constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
+  std::uint16_t mask = 0;
+  for (const IdleState state : list) mask |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state));
+  return mask;
 }
 
 }  // namespace neap::x86::power::test

@@ -34,11 +34,9 @@ constexpr std::uint16_t c2_to_c7 = counter::core_c3 | counter::core_c6 | counter
 constexpr std::uint16_t c2_to_c6 = counter::core_c3 | counter::core_c6 | counter::package_c2 | counter::package_c3 | counter::package_c6;
 constexpr std::uint16_t c2_and_c6 = counter::core_c6 | counter::package_c2 | counter::package_c6;
 
-// 1/65536 J, "15.3 uJ" in the datasheets of the E5 v3 and later servers. MSR_RAPL_POWER_UNIT applies only to their package.
+// 1/65536 J, "15.3 uJ" in the datasheets of the E5 v3 and later servers. On these servers MSR_RAPL_POWER_UNIT applies only to the package.
 constexpr std::uint8_t dram_15uj = 16;
-
 using enum PackageLimits;
-
 constexpr Hints to_c7 = hints_of(0x00, 0x01, 0x10, 0x20, 0x30);
 constexpr Hints to_c6 = hints_of(0x00, 0x01, 0x10, 0x20, no_hint);
 constexpr Hints without_c3 = hints_of(0x00, 0x01, no_hint, 0x20, no_hint);
@@ -60,7 +58,7 @@ constexpr std::array models{
     // intel_idle spr_cstates; turbostat spr_features, perf icx_cstates; likewise Emerald Rapids
     Model{0x8f, "Sapphire Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
     Model{0xcf, "Emerald Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
-    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is the core's C6 only. The package follows only after 21h,
+    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package follows only after 21h,
     // "C6P", which corresponds to c6 on the earlier models.
     Model{0xad, "Granite Rapids", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 210, 0), c2_and_c6, true, 0, true, skylake_server},
     // intel_idle srf_cstates; turbostat srf_features, perf srf_cstates. 22h is "C6S", 23h "C6SP", after which the package follows.

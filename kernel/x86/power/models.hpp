@@ -8,8 +8,8 @@
 // - hints and wake-up times: Linux's intel_idle, the table that it uses for the model. The times are measured or Intel's, for one machine
 //   each. They serve for comparison, not as a promise.
 // - residencies: SDM volume 4, MSR_CORE_C3, C6 and C7_RESIDENCY (3FCh to 3FEh), MSR_PKG_C3, C6 and C7_RESIDENCY (3F8h to 3FAh),
-//   MSR_PKG_C2_RESIDENCY (60Dh), by model as Linux's turbostat and perf (events/intel/cstate.c) read them. They also read C7 of Haswell-EP
-//   and Broadwell-EP, which have no such state.
+//   MSR_PKG_C2_RESIDENCY (60Dh), by model as Linux's turbostat and perf (events/intel/cstate.c) read them. Both programs also read C7 of
+//   Haswell-EP and Broadwell-EP, which have no such state.
 // - DRAM: MSR_DRAM_ENERGY_STATUS (619h). The fixed unit is from the E5 v3 datasheet, volume 2 (Intel 330784), for the models on which
 //   Linux's intel_rapl and perf use it: Haswell-EP to Ice Lake, but not Sapphire Rapids.
 // - turbo: MSR_TURBO_RATIO_LIMIT (1ADh) has a ratio for 1, 2, 3 ... active cores. From Skylake-SP on it has one for each group of cores,
@@ -43,12 +43,11 @@ struct Model {
   WakeTimes wake_us;
   std::uint16_t residencies;        ///< existing counters (namespace `counter`)
   bool dram_energy;                 ///< MSR_DRAM_ENERGY_STATUS exists
-  std::uint8_t dram_unit_exponent;  ///< 0: the package's unit; otherwise a fixed one, which overrides MSR_RAPL_POWER_UNIT
+  std::uint8_t dram_unit_exponent;  ///< 0: the package's unit; otherwise a fixed unit, which overrides MSR_RAPL_POWER_UNIT
   bool turbo_by_group;              ///< MSR_TURBO_RATIO_LIMIT's ratios are for the groups of cores in 1AEh
   PackageLimits package_limits;
 };
 
-/// Errata of MONITOR.
 struct MonitorErrata {
   bool flush_before = false;   ///< the line MUST be flushed from the caches before MONITOR
   bool writes_missed = false;  ///< a write to the line may not end MWAIT: a wake-up needs an interrupt
@@ -59,7 +58,7 @@ struct MonitorErrata {
 [[nodiscard]] const Model* find_model(std::uint8_t family, std::uint8_t model) noexcept;
 
 /// Hints for a model that is not in the table. Intel's Core and Xeon CPUs have used these values since Nehalem. An Atom or a Xeon Phi may
-/// use a hint for another state: Xeon Phi's 10h is C6. For other vendors only the first is known.
+/// use a hint for another state: Xeon Phi's 10h is C6. For other vendors only the hint of C1 is known.
 [[nodiscard]] Hints usual_hints(bool intel) noexcept;
 
 /// The bits of MSR_PKG_CST_CONFIG_CONTROL that let this model demote C-states and undo the demotion; 0 for a model that is not in the

@@ -78,7 +78,7 @@ void Report::hwp(CpuAccess& cpu) noexcept {
 void Report::turbo(CpuAccess& cpu, const Model& model) noexcept {
   constexpr unsigned steps = 8;
   const auto ratios = cpu.read_msr(msr::turbo_ratio_limit);
-  // The number of cores for which each ratio applies: by position, or from the register.
+  // For each ratio, the number of cores for which it applies: its position, or a value of the register.
   const auto sizes = model.turbo_by_group ? cpu.read_msr(msr::turbo_group_sizes) : Result<std::uint64_t>(0x08'07'06'05'04'03'02'01);
   if (!ratios || !sizes || *ratios == 0) return;
   Line& line = next() << "turbo ratio";
@@ -134,7 +134,7 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
   if (!line.text().empty()) next() << "firmware's limits: " << line.text();
 }
 
-// As set by firmware. Each core turns demotion off as it starts, unless the boot option demotion=kept is set.
+// Reports demotion as firmware set it. Each core turns demotion off as it starts, unless the boot option demotion=kept is set.
 void Report::demotion(CpuAccess& cpu, const Model* model) noexcept {
   const std::uint64_t left = cpu.read_msr(msr::package_cstate_control).value_or(0) & demotion_bits(model);
   if (left == 0) return;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <initializer_list>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,9 +13,7 @@
 namespace neap::x86::power {
 namespace {
 
-using test::emulated;
-using test::FakeCpu;
-using test::sandy_bridge_ep;
+using namespace test;
 using Lines = std::vector<std::string>;
 
 Lines report_of(FakeCpu& cpu) {

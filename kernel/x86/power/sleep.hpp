@@ -4,18 +4,18 @@
 // A core with nothing to do sleeps. Another core may hand over work after the sleeping core's last check and before the instruction that
 // sleeps. Three ways of sleeping close that gap differently:
 //
-// - halt: the sender sees `halted` in the core's word and sends an interrupt. HLT takes it, because STI opens interrupts only after HLT
+// - halt: the sender sees `halted` in the core's `WakeWord` and sends an interrupt. HLT takes it: STI enables interrupts only once HLT
 //   begins.
-// - mwait: the core's word is the monitored line, so the sender's write to it is the wake-up. A write before MONITOR is found by the check
-//   after MONITOR. A later write makes MWAIT end or fall through (SDM 2B, MWAIT).
+// - mwait: the core's `WakeWord` is the monitored line, so the sender's write to it is the wake-up. A write before MONITOR is found by the
+//   check after MONITOR. A later write makes MWAIT end or fall through (SDM 2B, MWAIT).
 // - watch: the monitored line is the card's next descriptor, so other cores send an interrupt as for halt.
 //
-// In all three the word changes before the last check, by a sequentially consistent exchange, and a sender queues its work before it reads
-// the word. So either the check finds the work or the sender sees the word.
+// In all three ways the core changes its `WakeWord` before its last check, by a sequentially consistent exchange. A sender queues its work
+// before it reads the word. So either the check finds the work, or the sender sees that the core sleeps.
 //
-// QEMU's emulator has an MWAIT that returns at once. With the boot option `mwait=assumed`, it is repeated until the monitored line or an
-// interrupt ends it, and nothing else is checked. So if the line is never written, or the wrong kind of wake-up is sent, the core sleeps
-// on, as on a real CPU.
+// QEMU's emulator has an MWAIT that returns at once. With the boot option `mwait=assumed`, MWAIT is repeated until the monitored line or an
+// interrupt ends the sleep, and nothing else is checked. So if the line is never written, or the wrong kind of wake-up is sent, the core
+// sleeps on, as on a real CPU.
 //
 // On some CPUs MONITOR misses writes (`MonitorErrata`). There an interrupt also wakes a core in MWAIT, as for HLT. `watch` is not offered,
 // because MONITOR would have to see the card's write.
@@ -46,10 +46,10 @@ struct SleepPlan {
 /// The ways in which this CPU can sleep; found once at boot.
 struct SleepWays {
   bool mwait_sleeps = false;
-  bool mwait_returns_at_once = false;  ///< MWAIT must be repeated until it may end
+  bool mwait_returns_at_once = false;  ///< MWAIT returns at once, so it must be repeated
   MonitorErrata errata{};
-  Hints hints{};                       ///< only those that the CPU lists and in which the core's timer runs
-  std::uint8_t parked_hint = no_hint;  ///< the deepest that the CPU lists: a parked core needs no timer
+  Hints hints{};                       ///< of states that the CPU lists and in which the core's timer runs
+  std::uint8_t parked_hint = no_hint;  ///< of the deepest state that the CPU lists: a parked core needs no timer
 
   /// Halts for every state that is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest state, for quick
   /// answers.
@@ -72,22 +72,21 @@ struct SleepWays {
   }
 };
 
-/// One core's word, on its own cache line, because writes to other data on the line would end the sleep.
+/// One core's state for senders, on its own cache line, because writes to other data on the line would end the sleep.
 class alignas(64) WakeWord {
  public:
-  /// Own core. False: another core has called `wake` since the last `mark_awake`. The core MUST NOT sleep then.
+  /// Called by the core itself. False: another core has called `wake` since the last `mark_awake`. The core MUST NOT sleep then.
   [[nodiscard]] bool announce_sleep(SleepPlan plan) noexcept {
     auto expected = State::awake;
     const bool write_ends_it = plan.way == Way::mwait && !plan.called_by_interrupt;
     return state_.compare_exchange_strong(expected, write_ends_it ? State::dozing : State::halted, std::memory_order_seq_cst);
   }
   [[nodiscard]] bool was_called() const noexcept { return state_.load(std::memory_order_seq_cst) == State::woken; }
-  /// Own core. True if another core called `wake`.
+  /// Called by the core itself. True if another core called `wake`.
   bool mark_awake() noexcept { return state_.exchange(State::awake, std::memory_order_seq_cst) == State::woken; }
 
-  /// Any core. True: the write alone does not end the sleep, and the caller MUST send an interrupt, too.
+  /// Called by any core. True: the write alone does not end the sleep, and the caller MUST send an interrupt, too.
   [[nodiscard]] bool wake() noexcept { return state_.exchange(State::woken, std::memory_order_seq_cst) == State::halted; }
-
   [[nodiscard]] const volatile void* line() const noexcept { return this; }
 
  private:
@@ -109,8 +108,8 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
   return {.cause = called ? WakeCause::memory : WakeCause::unknown, .vector = 0};
 }
 
-/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli), and
-/// `first_vector_taken()` during the last two, 0 if none.
+/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli),
+/// `first_vector_taken()`. The last function returns the first vector taken during `halt` or `mwait` (0: none).
 template <typename Cpu>
 Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile void* watched, bool (*still_idle)() noexcept,
                         OwnVectors own) noexcept {

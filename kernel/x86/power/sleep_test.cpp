@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -76,9 +75,7 @@ TEST(Judge, NamesTheFirstInterruptOtherwiseTheWakeUp) {
 struct Model {
   WakeWord word;
   alignas(64) std::uint64_t card_line[8] = {};
-  bool work_queued = false;
-  bool interrupt_pending = false;
-  bool monitored_line_written = false;
+  bool work_queued = false, interrupt_pending = false, monitored_line_written = false;
   bool returns_at_once = false;  // the emulator's MWAIT
   bool misses_writes = false;    // an erratum's MONITOR
   const volatile void* monitored = nullptr;
@@ -133,6 +130,8 @@ struct Model {
   [[nodiscard]] std::uint8_t first_vector_taken() const { return taken; }
 };
 
+constexpr const char* gaps[] = {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"};
+
 Model* model = nullptr;
 
 Sleep sleep_once(Model& now, SleepPlan plan) {
@@ -152,15 +151,12 @@ Sleep sleep_once(Model& now, SleepPlan plan) {
 // In whichever gap the wake-up occurs, the core does not stay asleep, and finds the work.
 TEST(Sleep, NoWakeUpIsLostInAnyGap) {
   for (const SleepPlan plan : {SleepPlan{Way::halt, 0}, SleepPlan{Way::mwait, 0x20}, SleepPlan{Way::watch, 0}}) {
-    for (const char* gap : {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+    for (const char* gap : gaps) {
       if (plan.way == Way::halt && std::string(gap).ends_with("monitor")) continue;
       Model now;
       bool called = false;
       now.at = [&](const std::string& step) {
-        if (step == gap && !called) {
-          called = true;
-          now.call();
-        }
+        if (step == gap && !std::exchange(called, true)) now.call();
       };
       const Sleep how = sleep_once(now, plan);
       EXPECT_TRUE(called && now.work_queued) << gap;
@@ -176,7 +172,7 @@ TEST(Sleep, NoWakeUpIsLostInAnyGap) {
 }
 
 TEST(Sleep, NoWriteOfTheCardIsLostInAnyGap) {
-  for (const char* gap : {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+  for (const char* gap : gaps) {
     Model now;
     now.at = [&](const std::string& step) {
       if (step == gap) now.write_line();
@@ -197,7 +193,7 @@ TEST(Sleep, TheOrderIsMonitorCheckSleep) {
 
 // If MONITOR may miss a write, the sender's interrupt ends the sleep.
 TEST(Sleep, NoWakeUpIsLostWhereMonitorMissesWrites) {
-  for (const char* gap : {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+  for (const char* gap : gaps) {
     Model now;
     now.misses_writes = true;
     bool called = false;

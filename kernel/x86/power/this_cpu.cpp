@@ -33,7 +33,7 @@ constinit thread_local CoreAtBoot at_boot;
 constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
 
-// Cores start one after the other, and core 0 counts each as running only afterwards. So one core at a time writes these, and they are read
+// Cores start one after the other, and core 0 counts each as running only afterwards. So one core at a time writes these. They are read
 // later.
 constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's package ids, indexed by our package numbers
 constinit std::array<std::uint8_t, machine::cores_max> packages_of_cores{};
@@ -87,9 +87,7 @@ void report_parked(unsigned parked) {
 }
 
 SleepPlan plan_parked() noexcept { return cpu_power.sleep_ways().plan_parked(); }
-
 CpuAccess& cpu_access() noexcept { return this_cpu; }
-
 SleepPlan plan_sleep(IdleState asked, bool watched) noexcept { return cpu_power.sleep_ways().plan(asked, watched); }
 
 }  // namespace neap::x86::power
@@ -105,7 +103,6 @@ unsigned package_of(unsigned core) noexcept {
   return power::packages_of_cores[core];
 }
 unsigned package_count() noexcept { return power::packages.load(std::memory_order_relaxed); }
-
 Result<void> set_pstate(std::uint64_t raw) noexcept { return power::cpu_power.set_pstate(power::this_cpu, power::at_boot, raw); }
 Result<std::uint8_t> granted_ratio() noexcept { return power::cpu_power.granted_ratio(power::this_cpu); }
 Result<void> set_energy_preference(unsigned preference) noexcept {

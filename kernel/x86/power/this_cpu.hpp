@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Applies the power functions to the running CPU. The functions of machine.hpp use this.
+// Applies the power functions to the running CPU, for the functions of machine.hpp.
 #pragma once
 
 #include "kernel/power.hpp"
@@ -9,16 +9,15 @@
 
 namespace neap::x86::power {
 
-/// Once, on core 0, when its APIC id is known: finds the abilities and reports them. The second function: on each core as it starts,
-/// including core 0.
+/// `find_abilities` finds the CPU's abilities and reports them. It MUST be called once, on core 0, when its APIC id is known.
+/// `start_this_core` MUST be called on each core as it starts, including core 0.
 void find_abilities(FindOptions options);
 void start_this_core(unsigned core);
-/// On a parked core before it sleeps; `plan_parked` is the state to sleep in. Core 0 reports the parked cores' requests.
+/// A core that is parked calls `park_this_core`, then sleeps by `plan_parked`. After all of them, core 0 calls `report_parked`.
 void park_this_core();
 [[nodiscard]] SleepPlan plan_parked() noexcept;
 void report_parked(unsigned parked);
 
-/// The CPU of the calling core.
 [[nodiscard]] CpuAccess& cpu_access() noexcept;
 
 [[nodiscard]] SleepPlan plan_sleep(IdleState asked, bool watched) noexcept;

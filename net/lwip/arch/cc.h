@@ -13,8 +13,8 @@
 #define SSIZE_MAX LONG_MAX
 #endif
 
-/* Every variable of lwIP exists once for each core (lwip-patches/0001). It is `__thread` and not `thread_local`: C and C++ both include the
-   headers, and C++'s keyword would add an initialisation check to each access from another file. */
+/* Every variable of lwIP exists once for each core (lwip-patches/0001). The headers are also included by C++, where the keyword
+   `thread_local` would add an initialisation check to each access from another file. So the keyword is `__thread`. */
 #define LWIP_PER_CORE __thread
 
 #ifndef BYTE_ORDER
@@ -26,7 +26,7 @@
 #define LWIP_TIMEVAL_PRIVATE 0
 #define LWIP_ERR_T int
 
-/* The built-ins are one instruction, or a constant for a constant argument; lwIP's own functions are calls. */
+/* A built-in is one instruction, or a constant if its argument is constant. lwIP's own functions are calls. */
 #define lwip_htons(x) __builtin_bswap16(x)
 #define lwip_htonl(x) __builtin_bswap32(x)
 #define LWIP_DONT_PROVIDE_BYTEORDER_FUNCTIONS

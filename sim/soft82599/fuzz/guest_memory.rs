@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Checks the program's guest memory code against a map of bytes. It is the only code of the program that uses pointers. Reads and writes
-//! of mapped memory must have the same results as in the map, and no other memory may change. Guard bytes around each piece's part of its
-//! file detect writes beyond it.
+//! Checks guest_memory.rs of the program against a map of bytes. Only that file uses pointers to guest memory. Reads and writes of mapped
+//! memory must have the same results as in the map, and no other memory may change. Guard bytes around each piece's part of its file detect
+//! writes beyond the piece.
 #![no_main]
 
 #[allow(dead_code)]
@@ -80,8 +80,8 @@ fn map(memory: &mut GuestMemory, model: &mut Model, file: &File, page: u64, rest
     }
 }
 
-/// The program refuses a range that covers only a part of a piece. The model has no pieces, so it changes only if the program accepted the
-/// range.
+/// The program refuses a range that covers only a part of a piece. The model has no pieces, so the range is removed from it only if the
+/// program accepted the range.
 fn unmap(memory: &mut GuestMemory, model: &mut Model, page: u64, count: u64) {
     if memory.unmap(page * PAGE, count * PAGE).is_ok() {
         model.pages.retain(|at, _| !(page..page + count).contains(at));

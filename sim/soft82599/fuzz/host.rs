@@ -5,7 +5,7 @@ use card::{DmaFault, Host};
 use std::ops::Range;
 
 pub const MEMORY_BYTES: usize = 1 << 18;
-/// Longer than the card's largest transfer, a segmented packet.
+/// More than the card's largest transfer, which is a packet to be segmented.
 const TRANSFER_BYTES_MAX: usize = 257 * 1024;
 const FRAME_BYTES_MAX: usize = 16 * 1024;
 
@@ -20,7 +20,7 @@ impl FuzzHost {
         Self { memory: vec![0; MEMORY_BYTES], room: 64, line: false }
     }
 
-    /// The range of an access that lies completely in memory.
+    /// The range of an access; a fault if it is not completely in memory.
     fn range(&self, address: u64, length: usize) -> Result<Range<usize>, DmaFault> {
         assert!(length <= TRANSFER_BYTES_MAX, "a transfer of {length} bytes");
         let start = usize::try_from(address).map_err(|_| DmaFault { address, length })?;

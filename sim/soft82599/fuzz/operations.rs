@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Interprets bytes as actions of a driver and a peer: register accesses, descriptors, frames, time, faults.
 //!
-//! An input begins with the set-up of the driver (from a bare card to running rings), so that short inputs reach deep states. Every
-//! operation consumes the bytes that it needs. Bytes beyond the end of the input are zeros.
+//! An input's first byte selects a set-up (from a bare card to running rings), so that short inputs reach deep states. Every operation
+//! consumes the bytes that it needs. Bytes beyond the end of the input are zeros.
 
 use crate::host::{FuzzHost, MEMORY_BYTES};
 use card::{name_at, Card, Configuration, Direction, Trigger, BAR_BYTES};
@@ -18,7 +18,7 @@ const BUFFERS: u64 = 0x8000;
 const ENABLE: u32 = 1 << 25;
 const CONNECTIONS: usize = 64;
 
-/// All register offsets, the writes of each set-up, and the offsets of tails. They are looked up once, not for every input.
+/// All register offsets, the writes of each set-up, and the offsets of the tail registers. They are looked up once, not for every input.
 struct Prepared {
     offsets: Vec<u32>,
     set_ups: Vec<Vec<(u32, u32)>>,
@@ -45,7 +45,7 @@ fn prepared() -> &'static Prepared {
     })
 }
 
-/// The register writes of a set-up. Bit 0: running rings; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4: MSI-X;
+/// The register writes of the set-up `how`. Bit 0: running rings; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4: MSI-X;
 /// 5: head write-back; 6: moderation, and with it coalescing; 7: VLAN strip.
 fn set_up(how: u8) -> Vec<(String, u32)> {
     let mut writes: Vec<(String, u32)> = Vec::new();
@@ -64,7 +64,7 @@ fn set_up(how: u8) -> Vec<(String, u32)> {
         write("MRQC".into(), 1 | 0x00FF_0000);
         write("RXCSUM".into(), 1 << 13);
         (0..32).for_each(|i| write(format!("RETA[{i}]"), 0x0302_0100));
-        // Flow director, in signature or perfect mode.
+        // The flow director in signature or perfect mode.
         write("FDIRHKEY".into(), 0x3DAD_14E2);
         write("FDIRSKEY".into(), 0x174D_3614);
         write("FDIRCTRL".into(), 0x4A06_0001 | u32::from(how >> 3 & 1) << 4);
@@ -128,7 +128,7 @@ struct Session {
     now: u64,
     receive_tail: [u64; QUEUES as usize],
     transmit_tail: [u64; QUEUES as usize],
-    /// Sequence number of each connection.
+    /// The next TCP sequence number of each connection.
     sequence: [u32; CONNECTIONS],
 }
 
@@ -141,7 +141,7 @@ pub fn run(data: &[u8]) -> u64 {
         Session { card, host, now: 0, receive_tail: [0; QUEUES as usize], transmit_tail: [0; QUEUES as usize], sequence: [0; CONNECTIONS] };
     session.set_up(input.u8());
     let mut count = 0;
-    // The input is repeated, so that rings wrap and state from one round affects the next.
+    // The input is repeated, so that rings wrap, and state from one round affects the next round.
     while !data.is_empty() && count < OPERATIONS {
         if input.0.is_empty() {
             input = Input(data);
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    /// A received frame: a valid header with some changed bytes, and an arbitrary length.
+    /// Builds a received frame: a valid header with some changed bytes, and an arbitrary length.
     fn frame(&mut self, input: &mut Input, shape: u8) {
         let mut frame = vec![0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1];
         if shape & 1 != 0 {
@@ -282,7 +282,7 @@ impl Session {
         self.card.receive(&mut self.host, self.now, &frame);
     }
 
-    /// A TCP segment with right checksums, usually the next of its connection, so that segments are coalesced.
+    /// Builds a TCP segment with right checksums, usually the next of its connection, so that segments are coalesced.
     fn segment(&mut self, input: &mut Input, shape: u8) {
         let choice = input.u8();
         let connection = usize::from(choice) % CONNECTIONS;
@@ -314,14 +314,14 @@ impl Session {
         let buffer = BUFFERS + u64::from(input.u8()) * 256;
         let end = u64::from(choice >> 2 & 1) << 24 | 1 << 25;
         let words = match shape % 8 {
-            // Context: header lengths, then types, L4 length and segment size.
+            // Context descriptors: header lengths, types, L4 length and segment size.
             0 => [u64::from(input.u32()), 0x2000_0000 | u64::from(input.u32()) << 32 | u64::from(input.u16())],
             1 => [0x3400 | 20, 0x2000_0000 | 1 << 9 | u64::from(input.u8() & 4) << 9 | 20 << 40 | u64::from(input.u16()) << 48],
-            // Data: plain, with checksums, to be segmented.
+            // Data descriptors: plain, with checksums, to be segmented.
             2 => [buffer, bytes % 16_000 | 0x2030_0000 | end | (bytes % 16_000) << 46],
             3 => [buffer, bytes | 0x2030_0000 | end | u64::from(input.u8()) << 40 | bytes << 46],
             4 => [buffer, bytes | 0x2030_0000 | end | 1 << 31 | 1 << 41 | 1 << 40 | u64::from(input.u32() & 0x3FFFF) << 46],
-            // Legacy.
+            // Legacy descriptors.
             5 => [buffer, bytes | 1 << 24 | 1 << 27 | u64::from(input.u32()) << 16],
             6 => [u64::from(input.u32()), input.u64()],
             _ => [input.u64(), input.u64()],

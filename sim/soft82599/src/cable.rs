@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The cable, which can be pulled permanently or several times for a while (a flapping link). The card's clock is passed in.
+//! The cable, which can be pulled permanently, or pulled and plugged in several times (a flapping link). Times are the card's.
 
 use card::Nanoseconds;
 
@@ -24,7 +24,7 @@ impl Cable {
         *self = Self { plugged, ..Self::new() };
     }
 
-    /// Pulls the cable and plugs it in again, each after `every`, `times` times. It ends plugged in.
+    /// Pulls the cable and plugs it in again, `times` times, with `every` between two changes. In the end the cable is plugged in.
     pub fn flap(&mut self, now: Nanoseconds, every: Nanoseconds, times: u64) {
         *self =
             Self { plugged: false, changes_left: times.saturating_mul(2).saturating_sub(1), every, next: Some(now.saturating_add(every)) };
@@ -34,7 +34,7 @@ impl Cable {
         self.next
     }
 
-    /// True if it was pulled or plugged in. Each call makes at most one change, so that every change is visible.
+    /// Returns true if the cable was pulled or plugged in. Each call makes at most one change, so that every change is visible.
     pub fn tick(&mut self, now: Nanoseconds) -> bool {
         let Some(at) = self.next.filter(|&at| at <= now) else { return false };
         self.plugged = !self.plugged;

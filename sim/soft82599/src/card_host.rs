@@ -20,15 +20,15 @@ pub struct CardHost {
     pub partner: Partner,
     pub clock: Clock,
     pub recording: Option<Recording>,
-    /// Faults of frames to the guest.
+    /// Wire faults of frames to the guest.
     pub receive_faults: FrameFaults,
-    /// Faults of frames from the guest.
+    /// Wire faults of frames from the guest.
     pub transmit_faults: FrameFaults,
     pub log: Log,
 }
 
 impl CardHost {
-    /// A guest has disconnected: removes its memory and eventfds. The wire stays.
+    /// Removes the memory and the eventfds of a guest that has disconnected. The wire stays.
     pub fn remove_guest(&mut self) {
         self.memory.clear();
         self.eventfds.clear();
@@ -113,7 +113,8 @@ impl Host for CardHost {
     }
 }
 
-/// A frame reaches the other end of the wire. The link partner handles it first, and consumes MAC control frames unless a MAC is connected.
+/// Passes a frame to the other end of the wire. The link partner handles MAC control frames, and consumes them unless another MAC may be
+/// connected.
 fn transmit(wire: &mut Wire, partner: &mut Partner, clock: &Clock, parts: &[&[u8]]) {
     let for_a_mac = is_mac_control(parts) && partner.handle(clock.now(), &parts.concat());
     if !for_a_mac || wire.reaches_a_mac() {
@@ -121,7 +122,7 @@ fn transmit(wire: &mut Wire, partner: &mut Partner, clock: &Clock, parts: &[&[u8
     }
 }
 
-/// Checks the parts without joining them, because few frames have to be joined.
+/// Checks the frame's type without joining the parts, because few frames are MAC control frames.
 fn is_mac_control(parts: &[&[u8]]) -> bool {
     let of_first = parts.first().and_then(|part| part.get(TYPE_AT..TYPE_AT + 2)).map(|bytes| [bytes[0], bytes[1]]);
     let ethertype = of_first.or_else(|| {

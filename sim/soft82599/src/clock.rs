@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The card's clock: the host's monotonic clock scaled by a factor, or a stopped clock that is stepped. An emulated CPU is slow. So a test
-//! of timing uses a card whose time runs as slowly, or only advances in steps.
+//! of timing uses a card whose time runs equally slowly, or advances only in steps.
 
 use card::Nanoseconds;
 use std::time::{Duration, Instant};
 
 pub struct Clock {
-    /// Its value at `since`.
+    /// The clock's value at `since`.
     base: Nanoseconds,
     since: Instant,
     /// Card nanoseconds per real nanosecond.
@@ -55,7 +55,7 @@ impl Clock {
     pub fn run(&mut self, scale: f64) {
         *self = Self { base: self.now(), ..Self::new(scale, false) };
     }
-    /// Steps a stopped clock. The time never decreases.
+    /// Sets a stopped clock forward to `at`.
     pub fn step_to(&mut self, at: Nanoseconds) {
         if self.stopped {
             self.base = self.base.max(at);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The commands of the control socket, one per line.
 //!
-//! The interrupt trace (the card's interrupt_trace.rs) is read in parts, and each read removes its entries: `trace read` is repeated until
-//! `left` is 0. A message is `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to EITR `{"at", "vector",
-//! "interval", "counter"}`. Times are the card's nanoseconds, and `now` is its clock at the time of the answer.
+//! The interrupt trace (the card's interrupt_trace.rs) is read in parts, and each read removes the entries that it returns. A client
+//! repeats `trace read` until `left` is 0. A message is `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to
+//! EITR `{"at", "vector", "interval", "counter"}`. Times are the card's nanoseconds, and `now` is the card's time at the answer.
 
 use crate::fault_words;
 use crate::rig::{Rig, STEP_NS_MAX};
 use card::{Entry, Event};
 
 const TRACE_ENTRIES: usize = 1 << 16;
-/// 48 bytes each.
+/// The trace's largest length; an entry has 48 bytes.
 const TRACE_ENTRIES_MAX: usize = 1 << 22;
-/// Entries in one answer: about 2 MB of text.
+/// Largest number of entries in one answer, about 2 MB of text.
 const TRACE_PIECE: usize = 1 << 14;
 const FLAPS_MAX: u64 = 1_000_000;
 pub const KNOWN: &str = "counters, reset-counters, statistics, state, violations, trace start [ENTRIES], trace stop, trace read, link up, \

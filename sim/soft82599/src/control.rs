@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The control socket: each command is one line, and its answer one line of JSON (`state`: several lines, ended by a line with a dot). The
-//! commands are in commands.rs.
+//! The control socket. Each command is one line, and its answer is one line of JSON. The answer to `state` has several lines, ended by a
+//! line with a dot. The commands are in commands.rs.
 
 use crate::commands;
 use crate::rig::Rig;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const CLIENTS_MAX: usize = 8;
 const LINE_BYTES_MAX: usize = 4096;
-/// Bytes of unread answers. A client that exceeds this is disconnected.
+/// Bytes of unread answers. A client with more is disconnected.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 struct Client {
@@ -39,7 +39,7 @@ impl Control {
         }
     }
 
-    /// Serves all ready clients. All descriptors are non-blocking, so it simply tries each. True after the command to quit.
+    /// Serves all ready clients. All descriptors are non-blocking, so each client is simply tried. Returns true after the command to quit.
     pub fn service(&mut self, rig: &mut Rig) -> bool {
         let mut quit = false;
         while self.clients.len() < CLIENTS_MAX {
@@ -54,7 +54,7 @@ impl Control {
 }
 
 impl Client {
-    /// False if the client is gone or must be disconnected.
+    /// Returns false if the client is gone or must be disconnected.
     fn service(&mut self, rig: &mut Rig, quit: &mut bool) -> bool {
         let mut buffer = [0u8; 4096];
         let open = loop {
@@ -81,7 +81,7 @@ impl Client {
         if self.input.len() > LINE_BYTES_MAX || self.output.len() > OUTPUT_BYTES_MAX {
             return false;
         }
-        // Requests that the client sent before it closed its side are still answered, as far as the socket accepts the answers.
+        // Commands that the client sent before it closed its side are still answered, as far as the socket accepts the answers.
         self.flush() && open
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One thread that waits for the guest, the wire, the control socket, the card's timers, and signals.
 //!
-//! Each iteration handles all messages from the guest, all received frames, and due timers. Then it sends the replies and the frames in one
+//! Each iteration handles all commands from the guest, all received frames, and due timers. Then it sends the replies and the frames in one
 //! batch each. So a guest's doorbell is served in the iteration in which it arrives, without waking another thread.
 
 use crate::cable::Cable;
@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Printed violations per second. Further ones are only counted.
+/// Printed violations per second. Further violations are only counted.
 const VIOLATIONS_PER_SECOND_MAX: u32 = 20;
 
 pub struct EventLoop {
@@ -82,7 +82,7 @@ impl EventLoop {
         })
     }
 
-    /// Serves until the program is to end. False if the driver broke a rule and --strict is set.
+    /// Serves until the program is to end. Returns false if the driver broke a rule and --strict is set.
     pub fn run(&mut self) -> io::Result<bool> {
         let result = self.serve();
         if self.strict == Strict::No {
@@ -98,7 +98,7 @@ impl EventLoop {
         let mut interests = Vec::new();
         let mut ready = Vec::new();
         loop {
-            // Interests in a fixed order: signals, guest or its listener, wire if any, control.
+            // The interests have a fixed order: signals, guest or its listener, wire if any, control.
             let take = !self.rig.host.partner.is_held();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
@@ -123,11 +123,11 @@ impl EventLoop {
             }
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
             if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.host.wire, Wire::Stream(_)))) {
-                // The peer has closed. The remaining bytes of a stream are read before it is disconnected. But while the card accepts no
-                // frames, it is disconnected at once, because waiting would be a busy loop.
+                // The peer has closed. The remaining bytes of a stream are read before the stream is disconnected. But while the card
+                // accepts no frames, the stream is disconnected at once, because waiting would be a busy loop.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received, so that the card first extends its pause if this thread was late.
+            // Due timers are handled before frames are received, so that a late thread first lets the card extend its pause.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
@@ -150,7 +150,7 @@ impl EventLoop {
         }
     }
 
-    /// The time until the next deadline; descriptors may become ready before.
+    /// The time until the next deadline.
     fn time_to_deadline(&self, take: bool) -> Option<Duration> {
         if self.rig.card.has_transmit_work() && self.rig.host.wire.has_room() {
             return Some(Duration::ZERO);
@@ -160,7 +160,7 @@ impl EventLoop {
         timer.into_iter().chain(batch).min()
     }
 
-    /// Accepts a new guest, or handles the messages of the current one. False when a guest has disconnected.
+    /// Accepts a new guest, or handles the messages of the current guest. Returns false when a guest has disconnected.
     fn serve_guest(&mut self) -> bool {
         let Some(guest) = &mut self.guest else {
             if let Some(stream) = self.listener.accept() {
@@ -218,7 +218,7 @@ impl EventLoop {
         host.wire.return_batch(batch);
     }
 
-    /// Prints the driver's violations: all of them with --strict, otherwise a limited number per second. True if there were any.
+    /// Prints the driver's violations: all of them with --strict, otherwise a limited number per second. Returns true if there were any.
     fn report_violations(&mut self) -> bool {
         let mut some = false;
         while let Some(text) = self.rig.card.take_violation() {

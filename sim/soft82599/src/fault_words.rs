@@ -31,9 +31,9 @@ pub enum Fault {
         vector: Option<u8>,
         trigger: Trigger,
     },
-    /// Heads that are written again later.
+    /// Transmit heads that are written again later.
     StaleHead(Nanoseconds, Trigger),
-    /// The card's memory fails once.
+    /// The card reports one memory error.
     Ecc,
     /// Flips the EEPROM's checksum between right and wrong.
     Eeprom,

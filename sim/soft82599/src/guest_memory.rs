@@ -2,8 +2,8 @@
 //! The guest's memory as mapped by the client, with bounds-checked copies into and out of it.
 //!
 //! All access is by copying through raw pointers: the guest's CPUs may change this memory at any time, so it never becomes a Rust
-//! reference. An address is looked up in a sorted list, beginning with the last hit, because descriptors and buffers are usually in the
-//! same piece.
+//! reference. An address is looked up in a sorted list of the mapped pieces. The piece of the last look-up is tried first, because
+//! descriptors and buffers are usually in the same piece.
 
 use card::DmaFault;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// More pieces than any guest needs (an IOMMU creates some thousands).
+/// Largest number of pieces; an IOMMU creates some thousands.
 const PIECES_MAX: usize = 65_536;
 
 struct Piece {
@@ -23,7 +23,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The last address inside. A piece is never empty and never wraps.
+    /// The piece's last address. A piece is never empty, and never extends beyond address 2^64 - 1.
     fn last(&self) -> u64 {
         self.address + (self.bytes - 1)
     }
@@ -46,7 +46,7 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Adds a piece. Without a file its addresses are known but cannot be accessed (the client would have to copy for us).
+    /// Adds a piece. Without a file, the addresses of the piece are known but cannot be accessed (the client would have to copy for us).
     pub fn map(&mut self, address: u64, bytes: u64, file: Option<File>, offset: u64, readable: bool, writable: bool) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if bytes == 0 || address.checked_add(bytes - 1).is_none() || usize::try_from(bytes).is_err() {
@@ -96,7 +96,7 @@ impl GuestMemory {
         self.pieces.iter().map(|piece| piece.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The pointer for an address, and the number of bytes behind it in the same piece.
+    /// The pointer for an address, and the number of bytes from there to the piece's end.
     fn find(&mut self, address: u64, write: bool) -> Option<(*mut u8, usize)> {
         let hit = |piece: &Piece| piece.address <= address && address <= piece.last();
         if !self.pieces.get(self.last_hit).is_some_and(hit) {

@@ -8,7 +8,7 @@ pub enum Level {
     Error,
     Warn,
     Info,
-    /// Every register access by name, every message.
+    /// Also every register access by name, and every message.
     Debug,
 }
 

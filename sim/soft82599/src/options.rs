@@ -53,7 +53,7 @@ pub enum Parsed {
     Help,
 }
 
-/// Err: one line that says what is wrong.
+/// Returns an error of one line that says what is wrong.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> {
     let mut socket = None;
     let mut options = Options {

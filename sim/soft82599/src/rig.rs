@@ -5,7 +5,7 @@ use crate::cable::Cable;
 use crate::card_host::CardHost;
 use card::{Card, Nanoseconds};
 
-/// A longer step is refused as a mistake, because a running card timer costs work in each of its periods.
+/// Longest step of a stopped clock. A running timer of the card costs work in each of its periods, so a longer step could take too long.
 pub const STEP_NS_MAX: Nanoseconds = 60_000_000_000;
 
 pub struct Rig {
@@ -46,7 +46,7 @@ impl Rig {
             let due_now = at <= self.now();
             self.host.clock.step_to(at);
             self.time_passes();
-            // Ends the loop if events become due again and again at the same moment.
+            // Ends the loop if deadlines become due again and again at the same moment.
             if due_now && self.next_deadline().is_some_and(|next| next <= at) {
                 break;
             }
@@ -55,7 +55,7 @@ impl Rig {
         self.time_passes();
     }
 
-    /// The link is up while a peer is connected and the cable is plugged in. True if that has changed.
+    /// Updates the link, which is up while a peer is connected and the cable is plugged in. Returns true if the link has changed.
     pub fn follow_cable(&mut self) -> bool {
         let peer = self.host.wire.is_connected() && self.cable.is_plugged();
         let changed = peer != self.card.has_peer();
@@ -67,7 +67,7 @@ impl Rig {
         changed
     }
 
-    /// Counters that are not zero: those of the card and of its environment.
+    /// The counters of the card and of its environment that are not zero.
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.card.statistics();
         for (way, faults) in [("rx", &self.host.receive_faults), ("tx", &self.host.transmit_faults)] {

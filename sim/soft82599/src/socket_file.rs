@@ -63,7 +63,7 @@ mod tests {
         let path = directory.join("a.sock");
         let first = SocketFile::listen(&path).unwrap();
         assert_eq!(SocketFile::listen(&path).err().unwrap().kind(), io::ErrorKind::AddrInUse);
-        // As after a killed program: the listener is closed, the file stays.
+        // The state after a killed program: the listener is closed, but the file exists.
         drop(first);
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());

@@ -7,13 +7,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// The most descriptors in one message (SCM_MAX_FD is 253; vfio-user clients send up to 16).
+/// Largest number of descriptors in one message (SCM_MAX_FD is 253; vfio-user clients send up to 16).
 const DESCRIPTORS_MAX: usize = 64;
 
 /// Receives bytes and descriptors. Ok((0, _)) is the end of the stream.
 pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // u64s, so that the control messages are aligned.
+    // Words of 8 bytes, so that the control messages are aligned.
     let mut control = [0u64; 64];
     // SAFETY: an all-zero msghdr is valid; its pointers are set to live buffers below, with their true lengths.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -57,11 +57,11 @@ pub struct Readiness {
     /// Also true on hang-up and error, so that the reader detects them.
     pub read: bool,
     pub write: bool,
-    /// The other end has closed. Reported even if not requested, until the descriptor is no longer polled.
+    /// The other end has closed. This is reported even if it was not requested, until the descriptor is no longer polled.
     pub hung: bool,
 }
 
-/// Waits until one is ready or the time is over (None: forever). A signal ends the wait early.
+/// Waits until a descriptor is ready or the time is over (None: forever). A signal ends the wait early.
 pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
     let mut entries: Vec<libc::pollfd> = interests
         .iter()
@@ -93,7 +93,7 @@ pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<R
     Ok(())
 }
 
-/// SIGINT and SIGTERM, blocked and readable from a descriptor. SIGPIPE is ignored by the standard library already.
+/// Blocks SIGINT and SIGTERM, and returns a descriptor from which they are read. The standard library already ignores SIGPIPE.
 pub fn termination_signals() -> io::Result<OwnedFd> {
     // SAFETY: set is initialised by sigemptyset before use; the calls take pointers to it only while it lives.
     unsafe {

@@ -4,20 +4,18 @@
 Within a flow no frame may overtake another. So an answer shows which earlier frames of its flow were lost.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import deque
 
-from tests.target.ixgbe.echo import SET, Echo, setting_frame, udp_echoed, udp_frame
+from tests.target.ixgbe.echo import Echo
+from tests.target.ixgbe.echo_frames import SET, setting_frame, udp_echoed, udp_frame
 
 ANSWER_AT = 14
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
-# Longer than a busy host stops a machine. With a shorter time, more than WINDOW frames could be in flight, and a ring might have no room
-# for them.
+# A busy host stops a machine for less than this. With less, more than WINDOW frames could be in flight, and a ring might be too small.
 STALL_SECONDS = 5.0
 
 
@@ -26,7 +24,6 @@ class Traffic:
 
     def __init__(self, echo: Echo, lossy: bool = False):
         """lossy: the wire may lose a request for a setting, or its answer."""
-        assert echo.peer
         self._lossy = lossy
         self.peer = echo.peer
         self.sent = self.answered = self.lost = 0
@@ -59,7 +56,7 @@ class Traffic:
         raise AssertionError(f"no answer to {text}")
 
     def set_in_silence(self, text: str) -> str:
-        """With no frame in flight. For settings that move flows to other cores, because frames may then overtake earlier ones."""
+        """Requests a setting with no frame in flight. Used for settings that move flows, because frames may then overtake others."""
         self.settle()
         self.peer.send(setting_frame(text))
         while not self._answers:
@@ -67,7 +64,7 @@ class Traffic:
         return self._answers.pop()
 
     def settle(self) -> None:
-        """Waits until every flow's last frame is answered. If one was lost, sends another one."""
+        """Waits until every flow's last frame is answered. If that frame was lost, sends another one."""
         for _ in range(30):
             while (waiting := [port for port, frames in self._waiting.items() if frames]) and self._receive(1.0):
                 pass

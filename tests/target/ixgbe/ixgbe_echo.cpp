@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Property: every frame that reaches the driver is returned as requested and its buffer is freed. None is lost, doubled or reordered within
+// Property: every frame that reaches the driver is returned as requested and its buffer is freed. No frame is lost, doubled or reordered in
 // its flow.
 //
 // There is no network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
@@ -34,17 +34,12 @@ namespace {
 
 using namespace neap;
 
-constexpr std::size_t mac_bytes = 6;
-constexpr std::size_t ethernet_bytes = 14;
-constexpr std::uint16_t ethertype_ipv4 = 0x0800;
-constexpr std::uint16_t ethertype_arp = 0x0806;
-constexpr std::uint16_t ethertype_echo = 0x88B5;
-constexpr std::uint16_t ethertype_stop = 0x88B6;
-constexpr std::uint16_t ethertype_set = 0x88B7;
+constexpr std::size_t mac_bytes = 6, ethernet_bytes = 14;
+constexpr std::uint16_t ethertype_ipv4 = 0x0800, ethertype_arp = 0x0806, ethertype_echo = 0x88B5;
+constexpr std::uint16_t ethertype_stop = 0x88B6, ethertype_set = 0x88B7;
 constexpr std::size_t answer_bytes = 300;
 constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
-constexpr std::uint8_t protocol_tcp = 6;
-constexpr std::uint8_t protocol_udp = 17;
+constexpr std::uint8_t protocol_tcp = 6, protocol_udp = 17;
 
 std::uint16_t word_at(const std::byte* place) {
   return static_cast<std::uint16_t>(std::to_integer<unsigned>(place[0]) << 8 | std::to_integer<unsigned>(place[1]));
@@ -70,7 +65,7 @@ struct Echo final : FrameReceiver {
     bool answered = false;
     if (frame->bytes >= ethernet_bytes) {
       const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
-      // A word beside the type, so that a bit error on the wire does not end the run.
+      // A word in addition to the type is compared, so that a bit error on the wire does not end the run.
       if (ethertype == ethertype_stop && std::memcmp(ethernet + ethernet_bytes, "stop", 4) == 0) stop->fulfil();
       if (ethertype == ethertype_set) return start(set(frame));
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);
@@ -129,8 +124,8 @@ struct Echo final : FrameReceiver {
     co_return "ok timer on core " + std::to_string(this_core());
   }
 
-  /// Sends a frame from `core`'s queue to the sender of frame `to`, and waits on the calling core. `core` may sleep until the card has sent
-  /// the frame.
+  /// Sends a frame from the queue of `core` to the sender of frame `to`. The caller waits on its own core, so `core` may sleep until the
+  /// card has sent the frame.
   task<std::string> send_own(unsigned core, const ReceiveBuffer& to) {
     const MacAddress mac = card->mac();
     std::memcpy(own_frame.data(), to.data + mac_bytes, mac_bytes);
@@ -150,7 +145,7 @@ struct Echo final : FrameReceiver {
     co_return "ok sent by core " + std::to_string(core);
   }
 
-  /// "rx_ring=512 tx_ring=512 ...": the card's settings.
+  /// Returns the card's settings: "rx_ring=512 tx_ring=512 ...".
   [[nodiscard]] std::string values() const {
     std::string text;
     for (const ixgbe::CardSetting& setting : ixgbe::card_settings()) {
@@ -208,7 +203,7 @@ struct Echo final : FrameReceiver {
     return true;
   }
 
-  /// Sends in order. If the ring has no room for a frame, the frame waits, as in a network stack.
+  /// Sends frames in order. A frame for which the ring has no room waits, as in a network stack.
   void send(ReceiveBuffer* frame, TransmitOffload reply) {
     if (!waiting.empty() || !try_send(frame, reply)) waiting.push_back({frame, reply});
   }
@@ -216,7 +211,7 @@ struct Echo final : FrameReceiver {
     while (!waiting.empty() && try_send(waiting.front().frame, waiting.front().reply)) waiting.pop_front();
   }
 
-  /// False: there is no room now.
+  /// Returns false if there is no room now.
   bool try_send(ReceiveBuffer* frame, TransmitOffload reply) {
     std::array<TransmitPiece, 8> pieces;
     std::size_t count = 0;
@@ -243,7 +238,7 @@ struct Echo final : FrameReceiver {
   ixgbe::Card* card = nullptr;
   FrameSender* sender = nullptr;
   Completion<void>* stop = nullptr;
-  const std::vector<std::unique_ptr<Echo>>* others = nullptr;  // by core
+  const std::vector<std::unique_ptr<Echo>>* others = nullptr;  // indexed by core
   std::array<std::byte, 60> own_frame{};
   std::atomic<bool> own_frame_came_back = false;
   unsigned asked_for = 0;  // settings that are being set
@@ -280,7 +275,7 @@ struct Sums {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0, lost = 0;
 };
 
-/// The sum over the cores whose queues share a counter of the card.
+/// Returns the sum over the cores whose queues share a counter of the card with this core's.
 Sums sums_of(ixgbe::Card& card, unsigned core) {
   Sums sums;
   for (; core < card.limits().transmit_queues; core += card.limits().queue_pairs) {
@@ -294,7 +289,7 @@ Sums sums_of(ixgbe::Card& card, unsigned core) {
   return sums;
 }
 
-/// True if the driver's counters equal the card's. The card does not count frames that were lost before they were sent.
+/// True if the driver's counters equal the card's. The card does not count frames that were dropped before it sent them.
 bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
   print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
         " transmitted_bytes=", cards.sent_bytes, " no_descriptor=", cards.no_descriptor);
@@ -386,7 +381,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await changes.over;
     print("ixgbe_echo: ", changes.made, " changes of policy");
   }
-  // Requests for settings that arrived before the end still hold their frames, and each waits for the changes before it.
+  // Requests for settings that arrived before the stop frame still hold their frames, and each waits for the earlier changes.
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
     const auto deadline = BootClock::now() + std::chrono::seconds{30};
     while (co_await on_core(core, [echo = echoes[core].get()] { return echo->asked_for != 0 || !echo->waiting.empty(); })) {
@@ -394,7 +389,7 @@ neap::task<int> neap::application(Arguments& arguments) {
       co_await sleep_for(std::chrono::milliseconds{1});
     }
   }
-  co_await sleep_for(std::chrono::milliseconds{100});  // the last replies leave
+  co_await sleep_for(std::chrono::milliseconds{100});  // the card sends the last replies
   bool complete = true;
   for (unsigned core = 0; core < card.limits().transmit_queues; ++core) {
     complete &= co_await on_core(core, [&, core] { return report(card, *echoes[core], core); });

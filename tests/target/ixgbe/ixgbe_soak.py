@@ -4,15 +4,13 @@
 NEAP_SOAK_SECONDS sets the time, NEAP_SOAK_SEED the choice of settings, faults and frames. The verdict is one line in NEAP_SOAK_VERDICT.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.target.ixgbe.echo import STRICT, Echo, booted
+from tests.target.ixgbe.echo import Echo, booted
 from tests.target.ixgbe.mixed_traffic import ConsoleCounts, MixedTraffic
 
 SETTINGS = (
@@ -28,10 +26,10 @@ FAULTS = (
     *("lose {n} next 3", "lose any chance 0.1 {seed}", "hang tx {n}", "hang rx {n}", "ecc"),
 )
 FLAPS = ("link flap 20000000", "link flap 100000000 2", "link flap 2000000 5")
-# One request in five is lost, like other frames. So a setting changes every 100 ms.
+# One request for a setting in five is lost, like other frames. So a setting changes every 100 ms.
 PERIOD_SECONDS = 0.08
 PERIODS_PER_FAULT = 10
-# The maximum number of pending requests. After this long without an answer, they count as lost.
+# The maximum number of pending requests. After PATIENCE_SECONDS without an answer, they count as lost.
 REQUESTS_AHEAD_MAX = 6
 PATIENCE_SECONDS = 0.5
 FRAMES_OF_A_HANG = 200
@@ -49,7 +47,7 @@ class Soak:
         self.chance = random.Random(seed)
         self.traffic = MixedTraffic(echo, seed, self.release_queues)
         self.faults = self.flaps = 0
-        self._hung: dict[str, tuple[int, int]] = {}  # the numbers of frames and restarts at its start
+        self._hung: dict[str, tuple[int, int]] = {}  # by hung queue: the numbers of frames and restarts when the hang began
 
     def fault(self, text: str) -> None:
         self.console.line(f"    fault {text}")
@@ -101,7 +99,6 @@ class Soak:
 
 @contextmanager
 def events_shown_on_failure(console: ConsoleCounts):
-    """Prints the events before a failure."""
     try:
         yield
     except BaseException:  # pytest's time-out is not derived from Exception
@@ -112,7 +109,7 @@ def events_shown_on_failure(console: ConsoleCounts):
 def test_soak_of_random_settings_and_faults_reports_every_loss() -> None:
     seed = int(os.environ.get("NEAP_SOAK_SEED", "1"))
     console = ConsoleCounts()
-    with events_shown_on_failure(console), booted(cores=4, words=WORDS, card_options=STRICT, on_line=console.line) as echo:
+    with events_shown_on_failure(console), booted(cores=4, words=WORDS, on_line=console.line) as echo:
         soak = Soak(echo, console, seed)
         start = answered_at = time.monotonic()
         end = start + float(os.environ.get("NEAP_SOAK_SECONDS", "10"))
@@ -127,7 +124,7 @@ def test_soak_of_random_settings_and_faults_reports_every_loss() -> None:
                 lost = soak.traffic.setting_requests - answers  # lost on the wire, or in a queue that hung
             if now < due:
                 continue
-            due += PERIOD_SECONDS  # changes that fell due while traffic stood still are made afterwards
+            due += PERIOD_SECONDS  # changes that became due while traffic stopped are made afterwards
             if periods % PERIODS_PER_FAULT == 0:
                 soak.random_fault()
             if soak.traffic.setting_requests - answers - lost < REQUESTS_AHEAD_MAX:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from hostile.frames import checksum
 
-from tests.target.ixgbe.echo import CARD_IP, CARD_MAC, ECHO, PEER_IP, PEER_MAC, SET, Echo, setting_frame, tcp_frame, udp_echoed, udp_frame
+from tests.target.ixgbe.echo import Echo
+from tests.target.ixgbe.echo_frames import CARD_IP, CARD_MAC, ECHO, PEER_IP, PEER_MAC, SET, setting_frame, tcp_frame, udp_echoed, udp_frame
 
 PAUSE = b"\x88\x08"
 ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)
@@ -27,11 +28,11 @@ TCP_PORTS = range(2000, 2006)
 # Consecutive segments, which the card may join. Then the sequence number jumps.
 BURST = 3
 ORDINARY_BYTES_MAX = 1514
-# So few that every queue has room for all of them.
+# The maximum number of frames in flight. Every queue has room for all of them.
 WINDOW = 48
 # After this long without an answer, unanswered frames count as lost for the time being.
 STALL_SECONDS = 0.2
-# The same limit at the end, when no fault is active.
+# The limit instead of STALL_SECONDS at the end, when no fault is active.
 SETTLED_SECONDS = 1.0
 # A request for a setting, or its answer, may be lost. It is repeated after this many reads without an answer.
 READS_PER_REQUEST = 400
@@ -72,8 +73,7 @@ class MixedTraffic:
     """UDP, TCP, ARP and large frames without IP, a limited number of them unanswered. `seed` decides sizes and kinds."""
 
     def __init__(self, echo: Echo, seed: int, meanwhile: Callable[[], None] = lambda: None):
-        """`meanwhile` is called now and then while this waits for an answer."""
-        assert echo.peer
+        """`meanwhile` is called repeatedly while this object waits for an answer."""
         self._meanwhile = meanwhile
         self.echo = echo
         self.peer = echo.peer
@@ -81,7 +81,7 @@ class MixedTraffic:
         self._next = 1
         self.answered = self.corrupt = self.late = self.joined = 0
         self._out: dict[int, tuple[str, bytes]] = {}  # not answered, oldest first: kind and expected answer
-        self._given_up = 0  # how many of them count as lost
+        self._given_up = 0  # how many frames of `_out` count as lost
         self._newest: dict[str, int] = {}  # the newest answered frame of each flow
         self._streams = {port: Stream() for port in TCP_PORTS}
         self.setting_requests = self.setting_answers = self.pauses = 0  # requests and answers about settings; pause frames of the card
@@ -132,7 +132,7 @@ class MixedTraffic:
         return CARD_MAC + PEER_MAC + rest, PEER_MAC + CARD_MAC + rest
 
     def _segment(self, number: int, port: int) -> tuple[bytes, bytes]:
-        """Number and length precede each payload, so that joined ones can be separated. The expected answer is sequence and payload."""
+        """Number and length precede each payload, so that joined payloads can be separated. The expected answer is sequence and payload."""
         stream = self._streams[port]
         length = self._chance.randint(8, 1400)
         payload = struct.pack(">IH", number, length) + random.Random(number).randbytes(length - 6)
@@ -255,11 +255,10 @@ class MixedTraffic:
         account.wire["socket"] = statistics.get("wire.frames_lost", 0)
         account.driver["lost="] = console.lost
         account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
-        # Joined segments have one answer. If it is lost, all of them remain unanswered.
-        joined = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
-        account.driver["in joined segments"] = joined
-        # A card that was reset accepts only frames of ordinary size until it is configured again. It counts longer ones, but the driver
-        # clears that counter with the others when it starts the card.
+        # Joined segments have one answer. If the answer is lost, all of these segments remain unanswered.
+        account.driver["in joined segments"] = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
+        # A card that was reset accepts only frames of ordinary size until it is configured again. It counts longer frames, but the driver
+        # clears all counters when it starts the card.
         if console.resets:
             long = sum(len(expected) > ORDINARY_BYTES_MAX for _flow, expected in self._out.values())
             account.wire["too long for a card in reset"] = max(0, min(long, account.unexplained))
@@ -267,11 +266,11 @@ class MixedTraffic:
 
 
 class ConsoleCounts:
-    """Counts of the image's console messages, over any number of lines, and the last of those lines."""
+    """Counts of the image's console messages, over any number of lines, and the last lines."""
 
     def __init__(self) -> None:
         self.lost = self.changes = self.refused = self.restarts = self.resets = 0
-        self.last: deque[str] = deque(maxlen=200)  # and the faults meanwhile
+        self.last: deque[str] = deque(maxlen=200)  # console lines and faults, in order
 
     def line(self, line: str) -> None:
         self.last.append(line)

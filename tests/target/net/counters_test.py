@@ -4,25 +4,19 @@
 A wait ends with a change, with a time-out, or when its connection ends.
 """
 
-from __future__ import annotations
-
 import socket
 import time
-from contextlib import contextmanager
 
-from tests.target.images import SOFT_CARD, image_path
-from tools import control_client
-from tools.machine import SUCCESS, Machine, free_port
+from tests.target.images import image_path
+from tests.target.net import served
+from tests.target.net.served import ANSWER_SECONDS
+from tools.control_client import fields_of
 
 IMAGE = image_path("counters")
-START_SECONDS = 60
-ANSWER_SECONDS = 20
 CORES = 3
 
 
 class Client:
-    """One connection."""
-
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
         self._lines = self.socket.makefile("r")
@@ -42,28 +36,8 @@ class Client:
         self.socket.close()
 
 
-class Booted:
-    def __init__(self, port: int, control_port: int) -> None:
-        self.port, self._control_port = port, control_port
-
-    def control(self, line: str) -> str:
-        with control_client.Control("127.0.0.1", self._control_port) as connection:
-            return connection.ask(line)
-
-    def statistics(self, core: int | None = None) -> dict[str, str]:
-        return control_client.fields_of(self.control("stats" if core is None else f"stats,{core}"))
-
-
-@contextmanager
 def booted():
-    port, control_port = free_port(), free_port()
-    forward = [(port, 7008), (control_port, 5002)]
-    with Machine(IMAGE, cores=CORES, memory="512M", forward=forward, soft_card=SOFT_CARD) as machine:
-        machine.wait_for_line("counters: listening", START_SECONDS)
-        run = Booted(port, control_port)
-        yield run
-        assert run.control("poweroff") == "ok"
-        assert machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(machine.lines)
+    return served.booted(IMAGE, 7008, CORES)
 
 
 def test_clients_on_all_cores_share_the_counters():
@@ -82,7 +56,7 @@ def test_clients_on_all_cores_share_the_counters():
         assert [clients[0].line() for _ in range(4)] == ["1", "2", "2", "error: add, get, remove, list or wait"]
         assert clients[0].ask("get") == "error: give 1 to 16 names"
         assert sorted(clients[0].ask("list").split()) == ["a", "apples"]
-        requests = [int(run.statistics(core).get("counters.requests", 0)) for core in range(CORES)]
+        requests = [core.get("counters.requests", 0) for core in run.counters()]
         assert sum(requests) == 60 + len(clients) + 11
         assert sum(count > 0 for count in requests) > 1, f"one core served all: {requests}"
 
@@ -104,4 +78,4 @@ def test_waits_end_by_a_change_a_time_out_or_the_end_of_the_connection():
         assert waiting.ask("wait one three") == "timeout"
         assert 4 < time.monotonic() - begin < ANSWER_SECONDS
         assert waiting.ask("get one") == "2"
-        assert "counters.requests_last_second" in run.statistics()
+        assert "counters.requests_last_second" in fields_of(run.ask("stats")[0])

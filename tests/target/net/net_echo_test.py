@@ -1,55 +1,30 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The network stack over our driver on the soft card. An independent TCP (QEMU's user network) exchanges data with the application that
-`./neap new` makes, an echo. Every byte is compared, and control gives the counters."""
-
-from __future__ import annotations
+"""The network stack over our driver on the soft card. An independent TCP (QEMU's user network) exchanges data with the echo application
+that `./neap new` makes. Every byte is compared, and control gives the counters."""
 
 import random
 import select
 import socket
 import time
-from contextlib import contextmanager
 
 import pytest
 
 from tests.target.images import SOFT_CARD, image_path
-from tools import control_client
-from tools.machine import BAD_COMMAND_LINE, SUCCESS, Machine, free_port
+from tests.target.net import served
+from tests.target.net.served import ANSWER_SECONDS, START_SECONDS, Served
+from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
 
 IMAGE = image_path("net/net_echo")
-START_SECONDS = 60
-ANSWER_SECONDS = 20
 # For a core without connections: one check of the DHCP lease a minute, two of its neighbours, and a few frames of the user network.
 IDLE_SLEEPS_MAX = 10
 
 
-class Booted:
-    def __init__(self, machine: Machine, echo_port: int, control_port: int, cores: int):
-        self.machine, self.echo_port, self._control_port, self.cores = machine, echo_port, control_port, cores
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.echo_port), ANSWER_SECONDS)
-
-    def ask(self, *lines: str) -> list[str]:
-        with control_client.Control("127.0.0.1", self._control_port) as connection:
-            return [connection.ask(line) for line in lines]
-
-    def counters(self) -> list[dict[str, int]]:
-        """The counters of each core, fetched on a separate connection."""
-        answers = self.ask(*(f"stats,{core}" for core in range(self.cores)))
-        return [{name: int(value) for name, value in control_client.fields_of(answer).items()} for answer in answers]
-
-
-@contextmanager
 def booted(cores: int = 1, words: str = ""):
-    echo_port, control_port = free_port(), free_port()
-    forward = [(echo_port, 7007), (control_port, 5002)]
-    with Machine(IMAGE, cores=cores, memory="512M", arguments=words.split(), forward=forward, soft_card=SOFT_CARD) as machine:
-        machine.wait_for_line("net_echo: listening", START_SECONDS)
-        run = Booted(machine, echo_port, control_port, cores)
-        yield run
-        assert run.ask("poweroff") == ["ok"]
-        assert machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(machine.lines)
+    return served.booted(IMAGE, 7007, cores, words)
+
+
+def connect(run: Served) -> socket.socket:
+    return socket.create_connection((LOOPBACK, run.port), ANSWER_SECONDS)
 
 
 def exchange(connections: list[socket.socket], size: int, seed: int) -> None:
@@ -79,11 +54,10 @@ def exchange(connections: list[socket.socket], size: int, seed: int) -> None:
 @pytest.mark.parametrize("cores", [1, 4])
 def test_ten_megabytes_come_back_whole(cores: int):
     with booted(cores) as run:
-        with run.connect() as connection:
+        with connect(run) as connection:
             exchange([connection], 10_000_000, 1)
         counters = run.counters()
-        assert sum(core["net.retransmissions"] for core in counters) == 0
-        assert sum(core["net.dropped_checksum"] for core in counters) == 0
+        assert not any(core["net.retransmissions"] or core["net.dropped_checksum"] for core in counters)
 
 
 def test_many_connections_spread_over_the_cores():
@@ -91,7 +65,7 @@ def test_many_connections_spread_over_the_cores():
         connections = []
         for _ in range(100):
             # QEMU's user network listens with a backlog of one: without the wait, the host's kernel would repeat SYNs a second later.
-            connections.append(run.connect())
+            connections.append(connect(run))
             connections[-1].sendall(b"x")
             assert connections[-1].recv(1) == b"x"
         for round_ in range(3):
@@ -108,7 +82,7 @@ def test_many_connections_spread_over_the_cores():
 
 
 def test_half_close_gets_everything_back():
-    with booted() as run, run.connect() as connection:
+    with booted() as run, connect(run) as connection:
         data = random.Random(8).randbytes(300_000)
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
@@ -119,7 +93,7 @@ def test_half_close_gets_everything_back():
 
 
 def test_static_address_serves_without_dhcp():
-    with booted(words="ip=10.0.2.15/24,10.0.2.2") as run, run.connect() as connection:
+    with booted(words="ip=10.0.2.15/24,10.0.2.2") as run, connect(run) as connection:
         assert any("net: 10.0.2.15/24 gateway 10.0.2.2 (static), 1 core" in line for line in run.machine.lines)
         exchange([connection], 5_000, 3)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Property: datagrams to a multicast group reach the cores that joined it and no others, also after changes and resets of the card.
+// Property: datagrams to a multicast group reach the cores that joined it and no others, even after changes and resets of the card.
 //
 // The peer is net_groups_test.py, at UDP port 9000; each datagram is answered from the core that received it.
 //   to a group                 "core N: " and its text
@@ -29,7 +29,7 @@ struct Groups {
   net::Network* network = nullptr;
 
   void send(net::Endpoint to, const std::string& text) const {
-    // The peer repeats a request without an answer.
+    // A lost answer is harmless: the peer then repeats its request.
     (void)network->send_datagram(port, to, std::as_bytes(std::span(text)));
   }
 

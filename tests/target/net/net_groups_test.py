@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Multicast groups on the soft card, judged by this machine's kernel in a namespace: it sends to groups and observes IGMP."""
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import sys
@@ -24,8 +22,7 @@ PATIENCE_SECONDS, AGAIN_SECONDS = 60, 2
 GROUP, NEVER_JOINED, OTHER = "239.1.2.3", "239.1.2.4", "239.7.7.7"
 REPORT, LEAVE = "16", "17"
 
-# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers, and the IGMP messages that
-# it sees.
+# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers and seen IGMP messages.
 STATION = """
 import os, select, socket, sys
 device, own, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -75,7 +72,6 @@ class Station:
         self.wait("ready", lambda: None)
 
     def _read(self) -> None:
-        assert self._process.stdout
         for line in self._process.stdout:
             self._arrived.put(line.decode().rstrip())
 
@@ -83,7 +79,6 @@ class Station:
         kill_group(self._process)
 
     def say(self, line: str) -> None:
-        assert self._process.stdin
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 
@@ -104,7 +99,7 @@ class Station:
         raise AssertionError(f"no {start!r}; the last lines: {self.seen[-20:]}")
 
     def ask(self, text: str) -> None:
-        """Requests an action of the image. It may have been done already, if the first answer was lost."""
+        """Requests an action of the image. If the first answer was lost, the image may already have done the action."""
         answer = self.wait(f"{text}: ", lambda: self.say(f"{GUEST} {text}"))
         assert answer.endswith((": ok", "joined the group already", "has not joined the group")), answer
 
@@ -115,14 +110,7 @@ class Station:
 def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
     with (
         Namespace(f"{HOST}/24") as namespace,
-        Machine(
-            IMAGE,
-            cores=2,
-            arguments=[f"ip={GUEST}/24"],
-            net=f"tap:{TAP}",
-            card_options=["--strict"],
-            soft_card=namespace.program(SOFT_CARD),
-        ) as machine,
+        Machine(IMAGE, cores=2, arguments=[f"ip={GUEST}/24"], net=f"tap:{TAP}", soft_card=namespace.program(SOFT_CARD)) as machine,
     ):
         machine.wait_for_line("net_groups: ready", START_SECONDS)
         station = Station(namespace)

@@ -7,12 +7,12 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Large enough for a trace of some hundred thousand requests.
+/// Largest length of a line; enough for a trace of some hundred thousand requests.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// Time between two calls of `check` while waiting.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// In all functions, Err describes the failure. The caller adds the peer's name in front.
+/// The functions' errors describe the failure. The caller adds the peer's name in front.
 pub struct Lines {
     reader: BufReader<TcpStream>,
     /// The part of the next line that has arrived.
@@ -20,7 +20,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// `write_time_out`: how long a send may wait for a peer that does not read.
+    /// `write_time_out`: the time for which a send may wait for a peer that does not read.
     pub fn new(stream: TcpStream, write_time_out: Duration) -> Result<Self, String> {
         let set = |stream: &TcpStream| -> std::io::Result<()> {
             stream.set_nodelay(true)?;
@@ -42,7 +42,7 @@ impl Lines {
         self.reader.get_ref().try_clone().map_err(|error| error.to_string())
     }
 
-    /// Waits for a line until `until`. Meanwhile `check` is called regularly; its Err ends the wait.
+    /// Waits for a line until `until`. Meanwhile `check` is called regularly; an error that it returns ends the wait.
     pub fn next<T: DeserializeOwned>(
         &mut self,
         until: Instant,

@@ -2,13 +2,13 @@
 //! Load from several machines: the protocol between a master and its agents.
 //!
 //! One machine can seldom saturate a server; if it tries, it measures its own queues. So other machines (agents) generate the load, and the
-//! master measures on its own connections at a low rate. Master and agent exchange one JSON object per line over TCP: the master sends
-//! orders, the agent answers.
+//! master measures on its own connections at a low rate. Master and agent exchange one JSON object per line over TCP. The master sends
+//! orders, and the agent answers.
 //!
 //! An agent parses the arguments of a load as its own command line, so the checks of the command line apply. It refuses arguments that name
-//! files: an agent neither reads nor writes files for a master.
+//! files, because an agent neither reads nor writes files for a master.
 //!
-//! Agents send their measurements as complete histograms, because percentiles over several machines can only be computed from the sum of
+//! Agents send their measurements as complete histograms, because percentiles over several machines can be computed only from the sum of
 //! the histograms.
 
 pub mod lines;
@@ -26,12 +26,12 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Version of this protocol. Both ends must have the same.
+/// Version of this protocol. Both ends must have the same version.
 pub const VERSION: u32 = 1;
-/// A peer that has been silent for so long is considered gone. A working agent sends something each second.
+/// A peer that has been silent for so long is considered gone. An agent that executes an order sends a line each second.
 pub const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// The pace of a run. A file is sent as its text.
+/// The pace of a run. A rate file or a trace is sent as its text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaceOrder {
@@ -46,7 +46,7 @@ pub enum PaceOrder {
 pub enum Order {
     /// The first line of a session.
     Hello { version: u32 },
-    /// Answered at once with the agent's clocks.
+    /// Asks for the agent's clocks, which are answered at once.
     Clock {},
     /// Opens the connections of a load. `share`: the agent's index among the `shares` programs that generate load.
     Load { arguments: Vec<String>, share: u64, shares: u64 },
@@ -108,7 +108,7 @@ pub struct MeasurementText {
     behind: u64,
 }
 
-/// HdrHistogram's V2 format, in base64.
+/// The histogram in HdrHistogram's V2 format, in base64.
 fn text(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     // Writing to a Vec cannot fail, and the format can represent histograms with our bounds.

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CLOCK_READINGS: usize = 8;
-/// The time in which an agent MUST end its current order after the order to stop. Keep-alives are accepted no longer than that.
+/// The time in which an agent MUST end its current order after the order to stop. After this time its keep-alives are no longer accepted.
 const STOP_TIME_OUT: Duration = Duration::from_secs(60);
 
 /// An agent's clocks relative to ours, from the reading with the shortest round trip.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct AgentClock {
     pub rtt_ns: u64,
-    /// Its wall clock minus ours. The error is at most half the round trip.
+    /// The agent's wall clock minus ours. The error is at most half the round trip.
     pub wall_offset_ns: i64,
-    /// Its run clock minus ours.
+    /// The agent's run clock minus ours.
     #[serde(skip)]
     run_offset_ns: i64,
 }
@@ -44,7 +44,8 @@ pub struct RemoteEnd {
 
 impl Remote {
     /// Connects to an agent and reads its clocks. `arguments`: the arguments of the load. `share`: the agent's index among the programs
-    /// that generate load, and the number of these programs. Err, here and below: a line that names the agent and the failure.
+    /// that generate load, and the number of these programs. The errors of this type's functions are lines that name the agent and the
+    /// failure.
     pub fn attach(name: &str, arguments: Vec<String>, share: (u64, u64), environment: &Environment) -> Result<Self, String> {
         let named = |why: String| format!("agent {name}: {why}");
         let lines = reach::connect(name, SILENCE_MAX).and_then(|stream| Lines::new(stream, SILENCE_MAX)).map_err(named)?;
@@ -89,8 +90,9 @@ impl Remote {
         self.answer(is_late)
     }
 
-    /// Returns the next answer that is not a keep-alive. Ctrl-C during the wait is forwarded: the agent then ends the order and answers. If
-    /// an agent sends only keep-alives, the wait ends with an error when `is_late` returns true, or STOP_TIME_OUT after the order to stop.
+    /// Returns the next answer that is not a keep-alive. Ctrl-C during the wait is forwarded as an order to stop, so that the agent ends
+    /// its current order and answers. If an agent sends only keep-alives, the wait ends with an error when `is_late` returns true, or
+    /// STOP_TIME_OUT after the order to stop.
     fn answer(&mut self, is_late: &dyn Fn() -> bool) -> Result<Answer, String> {
         loop {
             let (stop, stop_sent_at) = (&self.stop, &mut self.stop_sent_at);
@@ -113,7 +115,7 @@ impl Remote {
         }
     }
 
-    /// Opens the agent's connections. Returns the numbers of open and of requested connections.
+    /// Lets the agent open its connections. Returns the numbers of open and of requested connections.
     pub fn connect(&mut self) -> Result<(usize, usize), String> {
         let order = Order::Load { arguments: self.arguments.clone(), share: self.share.0, shares: self.share.1 };
         match self.ask(&order)? {
@@ -122,7 +124,7 @@ impl Remote {
         }
     }
 
-    /// Stores the agent's share of the keys. Returns their number.
+    /// Lets the agent store its share of the keys. Returns the number of stored keys.
     pub fn preload(&mut self) -> Result<u64, String> {
         match self.ask(&Order::Preload {})? {
             Answer::Stored { keys } => Ok(keys),
@@ -130,7 +132,7 @@ impl Remote {
         }
     }
 
-    /// Performs one run from `start_ns` of our clock. The run MUST have ended at `late_ns`.
+    /// Lets the agent perform one run from `start_ns` of our clock. A run that has not ended at `late_ns` is an error.
     pub fn run(
         &mut self,
         pace: &PaceOrder,

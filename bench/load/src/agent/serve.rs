@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! `neap-load agent LISTEN`: generates load for a master; one master at a time.
+//! `neap-load agent LISTEN`, which generates load for one master at a time.
 
 use super::lines::{self, Lines};
 use super::{Answer, MeasurementText, Order, SILENCE_MAX, VERSION};
@@ -16,12 +16,12 @@ use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A master is silent while its other agents store keys. A longer silence means that it is gone.
+/// A master is silent while its other agents store keys. After a silence longer than this, the agent gives the master up.
 const IDLE_TIME_OUT: Duration = Duration::from_secs(3600);
 /// Interval of keep-alives during an order.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves until the program is ended. Err: it cannot listen on this address.
+/// Serves until the program is ended. Fails if it cannot listen on this address.
 pub fn serve(listen: &str) -> Result<(), String> {
     let listener = TcpListener::bind(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -29,12 +29,12 @@ pub fn serve(listen: &str) -> Result<(), String> {
     let is_busy = Arc::new(AtomicBool::new(false));
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // Usually the process has too many open files. This is temporary.
+            // Usually the process has too many open files for the moment.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         if is_busy.swap(true, Ordering::AcqRel) {
-            // A line this short fits into any socket buffer, so this does not block.
+            // The line is so short that it fits into any socket buffer, so sending it does not block.
             let _ = lines::send(&mut stream, &Answer::Refused { why: "is busy with another master".into() });
             continue;
         }
@@ -51,7 +51,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Marks that a master is being served. The mark is removed on drop, so a session that panics does not exclude the next master.
+/// Marks that a master is being served. Drop removes the mark, so a session that panics does not exclude the next master.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -106,7 +106,7 @@ impl Drop for Session {
 
 impl Session {
     fn serve(mut self) -> Result<(), String> {
-        // A connection that sends nothing must not keep other masters out.
+        // A connection that sends nothing must not exclude other masters.
         match self.orders.recv_timeout(SILENCE_MAX) {
             Ok(Ok(Order::Hello { version })) => {
                 self.send(&Answer::Hello { version: VERSION })?;

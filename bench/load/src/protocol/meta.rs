@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"): `mg`, `ms`, `md`, which ask for key and opaque in the reply.
+//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"). `mg`, `ms` and `md` ask for key and opaque in the reply.
 
 use super::{first_line, is_error_line, judge, number, Checks, Decoded, Garbage, Outcome, Reply};
 use crate::workload::{Operation, Request};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! memcached's three protocols: encodes requests and checks replies.
 //!
-//! Replies come in the order of the requests, so a reply is checked against its request. A wrong key, length or value is distinguished from
-//! a miss and from noise. After noise the start of the next reply is unknown, so the connection must be closed.
+//! Replies come in the order of the requests, so a reply is checked against its request. A reply with a wrong key, length or value is
+//! distinguished from a miss and from bytes that are no reply (`Garbage`). After `Garbage` the start of the next reply is unknown, so the
+//! connection must be closed.
 
 mod binary;
 mod meta;
@@ -90,7 +91,7 @@ impl Outcome {
         }
     }
 
-    /// The request was served correctly, so its latency counts.
+    /// True if the request was served correctly, so that its latency counts.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Hit | Self::Miss | Self::Done)
     }
@@ -103,23 +104,22 @@ pub struct Garbage;
 /// Which parts of a reply are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// Compare each byte of a value, not only key and length.
+    /// Each byte of a value is compared, not only key and length.
     pub bytes: bool,
 }
 
-/// A complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Length in the input.
+    /// Length of the reply in the input.
     pub bytes: usize,
     pub outcome: Outcome,
 }
 
-/// None: the reply is not complete.
+/// Ok(None) if the reply is not complete.
 pub type Decoded = Result<Option<Reply>, Garbage>;
 
 impl Protocol {
-    /// Appends the request. `opaque` returns with the reply if the protocol supports that.
+    /// Appends the request. The reply contains `opaque` if the protocol supports that.
     pub fn encode(self, request: &Request, opaque: u32, out: &mut Vec<u8>) {
         match self {
             Self::Text => text::encode(request, out),
@@ -138,7 +138,7 @@ impl Protocol {
     }
 }
 
-/// No first line of a reply is as long as this. Longer input without a line end is noise.
+/// No first line of a reply is as long as this. Longer input without a line end is `Garbage`.
 const LINE_BYTES_MAX: usize = 2048;
 
 /// The first line without its line end, and the offset of the next line.
@@ -158,14 +158,14 @@ fn is_error_line(line: &[u8]) -> bool {
 }
 
 fn number(word: &[u8]) -> Result<usize, Garbage> {
-    // The length of a value has at most nine digits. More digits could overflow.
+    // A value's length has at most nine digits. A number with more digits could overflow.
     if word.is_empty() || word.len() > 9 {
         return Err(Garbage);
     }
     word.iter().try_fold(0, |sum, &byte| if byte.is_ascii_digit() { Ok(sum * 10 + usize::from(byte - b'0')) } else { Err(Garbage) })
 }
 
-/// Compares the returned value with the expected one. Returns the outcome of the get.
+/// Compares the returned value with the expected value. Returns the outcome of the get.
 fn judge(request: &Request, key_is_right: bool, value: &[u8], checks: Checks) -> Outcome {
     if !key_is_right {
         Outcome::WrongKey

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Replies, right and wrong, in the three protocols.
+//! Tests with right and wrong replies in the three protocols.
 
 use super::udp::{Datagram, Reassembly};
 use super::*;

@@ -57,12 +57,12 @@ pub fn decode(input: &[u8], request: &Request, checks: Checks) -> Decoded {
     }
 }
 
-/// Key and number of bytes of `VALUE key flags bytes`.
+/// Parses `VALUE key flags bytes`. Returns the key and the number of bytes.
 fn value_line(line: &[u8]) -> Result<(&[u8], usize), Garbage> {
     let mut words = line.split(|&byte| byte == b' ').skip(1);
     match (words.next(), words.next(), words.next(), words.next()) {
         (Some(key), Some(flags), Some(bytes), None) => {
-            // Flags are 32 bits: up to ten digits.
+            // Flags have 32 bits, so up to ten digits.
             if flags.is_empty() || flags.len() > 10 || !flags.iter().all(u8::is_ascii_digit) {
                 return Err(Garbage);
             }

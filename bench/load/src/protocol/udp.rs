@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! memcached over UDP: a frame header of 8 bytes in front of each datagram (doc/protocol.txt, "UDP protocol").
 //!
-//! A request is one datagram. A reply may have several, which arrive in any order or get lost. Datagrams of the same reply carry the number
-//! of the request. A reply that never becomes complete is a lost request and times out.
+//! A request is one datagram. A reply may have several datagrams, which arrive in any order or get lost. Datagrams of the same reply carry
+//! the number of the request. A reply that never becomes complete is a lost request and times out.
 
 pub const HEADER_BYTES: usize = 8;
-/// The payload of a datagram that fits into an Ethernet frame. memcached cuts its replies to the same size.
+/// Largest request that fits into one datagram. memcached cuts its replies into datagrams of the same size.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// The largest value needs fewer datagrams than this. A larger number is noise.
+/// The largest value needs fewer datagrams than this. A datagram that announces more is invalid.
 const PARTS_MAX: usize = 1024;
 
 /// Appends the frame header of a request.
@@ -24,10 +24,9 @@ pub struct Reassembly {
     missing: usize,
 }
 
-/// A parsed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'d> {
-    /// Number of the request that it answers.
+    /// Number of the request that the datagram answers.
     pub number: u16,
     pub sequence: usize,
     pub parts: usize,
@@ -35,7 +34,7 @@ pub struct Datagram<'d> {
 }
 
 impl<'d> Datagram<'d> {
-    /// None: noise.
+    /// None if the datagram is invalid.
     pub fn parse(bytes: &'d [u8]) -> Option<Self> {
         let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -45,7 +44,7 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// Returns the complete reply after its last part. A duplicate part, or one with another part count, is ignored.
+    /// Returns the complete reply after its last part. Ignores a duplicate part, and a part beyond the part count of the first datagram.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);

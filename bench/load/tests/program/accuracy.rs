@@ -7,15 +7,16 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 /// A busy machine may delay both programs at any time, and both record their largest lateness. So in each attempt the measured latency must
-/// be at least the delay that is certain, and must not exceed the real delay by more than the recorded lateness. The attempts end when one
-/// is as accurate as on a quiet machine.
+/// be at least the certain minimum, and must not exceed the real delay by more than the recorded lateness. The attempts end when one
+/// attempt is as accurate as on a quiet machine.
 const ATTEMPTS: usize = 3;
-/// The recorded lateness is multiplied by this, because the client's delay between the kernel and its reading of the clock is not recorded.
+/// The recorded lateness is multiplied by this, because the client does not record its delay between the arrival in the kernel and its
+/// reading of the clock.
 const UNRECORDED_FACTOR: f64 = 2.0;
 /// Both histograms round to three digits.
 const ROUNDING: f64 = 0.002;
 
-/// In nanoseconds: the delay made, its certain minimum, the measured latency, and the largest lateness of both programs.
+/// Nanoseconds of the server's real delay, its certain minimum, the measured latency, and the largest lateness of both programs.
 struct Figure {
     name: &'static str,
     made: f64,
@@ -69,9 +70,9 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
     });
 }
 
-/// The latency that 1 % of evenly spread requests exceed if the server is absent at these times (start, length).
+/// The latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
 fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
-    // A request that arrives during an absence waits for the rest of it.
+    // A request that arrives during an absence waits for the rest of the absence.
     let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
     let (mut low, mut high) = (0.0, 1e11);
     for _ in 0..100 {
@@ -101,12 +102,12 @@ fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
     close_within(0.05, || {
         let (finished, made, away) = frozen((1000, 100), 4.0, "--rate 2000 --arrivals fixed -c 800");
         let late = finished.number("loading/lateness/p100_ns") + away;
-        // Three of the four freezes are within the window, however late its requests are sent. A hundredth of the window is 40 ms.
+        // Three of the four freezes are within the window, however late the window's requests are sent. A hundredth of the window is 40 ms.
         vec![Figure { name: "p99_ns", made, made_min: 80e6, measured: finished.number("loading/latency/p99_ns"), late }]
     });
 }
 
-// The contrast: a client that waits for its one reply sends no requests during the freeze.
+// In contrast, a client that waits for its one reply sends no requests during the freeze.
 #[test]
 fn a_closed_loop_hides_a_freeze() {
     let (finished, made, _) = frozen((2000, 1000), 3.0, "--closed -c 1");
@@ -116,7 +117,8 @@ fn a_closed_loop_hides_a_freeze() {
 
 #[test]
 fn an_overloaded_server_has_not_achieved_the_rate() {
-    // Four connections, each with one request in flight that takes ten milliseconds or more: at most 400 requests a second.
+    // Four connections have one request in flight each, which takes ten milliseconds or more. So at most 400 requests a second are
+    // possible.
     let stub = Stub::start("--delay-us fixed:10000");
     let finished = load(&stub.address, "--no-preload -w 0 -s 2 --rate 1200 -c 4 -q --time-out 1");
     drop(stub);
@@ -124,12 +126,12 @@ fn an_overloaded_server_has_not_achieved_the_rate() {
     assert!(finished.number("rate/intended") > 1000.0);
     assert!(finished.number("loading/waited_for_room") > 0.0);
     assert!(finished.number("loading/requests/failures/never_sent") > 0.0);
-    // The latency from the intended time shows the delay; the latency from the send does not.
+    // The latency from the intended time shows the wait for a connection; the latency from the send does not.
     assert!(finished.number("loading/latency/p50_ns") > 5.0 * finished.number("loading/latency_from_sending/p50_ns"));
     assert_eq!(finished.accounted("loading"), finished.number("loading/intended"));
 }
 
-/// Answers every line with a miss, and returns the lines.
+/// Runs the program against a server that answers every line with a miss. Returns the received bytes.
 fn recorded(words: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -160,7 +162,7 @@ fn the_same_seed_gives_the_same_requests() {
 fn ten_thousand_connections_from_one_process() {
     use rustix::process::{getrlimit, Resource};
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    // The number is smaller only if this user may not open so many files.
+    // The number is below 10,000 only if this user may not open so many files.
     let connections = allowed.saturating_sub(200).min(10_000);
     let stub = Stub::start("");
     let finished = load(&stub.address, &format!("--no-preload -w 0 -s 3 --rate 5000 -c {connections} -q --time-out 100"));

@@ -48,7 +48,7 @@ fn agents_load_while_the_master_measures() {
     let finished = load(&stub.address, &words);
     assert!(finished.is_good, "{}", finished.stderr);
     let report = stub.end();
-    // The sum is the server's count, preloaded keys included: no request is lost between the measurements.
+    // The sum is the server's count, preloaded keys included. So no request is missing in the measurements.
     assert_eq!(finished.number("loading/intended") + finished.number("measuring/intended") + 1000.0, report["requests"].as_f64().unwrap());
     let intended = finished.number("loading/intended");
     assert!((1700.0..2300.0).contains(&intended), "{intended}");
@@ -59,7 +59,7 @@ fn agents_load_while_the_master_measures() {
     for agent in finished.json["agents"].as_array().unwrap() {
         assert!(agent["clock"]["rtt_ns"].as_u64().unwrap() > 0 && agent["clock"]["wall_offset_ns"].is_i64(), "{agent}");
     }
-    // A second master can use the agents. This master generates load as well, and each run of its scan includes all members.
+    // A second master can use the agents. The second master generates load as well, and each run of its scan includes all members.
     let stub = Stub::start("");
     let finished = load(&stub.address, &format!("{agents} --no-preload -w 0 -s 0.5 --scan 600:1200:600 -c 10 -q --time-out 50"));
     assert!(finished.is_good, "{}", finished.stderr);
@@ -101,7 +101,7 @@ fn an_agent_that_is_gone_busy_or_silent_ends_the_run_with_one_line() {
     );
     let finished = load(&stub.address, &words);
     assert!(!finished.is_good && finished.stderr.lines().count() == 1, "{}", finished.stderr);
-    // An agent that accepts the connection and then sends nothing.
+    // The agent accepts the connection and then sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let silent = std::thread::spawn(move || listener.accept().map(|(stream, _)| BufReader::new(stream).lines().for_each(drop)));
@@ -113,7 +113,7 @@ fn an_agent_that_is_gone_busy_or_silent_ends_the_run_with_one_line() {
 /// An agent that is busy for longer than this is broken.
 const RUN_TIME_OUT: Duration = Duration::from_secs(60);
 
-/// Returns the agent's answer to the last of these orders. If the agent still serves an earlier master, the orders are sent again.
+/// Returns the agent's answer to the last of these orders. While the agent still serves an earlier master, the orders are sent again.
 fn answer(agent: &Agent, orders: &[&str]) -> String {
     let until = Instant::now() + RUN_TIME_OUT;
     loop {
@@ -142,7 +142,7 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
 
 const HELLO: &str = r#"{"hello":{"version":1}}"#;
 
-// An order that arrives late does not end the run: the requests due meanwhile are sent late and counted as behind schedule.
+// An order that arrives late does not end the run. The requests due meanwhile are sent late and counted as behind schedule.
 #[test]
 fn an_agent_that_starts_late_catches_up_and_reports_it() {
     let (agent, stub) = (Agent::start(), Stub::start(""));
@@ -180,14 +180,14 @@ fn an_agent_refuses_files_and_invalid_orders() {
         assert!(answered.starts_with(r#"{"refused""#) && answered.contains(named), "{order}: {answered}");
     }
     assert!(!file.exists());
-    // After noise, another version or a long silence the agent closes the connection and serves the next master.
+    // After an invalid line, another version or a long silence the agent closes the connection and serves the next master.
     for noise in ["GET / HTTP/1.1", "{}", r#"{"clock":{}}"#] {
         let answered = answer_once(&agent, &[noise]);
         assert!(answered.is_empty() || answered.contains("busy"), "{answered}");
     }
 }
 
-// The master prints an agent's text, and an agent may be hostile.
+// The master prints texts of an agent, which may be hostile.
 #[test]
 fn control_characters_of_an_agent_are_escaped() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

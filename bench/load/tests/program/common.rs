@@ -10,7 +10,7 @@ use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longer than any run of a test. A program that runs longer is considered hung.
+/// No run of a test takes so long. A program that runs longer is considered hung.
 const RUN_TIME_OUT: Duration = Duration::from_secs(400);
 
 /// A child process that is killed after RUN_TIME_OUT, so that a reader of its output always reaches the end.
@@ -54,7 +54,7 @@ impl Watched {
     }
 }
 
-/// A server with known faults. It ends when this value is dropped.
+/// A server with known faults. Dropping a `Stub` ends the server.
 pub struct Stub {
     child: Watched,
     input: Option<ChildStdin>,
@@ -77,7 +77,7 @@ impl Stub {
         Self { input: child.stdin.take(), child: Watched::new(child), lines, address }
     }
 
-    /// Ends it. Returns its report.
+    /// Ends the server. Returns its report.
     pub fn end(mut self) -> Value {
         self.input = None;
         let mut line = String::new();
@@ -117,11 +117,11 @@ pub struct Finished {
 pub fn scratch_file(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Not in the target folder: the path of a checkout may contain a space, which separates arguments here.
+    // The target folder's path may contain a space, which separates arguments here. So the file is in the folder for temporary files.
     std::env::temp_dir().join(format!("neap-load-{}-{number}-{name}", std::process::id()))
 }
 
-/// `words`: separated by spaces; the JSON file is added.
+/// Starts neap-load. `words`: arguments separated by spaces, to which the JSON file is added.
 pub fn start(address: &str, words: &str) -> Load {
     let json = scratch_file("load.json");
     let mut child = Command::new(env!("CARGO_BIN_EXE_neap-load"))
@@ -180,7 +180,7 @@ impl Load {
 }
 
 impl Finished {
-    /// A number of the first run, by its path of names.
+    /// A number of the first run, by the path of names to it.
     pub fn number(&self, path: &str) -> f64 {
         self.number_of(0, path)
     }
@@ -190,7 +190,7 @@ impl Finished {
         found.as_f64().unwrap_or_else(|| panic!("no {path} in {}{}", self.json, self.stderr))
     }
 
-    /// Requests that were answered or failed. Each intended request must be one of them.
+    /// Number of requests that were answered or failed. It must equal the number of intended requests.
     pub fn accounted(&self, client: &str) -> f64 {
         let requests = &self.json["runs"][0][client]["requests"];
         let all = ["outcomes", "failures"]

@@ -20,7 +20,7 @@ fn each_fault_is_counted_by_its_kind() {
         ("miss", "outcomes/miss"),
     ] {
         let stub = Stub::start(&format!("--fault {fault} --every 25"));
-        // Long enough that a busy machine causes no time-outs of its own.
+        // The time-out is so long that a busy machine alone causes none.
         let time_out = if fault == "stall" { 4.0 } else { 50.0 };
         let words = format!("--no-preload -w 0 -s 0.5 --rate 1000 -c 50 --check-bytes -q --time-out {time_out}");
         let finished = load(&stub.address, &words);

@@ -44,7 +44,7 @@ impl Card {
         }
     }
 
-    /// Passes the conditions under which the configuration space allows interrupts to the interrupt block.
+    /// Updates the interrupt block's `Gates`: the kinds of interrupts that the configuration space allows.
     fn open_gates(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let gates = Gates { messages: self.config.bus_master(), line: self.config.line_allowed() };
         self.interrupts.set_gates(&self.regs, host, now, gates);
@@ -58,22 +58,22 @@ impl Card {
         }
     }
 
-    /// A read of guest memory was aborted: an IOMMU does not map the address, or there is no memory. EICR reports this even without PIENA,
-    /// because a card that cannot fetch descriptors has no other way to report it.
+    /// Handles an aborted read of guest memory: an IOMMU does not map the address, or there is no memory. EICR reports the abort even
+    /// without PIENA, because a card that cannot fetch descriptors has no other way to report it.
     pub(crate) fn read_refused(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.read_was_refused();
         self.regs.set(Register::Picause, self.regs.get(Register::Picause) | field::picause::UNSUPPORTED_REQUEST.ones());
         self.interrupts.other_event(&self.regs, host, now, PCI_EXCEPTION);
     }
 
-    /// Function level reset, or a reset of the whole device from the bus.
+    /// Performs a function level reset, or a reset of the whole device by the bus.
     pub fn function_reset(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.reset(self.mac);
         self.reset(host, now, Kind::Function);
         self.open_gates(host, now);
     }
 
-    /// A read of BAR 0. Drivers read four aligned bytes. Wider reads are split, narrower ones return their part of the dword.
+    /// Reads from BAR 0. Drivers read four aligned bytes. A wider read is split into dwords; a narrower read returns its part of the dword.
     pub fn bar_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, into: &mut [u8]) {
         if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             into.fill(0xFF);
@@ -94,7 +94,8 @@ impl Card {
         }
     }
 
-    /// A write to BAR 0. Parts that are not four aligned bytes are ignored, because the card has no byte enables there.
+    /// Writes to BAR 0, in parts of four bytes. A part that is shorter or not aligned is ignored, because the card has no byte enables in
+    /// BAR 0.
     pub fn bar_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
         if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             return;

@@ -151,7 +151,7 @@ impl Card {
         self.tick_flow_control(host, now);
         self.tick_rates(host, now);
         self.faults.write_stale_heads(host, now);
-        // This runs before the interrupts, so that the message at the end of an interval also reports the write-backs made at that time.
+        // Write-backs come before interrupts, so that the message at the end of an interval also reports the write-backs made at that time.
         self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
@@ -182,7 +182,7 @@ impl Card {
 
     // --- the wire ---
 
-    /// The peer was connected or disconnected.
+    /// Connects or disconnects the peer.
     pub fn set_link(&mut self, host: &mut impl Host, now: Nanoseconds, peer: bool) {
         if self.link.set_peer(&mut self.regs, now, peer) {
             self.link_changed(host, now);
@@ -197,7 +197,7 @@ impl Card {
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
-    /// A queue takes no descriptors until it is released.
+    /// Hangs or releases a queue. A hung queue takes no descriptors.
     pub fn hang_queue(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize, hung: bool) {
         let bit = 1u128 << (queue % receive_queue::QUEUES);
         let set = match direction {
@@ -214,19 +214,20 @@ impl Card {
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
-    /// The transmit heads that `trigger` selects are written a second time after `by`, and then overwrite newer heads.
+    /// Writes the transmit heads that `trigger` selects a second time, `by` later, so that they overwrite newer heads.
     pub fn repeat_heads(&mut self, by: Nanoseconds, trigger: Trigger) {
         (self.faults.stale_head_delay, self.faults.stale_heads) = (by, trigger);
     }
-    /// The messages of a vector (`None`: of any) that `trigger` selects are lost: the card counts them as sent, but does not send them.
+    /// Loses the messages that `trigger` selects, of one vector or (`None`) of all. The card counts lost messages as sent, but does not
+    /// send them.
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
     }
-    /// Describes which messages are lost.
+    /// Describes as text which messages `lose_messages` loses.
     pub fn message_loss(&self) -> String {
         self.interrupts.loss()
     }
-    /// The card's memory fails, and the card reports it.
+    /// Sets the cause in EICR by which the card reports a memory error.
     pub fn fail_memory(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.interrupts.other_event(&self.regs, host, now, MEMORY_FAILED);
     }
@@ -295,7 +296,7 @@ impl Card {
     pub fn start_interrupt_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.interrupts.start_trace(now, entries_max);
     }
-    /// The trace, to stop it and to take its entries.
+    /// The interrupt trace, for a caller that stops it or takes its entries.
     pub fn interrupt_trace(&mut self) -> &mut InterruptTrace {
         self.interrupts.trace()
     }
@@ -307,7 +308,7 @@ impl Card {
     pub fn violations(&self) -> u64 {
         self.report.total()
     }
-    /// The same by kind, without zeros.
+    /// Number of broken rules by kind, for the kinds that occurred.
     pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.report.counts().filter(|(_, count)| *count != 0)
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The Internet checksum (RFC 1071), the Ethernet CRC, and the CRC of SCTP (RFC 9260 appendix A).
 
-/// A ones' complement sum that is not folded yet. All parts except the last MUST have even lengths.
+/// A ones' complement sum that is not folded yet. Every slice that is added, except the last, MUST have an even length.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 
 impl Sum {
     pub fn add(&mut self, bytes: &[u8]) {
-        // Big-endian words may be added in either byte order if the result is swapped at the end. Words of any even number of bytes may be
-        // added.
+        // Big-endian words may be added in either byte order if the result is swapped at the end. Words of 8 bytes may be added instead of
+        // words of 2, because 2^16 is congruent to 1 in the sum.
         let mut sum = 0u128;
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
@@ -16,7 +16,7 @@ impl Sum {
         }
         let last = words.remainder().iter().rev().fold(0u64, |last, &byte| last << 8 | u64::from(byte));
         sum += u128::from(last);
-        // 2^64 and 2^32 are congruent to 1 in a 16-bit ones' complement sum.
+        // For the same reason 2^64 and 2^32 count as 1.
         let sum = (sum >> 64) as u64 + (sum as u64 >> 32) + (sum as u64 & 0xFFFF_FFFF);
         self.0 += sum;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The PCI configuration space (datasheet 9): identity, BARs, power management, MSI, MSI-X, PCIe, error reporting, serial number.
 //!
-//! Masks beside the bytes give the bits that can be written, and the bits that are cleared by writing ones. The bus side handles most
-//! effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (it works only in D0), the
-//! bits that disable the INTx line, and the function level reset.
+//! Masks beside the bytes give the bits that can be written, and the bits that are cleared by writing ones. The program around the card
+//! handles most effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (the card
+//! works only in D0), the bits that disable the INTx line, and the function level reset.
 
 use crate::registers::BAR_BYTES;
 
@@ -149,28 +149,28 @@ impl ConfigSpace {
         effects
     }
 
-    /// The card may access memory: bus mastering is on, and it is in D0.
+    /// True if the card may access memory: bus mastering is on, and the power state is D0.
     pub fn bus_master(&self) -> bool {
         self.bytes[COMMAND] & COMMAND_BUS_MASTER != 0 && self.bytes[POWER_STATE] & 3 == 0
     }
 
-    /// The INTx line is not disabled.
+    /// True if the INTx line may be asserted: it is not disabled, and neither MSI nor MSI-X is enabled.
     pub fn line_allowed(&self) -> bool {
         let messages = self.bytes[MSI + 2] & 1 != 0 || self.bytes[MSIX + 3] & 0x80 != 0;
         self.bytes[COMMAND + 1] & COMMAND_INTX_DISABLE == 0 && !messages && self.bytes[POWER_STATE] & 3 == 0
     }
 
-    /// Status shows the interrupt even while the line is disabled.
+    /// Sets or clears the status register's interrupt bit, which shows the interrupt even while the line is disabled.
     pub fn show_line(&mut self, asserted: bool) {
         self.bytes[STATUS] = (self.bytes[STATUS] & !STATUS_INTERRUPT) | if asserted { STATUS_INTERRUPT } else { 0 };
     }
 
-    /// A read was aborted, for example by an IOMMU that does not map the page.
+    /// Records an aborted read, for example of a page that the IOMMU does not map.
     pub fn read_was_refused(&mut self) {
         self.bytes[STATUS + 1] |= STATUS_RECEIVED_MASTER_ABORT;
     }
 
-    /// Resets the writable bits. The bus side keeps BARs and interrupt line.
+    /// Resets the writable bits. The program around the card keeps BARs and interrupt line.
     pub fn reset(&mut self, mac: [u8; 6]) {
         *self = Self::new(mac);
     }

@@ -140,7 +140,7 @@ impl Card {
         }
     }
 
-    /// The register file. Registers that a block computes on reads are described with their block.
+    /// The register file. A register whose value a block computes on reads is described with that block.
     fn describe_registers(&self, out: &mut String) {
         for slot in 0..SLOTS {
             let place = place_of(slot);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The EEPROM: its image, and word access through EERD and EEWR (datasheet 6, 8.2.3.2.2).
 //!
-//! The image has the words that drivers read: the checksum over the first 64 words and the sections that the pointers name, MAC address,
-//! device capabilities, the list of SFP+ modules with their start sequences, the temperature sensor, the firmware's version, and the part
-//! number. Written words survive every reset. A reset loads the address and the link mode from the EEPROM. Access by pins is in
-//! eeprom_pins.rs.
+//! The image has the words that drivers read: MAC address, device capabilities, the list of SFP+ modules with their start sequences, the
+//! temperature sensor, the firmware's version, the part number, and a checksum. The checksum covers the first 64 words and the sections to
+//! which pointers in these words lead. Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM.
+//! Access by pins is in eeprom_pins.rs.
 
 use crate::registers::field::{eerd, eewr};
 
@@ -53,14 +53,14 @@ impl Eeprom {
         words[0x18] = 0x3001;
         words[0x2D] = 0x0001;
         words[0x2E] = 0x8000;
-        // Any SFP+ module is allowed; no bits for wake-up.
+        // Device capabilities: any SFP+ module is allowed, and wake-up is not supported.
         words[0x2C] = 0x0001;
-        // One temperature sensor on the two-wire bus: its number and the distance of the low limit; location on the board, index, high
-        // limit.
+        // One temperature sensor on the two-wire bus. The first word has the low limit's distance from the high limit, and the number of
+        // sensors. The second word has the sensor's location on the board, its index and the high limit.
         words[0x26] = 0x01A0;
         words[0x1A0] = 6 << 6 | 1;
         words[0x1A1] = 1 << 10 | 100;
-        // SFP+ modules: kind and address of the start sequence, ..., end.
+        // SFP+ modules: for each its kind and the address of its start sequence, then an end mark.
         words[0x2B] = 0x0160;
         words[0x160] = 8;
         for (i, kind) in [3u16, 5, 7, 9].into_iter().enumerate() {
@@ -82,7 +82,7 @@ impl Eeprom {
         eeprom
     }
 
-    /// The checksum word completes this sum to 0xBABA.
+    /// The sum of all words that the checksum covers. The checksum word completes the sum to 0xBABA.
     fn sum(&self) -> u16 {
         let mut sum = self.words[..CHECKSUM_WORD].iter().fold(0, |sum: u16, &word| sum.wrapping_add(word));
         for &pointer in &self.words[FIRST_POINTER..FIRMWARE_POINTER] {
@@ -138,7 +138,7 @@ impl Eeprom {
         ADDRESS.put(address) | DATA.put(u32::from(self.word(address as usize))) | DONE.ones()
     }
 
-    /// The same for EEWR.
+    /// Handles a write to EEWR. The write to the EEPROM completes at once.
     pub fn write_eewr(&mut self, value: u32) -> u32 {
         use eewr::*;
         if !START.is_set(value) {

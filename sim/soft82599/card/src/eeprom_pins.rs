@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! EEPROM access by pins (datasheet 3.5.3, 8.2.3.2.1): a serial part like the AT25128 on four pins of EEC.
 //!
-//! The driver requests the pins (EEC.request, granted at once), pulls chip select low, and shifts bits in and out, highest first: a command
-//! of eight bits, an address of sixteen (in bytes), data. Input is sampled on the clock's rising edge, and output changes on its falling
-//! edge. A write needs the write latch, and each write resets that latch. The write is executed when chip select goes high. Data beyond a
-//! page's end wraps to the page's start. Drivers use this to detect the page size.
+//! The driver requests the pins (EEC.request, granted at once) and pulls chip select low. Then it shifts bits in and out, highest first: a
+//! command of eight bits, a byte address of sixteen bits, and data. Input is sampled on the clock's rising edge, and output changes on its
+//! falling edge. A write needs the write latch, and each write resets that latch. The write is executed when chip select goes high. Data
+//! beyond a page's end wraps to the page's start. Drivers use the wrap to detect the page size.
 
 use crate::eeprom::Eeprom;
 use crate::registers::field::eec::*;

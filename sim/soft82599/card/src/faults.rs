@@ -4,17 +4,17 @@
 //! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
 //! The program around the card handles faults on the wire: lost, damaged and delayed frames.
 //!
-//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt comes after it, so the
-//! order that drivers rely on is kept. A stale head is an old head that is written again later and overwrites newer ones, as if a bus had
-//! reordered the writes. A removed card answers reads with all ones and does nothing else.
+//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt is late, too, so the order
+//! that drivers rely on is kept. A stale head is an old transmit head that is written again later and overwrites newer heads, as if a bus
+//! had reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Largest number of late write-backs. Beyond it the oldest are written early.
+/// Largest number of waiting late write-backs. If there are more, the oldest are written early.
 const LATE_MAX: usize = 1 << 16;
-/// Largest number of waiting stale heads. Beyond it no more are created.
+/// Largest number of waiting stale heads. While there are so many, no more are created.
 const STALE_MAX: usize = 1 << 10;
 
 /// Selects events of a sequence.
@@ -22,9 +22,9 @@ const STALE_MAX: usize = 1 << 10;
 pub enum Trigger {
     #[default]
     Off,
-    /// The given number of next events.
+    /// The given number of events from now on.
     Next(u64),
-    /// Random events with a probability of `in_a_million` / 1,000,000. The same seed selects the same events.
+    /// Random events with a probability of `in_a_million` / 1,000,000. Equal seeds select the same events.
     Chance { in_a_million: u32, state: u64 },
 }
 
@@ -96,13 +96,12 @@ pub struct Faults {
     /// Bit q: the queue takes no descriptors.
     pub hung_receive: u128,
     pub hung_transmit: u128,
-    /// Delay of write-backs.
     pub write_back_delay: Nanoseconds,
     pub gone: bool,
     /// The transmit heads that are written again, and the delay.
     pub stale_heads: Trigger,
     pub stale_head_delay: Nanoseconds,
-    /// Time, queue, address and value of these heads, oldest first.
+    /// Time, queue, address and value of each waiting stale head, oldest first.
     stale: VecDeque<(Nanoseconds, usize, u64, u32)>,
     /// The number of stale heads that were written.
     pub stale_heads_written: u64,
@@ -137,7 +136,7 @@ impl Faults {
         host.dma_publish_u64(address, value)
     }
 
-    /// The same for a ring's head.
+    /// Writes a ring's head, now or after the delay. A delayed write reports no fault.
     pub fn publish_u32(
         &mut self,
         host: &mut impl Host,
@@ -153,7 +152,7 @@ impl Faults {
         host.dma_publish_u32(address, value)
     }
 
-    /// A transmit head was written. The fault may write it again later.
+    /// MUST be called when a transmit head was written. The head becomes a stale head if the fault selects it.
     pub fn head_written(&mut self, now: Nanoseconds, queue: usize, address: u64, head: u32) {
         if self.stale.len() < STALE_MAX && self.stale_heads.selects() {
             let at = now.saturating_add(self.stale_head_delay).max(self.stale.back().map_or(0, |last| last.0));
@@ -161,7 +160,6 @@ impl Faults {
         }
     }
 
-    /// Writes the stale heads that are due.
     pub(crate) fn write_stale_heads(&mut self, host: &mut impl Host, now: Nanoseconds) {
         while self.stale.front().is_some_and(|stale| stale.0 <= now) {
             let Some((_, _, address, head)) = self.stale.pop_front() else { return };
@@ -172,7 +170,7 @@ impl Faults {
         }
     }
 
-    /// True if the queue's interrupt event must wait for late write-backs. `take_due_event` returns it later.
+    /// True if the queue's interrupt event must wait for late write-backs. `take_due_event` returns the event later.
     pub fn holds_event(&mut self, now: Nanoseconds, direction: Direction, queue: usize) -> bool {
         self.hold(now, direction, queue, LateAction::Event)
     }
@@ -189,7 +187,7 @@ impl Faults {
     }
 
     fn hold(&mut self, now: Nanoseconds, direction: Direction, queue: usize, action: LateAction) -> bool {
-        // While entries wait, later ones wait behind them even if the delay is 0 by then, so that the order is kept.
+        // While entries wait, later entries wait behind them even if the delay is 0 by then, so that the order is kept.
         if (self.write_back_delay == 0 && self.late.is_empty()) || self.late.len() >= LATE_MAX {
             return false;
         }
@@ -229,7 +227,7 @@ impl Faults {
         });
     }
 
-    /// The card was reset: late write-backs are dropped. Returns the number of received descriptors among them.
+    /// Drops the late write-backs at a reset of the card. Returns the number of received descriptors among them.
     pub(crate) fn drop_late(&mut self) -> u64 {
         self.stale.clear();
         let received = |late: &Late| late.direction == Direction::Receive && !matches!(late.action, LateAction::Event);
@@ -238,7 +236,7 @@ impl Faults {
 }
 
 fn store(host: &mut impl Host, action: LateAction, lost: &mut u64) {
-    // A fault here cannot be reported. Faults of the queue's own accesses are reported.
+    // A DMA fault of a late write cannot be reported to a queue, so it is counted.
     let stored = match action {
         LateAction::U64(address, value) => host.dma_publish_u64(address, value),
         LateAction::U32(address, value) => host.dma_publish_u32(address, value),

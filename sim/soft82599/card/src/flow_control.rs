@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Pause frames, to and from the peer (datasheet 3.7.7, IEEE 802.3 annex 31B, 802.1Qbb).
 //!
-//! When a class's packet buffer fills beyond FCRTH, the card sends XOFF: a pause frame with FCTTV's time. It repeats XOFF each FCRTV while
-//! the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time 0), if FCRTL enables that. With priority flow
-//! control the frame names the class. The program that delivers frames MUST honour pause frames, like a link partner; frames sent during a
-//! pause may be lost.
+//! When a class's packet buffer fills beyond FCRTH, the card sends XOFF: a pause frame with FCTTV's time. The card repeats XOFF at
+//! intervals of FCRTV while the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time 0), if FCRTL enables
+//! that. With priority flow control the frame names the class. The program that delivers frames MUST honour pause frames, like a link
+//! partner; frames sent during a pause may be lost.
 //!
-//! A pause frame from the peer stops transmit queues for the time that it gives: all queues, or those of the named classes. The frame
-//! itself is dropped in the MAC if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN passes them on.
+//! A pause frame from the peer stops all transmit queues, or the queues of the named classes, for the time that it gives. The MAC drops the
+//! pause frame itself if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN passes them on.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -77,7 +77,7 @@ fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
 }
 
 impl Card {
-    /// Handles a received MAC control frame. True if it is not passed on.
+    /// Handles a received MAC control frame. Returns true if the MAC drops the frame.
     pub(crate) fn receive_mac_control(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
         let Some(said) = mac_control::parse(frame) else { return false };
         use field::mflcn::*;

@@ -3,12 +3,12 @@
 //!
 //! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses, without the masked
 //! bits. Its hash selects a bucket, a list of filters. In perfect mode a filter contains the flow itself and a number that the driver
-//! assigns. In signature mode it contains only a second hash: the card cannot distinguish two flows with equal hashes. To add, remove or
-//! query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
+//! assigns. In signature mode a filter contains only a second hash, so the card cannot distinguish two flows with equal hashes. To add,
+//! remove or query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
 //!
-//! Both hashes are linear in the flow's bits. The flow is first folded into two words: one contains kind, pool and VLAN, the other all the
-//! rest XORed together. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket has
-//! its own list of filters: a frame's cost depends on the length of its bucket's list only.
+//! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
+//! the XOR of all other parts. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket
+//! has its own list of filters, so a frame's cost depends only on the length of one list.
 //!
 //! Perfect filters match only IPv4 here. The card's perfect match on IPv6 is not modelled, because no public driver uses it.
 
@@ -18,7 +18,7 @@ use crate::registers::{field, Register, RegisterFile};
 const ADD: u32 = 1;
 const REMOVE: u32 = 2;
 const QUERY: u32 = 3;
-/// The width of the hashes. The number of bits that select a bucket depends on the size of the table.
+/// Mask of a hash, which has 15 bits. The number of bits that select a bucket depends on the size of the table.
 const HASH_BITS: u32 = 0x7FFF;
 /// Unit of FDIRCTRL's threshold, in filters.
 const FULL_THRESHOLD_UNIT: usize = 16;
@@ -30,9 +30,9 @@ struct Flow {
     vlan: u16,
     source: [u32; 4],
     destination: [u32; 4],
-    /// Source in the upper half.
+    /// Source port in the upper half.
     ports: u32,
-    /// As read from the frame in network order.
+    /// The two bytes at the driver's offset, in network order.
     flexible: u16,
 }
 
@@ -53,7 +53,7 @@ struct Masks {
 
 #[derive(Clone, Copy, Debug)]
 struct Filter {
-    /// Signature, or the driver's number.
+    /// The signature, or in perfect mode the number that the driver assigned.
     id: u16,
     command: u32,
     /// All zeros in signature mode.
@@ -69,12 +69,12 @@ pub struct FlowDirector {
     filters: usize,
     bucket_bits: u32,
     buckets: Vec<Vec<Filter>>,
-    /// Low half of an entry: bucket hash, high half: signature.
+    /// The low half of an entry is for the bucket hash, the high half for the signature.
     tables: Vec<[u32; 256]>,
     masks: Masks,
 }
 
-/// The result for a frame.
+/// The result of a frame's look-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub matched: bool,
@@ -115,13 +115,14 @@ impl FlowDirector {
         self.filters
     }
 
-    /// A write to FDIRCTRL clears the table and configures it. The card needs some microseconds; here it is done at once.
+    /// A write to FDIRCTRL clears the table and configures it. A real card needs some microseconds; here the table is ready at once.
     pub fn write_control(&mut self, regs: &mut RegisterFile, value: u32) {
         use field::fdirctrl::*;
         let room = BUFFER_ALLOCATION.get(value);
         self.on = room != 0;
         self.perfect = PERFECT_MATCH.is_set(value);
-        // The table has 64, 128 or 256 KiB. An entry with a signature has 8 bytes, one with a flow 32. One entry is never used.
+        // The table has 64, 128 or 256 KiB. A filter with a signature takes 8 bytes, a perfect filter takes 32. Room for one filter is
+        // never used.
         let places = (32 * 1024usize << room) / if self.perfect { 32 } else { 8 };
         self.capacity = if self.on { places - 1 } else { 0 };
         self.bucket_bits = places as u32 - 1;
@@ -263,9 +264,8 @@ impl FlowDirector {
     }
 }
 
-/// The hash of a folded flow (kind, pool and VLAN in the upper word): 16 bits, of which 15 are used. The key's lower half selects shifts of
-/// one arrangement of the flow's words, and the upper half selects shifts of another. The first shift of the lower half does not include
-/// the VLAN.
+/// The hash of a folded flow, whose upper word has kind, pool and VLAN. The hash has 16 bits, of which 15 are used. Each set bit of the
+/// key's lower half selects a shift of `low`, and each set bit of its upper half a shift of `high`. `low(0)` does not include the VLAN.
 fn hash(key: u32, folded: u64) -> u32 {
     let (flow, common) = ((folded >> 32) as u32, folded as u32);
     let high = common ^ flow ^ flow >> 16;
@@ -355,7 +355,7 @@ impl Flow {
         }
     }
 
-    /// Kind and VLAN in the upper word, everything else XORed together in the lower one.
+    /// Kind and VLAN in the upper word, and the XOR of everything else in the lower word.
     fn folded(&self) -> u64 {
         let own = u64::from(self.kind) << 16 | u64::from(self.vlan);
         let common = self.source.iter().chain(&self.destination).fold(self.ports ^ u32::from(self.flexible) << 16, |sum, word| sum ^ word);

@@ -4,7 +4,7 @@
 /// Time on the card's own clock, which may run slower than real time or be stepped by a test.
 pub type Nanoseconds = u64;
 
-/// An access to guest memory that is unmapped (or not writable). Bytes before the unmapped part may have been transferred.
+/// A failed access to guest memory that is unmapped, or not writable. Bytes before the unmapped part may have been transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaFault {
     pub address: u64,
@@ -18,12 +18,12 @@ pub trait Host {
     fn dma_write(&mut self, address: u64, from: &[u8]) -> Result<(), DmaFault>;
     /// Stores 8 aligned bytes atomically with release order: a reader that sees them also sees all earlier stores.
     fn dma_publish_u64(&mut self, address: u64, value: u64) -> Result<(), DmaFault>;
-    /// The same for 4 bytes.
+    /// Stores 4 aligned bytes in the same way.
     fn dma_publish_u32(&mut self, address: u64, value: u32) -> Result<(), DmaFault>;
 
-    /// Sends the message of an MSI-X vector (or, with plain MSI, the only one: vector 0).
+    /// Sends the message of an MSI-X vector. With plain MSI the only vector is 0.
     fn message(&mut self, vector: u8);
-    /// Sets the level of the INTx line. Only called on changes.
+    /// Sets the level of the INTx line. The card calls it only when the level changes.
     fn line(&mut self, asserted: bool);
 
     /// False while the wire cannot take a frame. The card then stops its transmit queues until `Card::wire_ready`.

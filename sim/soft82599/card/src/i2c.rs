@@ -2,8 +2,8 @@
 //! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
 //! The driver sets clock and data through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. The model reacts
-//! to the edges like a 24C02 slave: a start, the address, the byte number, and then either bytes to write, or a repeated start and bytes to
-//! read. The slaves and their contents are in sfp_module.rs.
+//! to the edges like a 24C02 slave. It expects a start, the address, the byte number, and then either bytes to write, or a repeated start
+//! and bytes to read. The slaves and their contents are in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
 use crate::sfp_module::Slaves;
@@ -43,7 +43,7 @@ impl Bus {
         Self { slaves, slave: 0, state: State::Idle, bits: 0, shift: 0, pointer: 0, pulls_low: false, clock: true, data: true }
     }
 
-    /// The driver wrote I2CCTL. Returns the register with the current state of the wires.
+    /// Handles a write to I2CCTL. Returns the register's value with the current state of the wires.
     pub fn write(&mut self, value: u32) -> u32 {
         let (clock, out) = (CLOCK_OUT.is_set(value), DATA_OUT.is_set(value));
         let (old_clock, old_data) = (self.clock, self.data);

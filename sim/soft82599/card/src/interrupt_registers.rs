@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The interrupt registers as seen by a driver (datasheet 8.2.3.5): causes, masks, auto-clear, moderation, vectors.
 //!
-//! Their effect on messages and on the line is in interrupts.rs.
+//! The effect of these registers on messages and on the line is in interrupts.rs.
 
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::{eiame, immediate, msix, ones, Interrupts, NO_VECTOR, QUEUE_BITS};
@@ -12,7 +12,7 @@ use crate::registers::{field, Register, RegisterFile};
 const CLEARED_BY_READING: u32 = 0x3FFF_0000;
 
 impl Interrupts {
-    /// EICR as read through EICS: without side effects.
+    /// EICR's value, which a driver can read through EICS without side effects.
     pub fn causes(&self) -> u32 {
         let bits = (self.queue_causes as u32 & QUEUE_BITS) | self.other_causes;
         bits | field::eicr::OTHER.put(u32::from(self.other_causes & self.other_mask != 0))
@@ -20,7 +20,7 @@ impl Interrupts {
 
     pub fn read_eicr(&mut self, regs: &RegisterFile, host: &mut impl Host) -> u32 {
         let causes = self.causes();
-        // Despite its name, the bit keeps the queues' causes and lets the others be cleared (8.2.3.5.18).
+        // Despite its name, the bit keeps the queues' causes and lets the other causes be cleared (8.2.3.5.18).
         let keep_queues = field::gpie::OTHER_CLEAR_DISABLE.is_set(regs.get(Register::Gpie));
         self.clear_causes(regs, host, if keep_queues { CLEARED_BY_READING } else { u32::MAX });
         causes
@@ -130,7 +130,7 @@ impl Interrupts {
         self.queue_auto_mask = (self.queue_auto_mask & !place) | (u64::from(bits) << (32 * index));
     }
 
-    /// GPIE was written.
+    /// Handles a write to GPIE.
     pub fn write_gpie(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, value: u32) {
         self.moderation.write_credit_interval(now, field::gpie::LLI_INTERVAL.get(value));
         for vector in ones(self.moderation.waiting()) {

@@ -2,8 +2,8 @@
 //! A trace of the card's interrupts: each message with its time on the card's own clock, its causes, and the time that moderation held it
 //! back. Each write to EITR is recorded too, so the interval in force is known at any time.
 //!
-//! The trace is off by default, because it costs memory. It is bounded: when it is full, further entries are counted but not kept. So no
-//! entries are missing between the kept ones. Resets of the card do not affect it.
+//! The trace is off by default, because it costs memory. When it is full, it counts further entries but does not keep them. So no entries
+//! are missing between the kept entries. Resets of the card do not affect the trace.
 
 use crate::host::Nanoseconds;
 use crate::moderation::VECTORS;
@@ -26,8 +26,8 @@ pub struct Causes {
 pub enum Event {
     /// `held`: the delay caused by moderation.
     Message { causes: Causes, held: Nanoseconds },
-    /// EITR was written. `counter`: the new value of the running counter, if the write set it. The first entries of a trace report the
-    /// intervals in force at its start in the same way. Vectors without such an entry had an interval of 0.
+    /// EITR was written. `counter`: the new value of the running counter, if the write set it. The first entries of a trace have this form,
+    /// too: they report the intervals in force at its start. Vectors without such an entry had an interval of 0.
     Interval { interval: Nanoseconds, counter: Option<Nanoseconds> },
 }
 
@@ -62,7 +62,7 @@ impl InterruptTrace {
     pub fn is_on(&self) -> bool {
         self.on
     }
-    /// Entries that did not fit since the start.
+    /// Number of entries since the start that did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -82,7 +82,7 @@ impl InterruptTrace {
         }
     }
 
-    /// `other`: the bits of EICR's upper half that it reports.
+    /// Records a message. `other`: the bits of EICR's upper half that the message reports.
     pub(crate) fn message(&mut self, at: Nanoseconds, vector: u8, held: Nanoseconds, other: u32) {
         if self.on {
             let causes = Causes { other, ..std::mem::take(&mut self.since[usize::from(vector)]) };
@@ -90,7 +90,7 @@ impl InterruptTrace {
         }
     }
 
-    /// The only interrupt without MSI-X. It reports all causes.
+    /// Records the single interrupt of a card without MSI-X. It reports all causes.
     pub(crate) fn single_message(&mut self, at: Nanoseconds, held: Nanoseconds, other: u32) {
         let all = std::mem::replace(&mut self.since, [Causes::default(); VECTORS]);
         let sum = |part: fn(&Causes) -> u32| all.iter().map(part).fold(0, u32::saturating_add);

@@ -7,17 +7,17 @@
 //! one interrupt, moderated by EITR 0. This interrupt is either a message (MSI) for each new cause, or the INTx line, which stays asserted
 //! while an enabled cause is set.
 //!
-//! A message is a write over the bus: without bus mastering none is sent, and the request stays pending. The INTx line stays deasserted
-//! while the configuration space disables it, or enables MSI or MSI-X. interrupt_registers.rs has the registers.
+//! A message is a write over the bus. While bus mastering is off no message is sent, and the request stays pending. The INTx line stays
+//! deasserted while the configuration space disables it, or enables MSI or MSI-X. interrupt_registers.rs has the registers.
 //!
-//! An interrupt is sent when a cause is set, or when a set cause is unmasked. Sending it may clear causes (EIAC; always for vectors from 16
-//! on) and set masks (EIAM with GPIE.eiame). Moderation may delay it (moderation.rs); causes set by software are sent at once if GPIE.eimen
-//! is set. A cause that is not cleared automatically stays set, and causes no second message until the driver clears it. So a driver that
-//! does not use EIAC gets only one message per queue until it clears the cause, as on a real card.
+//! An interrupt is sent when a cause is set, or when a set cause is unmasked. Sending the interrupt may clear causes (EIAC; always for
+//! vectors from 16 on) and set masks (EIAM with GPIE.eiame). Moderation may delay the interrupt (moderation.rs); causes set by software are
+//! sent at once if GPIE.eimen is set. A cause that is not cleared automatically stays set, and causes no second message until the driver
+//! clears it. So a driver that does not use EIAC gets only one message per queue until it clears the cause, as on a real card.
 //!
 //! Without GPIE.eiame, reading or clearing causes in EICR sets the masks that EIAM names, and setting causes in EICS clears these masks.
-//! Two points are from the 82598's datasheet (3.5.4.1), because the 82599's is shorter: the effect of EICS, and that a write masks only the
-//! bits that it clears.
+//! The 82599's datasheet does not describe the effect of EICS, nor that a write to EICR masks only the bits that it clears. Both are from
+//! the 82598's datasheet (3.5.4.1).
 
 use crate::faults::Trigger;
 use crate::host::{Host, Nanoseconds};
@@ -35,7 +35,7 @@ pub struct Gates {
     pub line: bool,
 }
 
-/// The time at which a queue's vector checks for waiting write-backs.
+/// The time at which a queue's waiting write-backs are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     Over,
@@ -54,7 +54,7 @@ pub struct Interrupts {
     /// Causes with their own bits in EICR, bits 16 to 30.
     pub(crate) other_causes: u32,
     pub(crate) other_mask: u32,
-    /// Bit v: vector v has causes that no message has reported yet. `other_requested`: the same for the other causes, by cause.
+    /// Bit v: vector v has causes that no message has reported yet. In `other_requested` bit i stands for cause i of EICR.
     pub(crate) requested: u64,
     pub(crate) other_requested: u32,
     /// Without MSI-X: the single interrupt has unreported causes.
@@ -133,7 +133,6 @@ impl Interrupts {
         self.lost = trigger;
         self.lost_vector = vector;
     }
-    /// Describes which messages are lost.
     pub fn loss(&self) -> String {
         match self.lost_vector {
             Some(vector) => format!("vector {vector} {}", self.lost),
@@ -144,7 +143,6 @@ impl Interrupts {
         self.lost_vector.is_none_or(|of| of == vector) && self.lost.selects()
     }
 
-    /// Messages sent so far, by vector.
     pub fn messages(&self) -> &[u64; VECTORS] {
         &self.messages
     }
@@ -157,8 +155,9 @@ impl Interrupts {
         }
     }
 
-    /// The time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1): the end of the interval of the queue's
-    /// vector, but at least GPIE.rsc_delay from now. None if the queue has no vector or its interval is not longer than that delay.
+    /// The time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the queue's
+    /// vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer than
+    /// GPIE.rsc_delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {
             NO_VECTOR => return None,
@@ -177,7 +176,7 @@ impl Interrupts {
         }
     }
 
-    /// A frame arrived that requests a low-latency interrupt.
+    /// Handles the arrival of a frame that requests a low-latency interrupt.
     pub fn low_latency_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, queue: usize) {
         let vector = self.receive_vector[queue];
         if vector != NO_VECTOR {
@@ -323,7 +322,7 @@ impl Interrupts {
         self.line
     }
 
-    /// The configuration space changed.
+    /// Applies a change of the configuration space.
     pub fn set_gates(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, gates: Gates) {
         if gates == self.gates {
             return;
@@ -339,7 +338,7 @@ impl Interrupts {
         }
     }
 
-    /// The end of the interval of a transmit queue's vector. Waiting descriptors are written back then (TXDCTL, TDWBAL).
+    /// The end of the interval of a transmit queue's vector. Waiting descriptors are written back at that time (TXDCTL, TDWBAL).
     pub fn transmit_expiry(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Expiry {
         let vector = match self.transmit_vector[queue] {
             NO_VECTOR => return Expiry::Never,
@@ -385,7 +384,7 @@ pub(crate) fn immediate(regs: &RegisterFile) -> bool {
     field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
 }
 
-/// GPIE.eiame: EIAM masks causes when their message is sent; otherwise when they are read or cleared.
+/// GPIE.eiame: EIAM masks causes when their message is sent. If the bit is clear, EIAM masks causes when they are read or cleared.
 pub(crate) fn eiame(regs: &RegisterFile) -> bool {
     field::gpie::EIAME.is_set(regs.get(Register::Gpie))
 }

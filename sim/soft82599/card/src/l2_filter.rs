@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The L2 filters: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
 //!
-//! The valid unicast filters are kept as a sorted list, rebuilt when a driver changes one. So a frame costs a few comparisons instead of
-//! 128. Pause frames and other MAC control frames (802.3 clause 31) are handled earlier: they are dropped in the MAC unless MFLCN passes
-//! them on.
+//! The valid unicast filters are kept as a sorted list, which is rebuilt when a driver changes a filter. So a frame costs only a few
+//! comparisons. Pause frames and other MAC control frames (802.3 clause 31) are handled earlier: they are dropped in the MAC unless MFLCN
+//! passes them on.
 
 use crate::registers::{field, Register, RegisterFile};
 
@@ -12,7 +12,7 @@ pub struct L2Filter {
     addresses: Vec<(u64, u64)>,
 }
 
-/// The reason why a frame was accepted. The receive descriptor reports part of it.
+/// The reason why a frame was accepted. The receive descriptor reports part of this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// By an exact address, which selects these pools.
@@ -42,7 +42,7 @@ impl L2Filter {
             }
         }
         self.addresses.sort_unstable();
-        // If several filters have the same address, it selects the pools of all of them.
+        // If several filters have the same address, that address selects the pools of all of them.
         self.addresses.dedup_by(|later, first| {
             let same = later.0 == first.0;
             first.1 |= if same { later.1 } else { 0 };
@@ -88,7 +88,7 @@ fn multicast_hit(regs: &RegisterFile, frame: &[u8]) -> bool {
     }
 }
 
-/// Twelve bits of the address's last two bytes (8.2.3.7.3): offset 0 selects the highest.
+/// Twelve bits of the address's last two bytes (8.2.3.7.3). Offset 0 selects the highest twelve.
 fn multicast_hash(offset: u32, byte4: u8, byte5: u8) -> u16 {
     let shift = [4, 3, 2, 0][offset as usize & 3];
     (u16::from_le_bytes([byte4, byte5]) >> shift) & 0xFFF

@@ -2,11 +2,11 @@
 //! The link: up when a peer is connected, our laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
 //!
 //! A restart by AUTOC, a link reset or a function level reset takes the link down. The link comes up again after a delay on the card's
-//! clock. A software reset keeps the link, so drivers prefer it while the link is up. Each change sets LINKS and raises EICR.lsc. No frames
-//! pass while the link is down.
+//! clock. A software reset keeps the link, so drivers prefer it while the link is up. Each change of the link sets LINKS and raises
+//! EICR.lsc. No frames pass while the link is down.
 //!
 //! AUTOC.force_link_up gives a link without a peer, for tests of the loopback in the MAC (HLREG0.loopback). Pin 3 of ESDP turns the laser
-//! off: the peer then reports the loss of light, and that takes down our end of the link, too.
+//! off. The peer then reports the loss of light, and its report takes down our end of the link, too.
 
 use crate::host::Nanoseconds;
 use crate::registers::{field, Register, RegisterFile};
@@ -44,13 +44,13 @@ impl Link {
 
     // The following functions return true if the link's state changed at once.
 
-    /// The cable was plugged in or pulled.
+    /// Connects or disconnects the peer.
     pub fn set_peer(&mut self, regs: &mut RegisterFile, now: Nanoseconds, peer: bool) -> bool {
         self.peer = peer;
         self.light_changed(regs, now)
     }
 
-    /// ESDP was written, or reset.
+    /// Applies the laser's pin of ESDP after a write or a reset of ESDP.
     pub fn set_laser(&mut self, regs: &mut RegisterFile, now: Nanoseconds, on: bool) -> bool {
         if self.laser == on {
             return false;
@@ -70,7 +70,7 @@ impl Link {
         self.change(regs, self.forced)
     }
 
-    /// AUTOC was written, or reset.
+    /// Applies AUTOC after a write or a reset of AUTOC.
     pub fn configure(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
         let forced = field::autoc::FORCE_LINK_UP.is_set(regs.get(Register::Autoc));
         let was = std::mem::replace(&mut self.forced, forced);

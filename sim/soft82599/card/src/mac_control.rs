@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! MAC control frames, which are consumed by the MAC: pause frames (IEEE 802.3 annex 31B), priority pause frames (802.1Qbb), and any other
-//! frame of their type.
+//! MAC control frames, which the MAC handles itself: pause frames (IEEE 802.3 annex 31B), priority pause frames (802.1Qbb), and any other
+//! frame with the same ethertype.
 
 use crate::host::Nanoseconds;
 
@@ -25,12 +25,12 @@ pub fn quanta(count: u32) -> Nanoseconds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MacControl {
     Pause(u16),
-    /// Applies only to the classes whose bit is set in the first number.
+    /// The classes whose pause changes, one bit each, and the time for each class.
     PriorityPause(u16, [u16; CLASSES]),
     Other,
 }
 
-/// None: not a MAC control frame.
+/// Returns None if the frame is not a MAC control frame.
 pub fn parse(frame: &[u8]) -> Option<MacControl> {
     let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     if word(TYPE_AT) != Some(ETHERTYPE) {
@@ -44,7 +44,7 @@ pub fn parse(frame: &[u8]) -> Option<MacControl> {
     })
 }
 
-/// A pause for all classes (`class` None) or for one.
+/// Builds a pause frame for all classes (`class` None) or for one.
 pub(crate) fn pause_frame(source: [u8; 6], class: Option<usize>, time: u16) -> [u8; FRAME_BYTES] {
     let mut frame = [0; FRAME_BYTES];
     let mut put = |at: usize, word: u16| frame[at..at + 2].copy_from_slice(&word.to_be_bytes());

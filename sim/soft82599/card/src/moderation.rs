@@ -6,16 +6,16 @@
 //! causes, and the first message after a longer pause is sent at once.
 //!
 //! A write to EITR changes the interval that the next message loads. The running counter continues, unless the write has a new value for it
-//! (counter_write_disable clear): zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two speeds of this card.
-//! Two points are in doubt. One is whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us). The other is the
-//! phase of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
+//! (counter_write_disable clear). The value zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two speeds of
+//! this card. Two points are in doubt. One is whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us). The
+//! other is the phase of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
 //!
-//! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each costs one of the vector's credits. One credit
-//! is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit the interrupt waits for the next credit
-//! or for the interval's end, whichever is first. Two points are in doubt: that a lli_interval of 0 means no moderation, and that a
-//! low-latency message loads the interval like any other.
+//! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each low-latency interrupt costs one of the
+//! vector's credits. One credit is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit the
+//! interrupt waits for the next credit or for the interval's end, whichever is first. It is in doubt whether a lli_interval of 0 means no
+//! moderation, and whether a low-latency message loads the interval like any other message.
 //!
-//! Waiting vectors are in a heap ordered by time, each at most once, so a frame's cost does not depend on the number of waiting vectors. A
+//! Waiting vectors are in a heap ordered by time, each at most once, so the earliest is found without a search through all vectors. A
 //! message that is sent early leaves its heap entry behind. When that entry becomes due, it has no effect.
 
 use crate::host::Nanoseconds;
@@ -89,7 +89,7 @@ impl Moderation {
         true
     }
 
-    /// A message is sent: the counter restarts. Returns the time for which the message was held back.
+    /// Restarts the counter when a message is sent. Returns the time for which the message was held back.
     pub fn sent(&mut self, now: Nanoseconds, vector: u8) -> Nanoseconds {
         let v = usize::from(vector);
         self.silent_until[v] = now + self.interval[v];
@@ -98,13 +98,13 @@ impl Moderation {
         held
     }
 
-    /// The pending message is no longer needed: its cause was masked or cleared.
+    /// Cancels the pending message, because its cause was masked or cleared.
     pub fn cancel(&mut self, vector: u8) {
         self.held &= !(1 << vector);
         self.urgent &= !(1 << vector);
     }
 
-    /// The vector's pending or next message is low-latency.
+    /// Makes the vector's pending or next message a low-latency one.
     pub fn mark_urgent(&mut self, vector: u8) {
         self.urgent |= 1 << vector;
     }
@@ -112,7 +112,7 @@ impl Moderation {
     fn schedule(&mut self, at: Nanoseconds, vector: u8) {
         let v = usize::from(vector);
         if at >= self.scheduled[v] {
-            return; // The existing entry is due no later, and the vector is checked again then.
+            return; // The existing entry is due no later, and then the vector is checked again.
         }
         if self.scheduled[v] != NEVER {
             self.timers.retain(|Reverse((_, other))| *other != vector);
@@ -130,7 +130,7 @@ impl Moderation {
         }
     }
 
-    /// Err(time of the next credit) if a credit is needed and there is none.
+    /// Takes a credit if the vector needs one. If it has none, returns the time of the next credit as an error.
     fn take_credit(&mut self, now: Nanoseconds, v: usize) -> Result<(), Nanoseconds> {
         if self.credit_interval == 0 || self.needs_credit >> v & 1 == 0 {
             return Ok(());
@@ -140,7 +140,7 @@ impl Moderation {
         Ok(())
     }
 
-    /// GPIE was written.
+    /// Applies a write to GPIE.
     pub fn write_credit_interval(&mut self, now: Nanoseconds, steps: u32) {
         for v in 0..VECTORS {
             self.settle_credits(now, v);
@@ -153,7 +153,7 @@ impl Moderation {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next vector whose interval has ended while a message was waiting; none when all have been taken.
+    /// The next vector whose interval has ended while a message was waiting; None when all such vectors have been taken.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<u8> {
         let Reverse((at, vector)) = *self.timers.peek()?;
         if at > now {
@@ -170,7 +170,6 @@ impl Moderation {
     pub fn silent_until(&self, vector: usize) -> Nanoseconds {
         self.silent_until[vector]
     }
-    /// Bit v: a message of vector v is being held back.
     pub fn waiting(&self) -> u64 {
         self.held
     }
@@ -178,7 +177,7 @@ impl Moderation {
         self.held >> vector & 1 != 0
     }
 
-    /// Handles a write to EITR. Some(counter in ns) if it set the counter, too: then a waiting vector MUST be checked again.
+    /// Handles a write to EITR. Returns the counter in ns if the write set it. A waiting vector MUST then be checked again.
     pub fn write(&mut self, now: Nanoseconds, vector: usize, value: u32) -> Option<Nanoseconds> {
         self.interval[vector] = u64::from(field::eitr::ITR_INTERVAL.get(value)) * STEP;
         self.needs_credit &= !(1 << vector);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The receive packet buffer: frames that wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
 //!
-//! It has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB all frames are of class 0. The filters' results are
-//! kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames behind it, unless its
-//! queue is set to drop frames (SRRCTL.drop_enable, QDE). When a part is full, frames are lost and counted (RXMPC). When it fills beyond
-//! FCRTH, the card asks the peer to pause until it has drained below FCRTL (flow_control.rs).
+//! The packet buffer has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB all frames are of class 0. The
+//! filters' results are kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames
+//! behind it. If its queue is set to drop (SRRCTL.drop_enable, QDE), the frame is dropped instead. When a part is full, frames are lost and
+//! counted (RXMPC). When a part fills beyond FCRTH, the card asks the peer to pause until the part has drained below FCRTL
+//! (flow_control.rs).
 
 use std::collections::VecDeque;
 
 use crate::mac_control::CLASSES;
-/// Overhead of each frame, so that the number of tiny frames is bounded, too.
+/// Room that each frame takes besides its bytes. It bounds the number of tiny frames.
 const OVERHEAD_BYTES: usize = 64;
 /// Empty buffers kept for reuse, so that a busy card allocates nothing.
 const SPARE_MAX: usize = 64;
@@ -49,7 +50,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         self.classes.iter().enumerate().filter(|(_, class)| class.frames.is_empty()).fold(0, |bits, (i, _)| bits | 8 << (4 * i))
     }
 
-    /// Returns false and keeps nothing if there is no room.
+    /// Adds a frame. Returns false, and keeps nothing, if there is no room.
     pub fn push(&mut self, class: usize, frame: &[u8], arrival: Arrival, capacity_bytes: usize) -> bool {
         let class = &mut self.classes[class];
         let size = frame.len() + OVERHEAD_BYTES;
@@ -91,7 +92,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         }
     }
 
-    /// Applies a class's watermarks (bytes; high 0 means flow control is off). Some(new state) if it changed.
+    /// Applies a class's watermarks (in bytes; high 0 means that flow control is off). Returns the pause's new state if it changed.
     pub fn update_pause(&mut self, class: usize, high: usize, low: usize) -> Option<bool> {
         let class = &mut self.classes[class];
         let paused = if high == 0 {

@@ -25,7 +25,7 @@ pub enum Transport {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed {
-    /// The type behind tags and LLC/SNAP.
+    /// The type field behind tags and LLC/SNAP.
     pub ethertype: u16,
     /// In double VLAN mode: the frame has the outer tag.
     pub outer_tag: bool,
@@ -48,7 +48,8 @@ pub struct Parsed {
     pub transport_length: usize,
 }
 
-/// The ethertypes of tags. VLNCTRL gives that of the VLAN tag. In double VLAN mode EXVET gives that of the outer tag in front of it.
+/// The ethertypes of tags. VLNCTRL gives the VLAN tag's. In double VLAN mode EXVET gives the outer tag's, which is in front of the VLAN
+/// tag.
 #[derive(Clone, Copy, Debug)]
 pub struct TagTypes {
     pub vlan: u16,
@@ -123,7 +124,7 @@ pub fn parse(frame: &[u8], tags: TagTypes) -> Parsed {
         parsed.ethertype = be16(frame, 16);
         parsed.network_offset = 18;
     }
-    // In double VLAN mode an inner tag is recognised only behind an outer one.
+    // In double VLAN mode an inner tag is recognised only behind an outer tag.
     if parsed.ethertype == tags.vlan && parsed.outer_tag == tags.outer.is_some() && longer(&parsed) {
         parsed.vlan = Some(be16(frame, parsed.network_offset));
         parsed.ethertype = be16(frame, parsed.network_offset + 2);

@@ -2,7 +2,7 @@
 //! Virtualisation without virtual functions: the pools of a frame (datasheet 7.1.2.2, 7.10.3).
 //!
 //! With VT_CTL.enable the queues are divided into pools. Each pool has its own addresses (MPSAR), VLANs (VLVF, VLVFB) and kinds of frames
-//! (VMOLR). Drivers use them for devices stacked on the card (macvlan). A frame goes to every pool that accepts it, or to the default pool
+//! (VMOLR). Drivers use pools for devices stacked on the card (macvlan). A frame goes to every pool that accepts it, or to the default pool
 //! if none does. Virtual functions (mailboxes, spoof checks, mirroring, local switching) are not modelled.
 
 use crate::l2_filter::Accepted;

@@ -2,9 +2,9 @@
 //! Queue selection for received frames (datasheet 7.1.2, 7.1.2.1 to 7.1.2.6).
 //!
 //! The first match decides: ethertype filter, five-tuple filters and SYN filter (in the order that SYNQF.priority gives), flow director.
-//! For other frames MRQC's mode decides: the queues are those of the frame's pool (VMDq) or traffic class (DCB), and RSS selects one of
-//! them if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per
-//! enabled filter.
+//! For other frames MRQC's mode decides. It selects the queues of the frame's pool (VMDq) or traffic class (DCB), of which RSS selects one
+//! if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per enabled
+//! filter.
 
 use crate::flow_director::{FlowDirector, Found};
 use crate::parse::{Network, Parsed, Transport};
@@ -32,7 +32,7 @@ pub struct Choice {
     pub low_latency: bool,
 }
 
-/// One filter over a frame's flow (see `flow_bits`): mask and value.
+/// One filter: the mask and the value of a frame's `flow_bits`.
 struct FiveTuple {
     mask: u128,
     value: u128,
@@ -62,19 +62,19 @@ struct Syn {
 struct Spread {
     rss: bool,
     classes: Option<Classes>,
-    /// Queues of a pool.
+    /// Number of queues of a pool.
     pool_queues: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Classes {
     count: usize,
-    /// Queues of a class; 0 if classes lie inside pools.
+    /// Number of queues of a class; 0 if classes lie inside pools.
     queues: usize,
 }
 
 impl Spread {
-    /// None: the mode does not exist.
+    /// Returns None if the mode does not exist.
     fn of(mode: u32) -> Option<Self> {
         let classes = |count, queues| Some(Classes { count, queues });
         Some(match mode {
@@ -94,7 +94,6 @@ impl Spread {
     }
 }
 
-/// True if MRQC's mode exists.
 pub fn mode_exists(mode: u32) -> bool {
     Spread::of(mode).is_some()
 }

@@ -7,19 +7,18 @@ use std::collections::BinaryHeap;
 
 #[derive(Default)]
 pub struct QueueTimers {
-    /// Each queue at most once.
+    /// Due time and queue; each queue at most once.
     heap: BinaryHeap<Reverse<(Nanoseconds, u8)>>,
     /// Bit q: queue q is in the heap.
     armed: u128,
 }
 
 impl QueueTimers {
-    /// Bit q: the timer of queue q is armed.
     pub fn armed(&self) -> u128 {
         self.armed
     }
 
-    /// A queue that is already armed keeps its time.
+    /// A timer that is already armed keeps its time.
     pub fn arm(&mut self, queue: usize, at: Nanoseconds) {
         if self.armed >> queue & 1 == 0 {
             self.armed |= 1 << queue;
@@ -43,7 +42,7 @@ impl QueueTimers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next due queue, earliest first. It is no longer armed.
+    /// Disarms the earliest timer that is due, and returns its queue.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<usize> {
         let Reverse((at, queue)) = *self.heap.peek()?;
         if at > now {

@@ -62,7 +62,7 @@ impl Card {
             entries[queue] = value & mask;
         }
         if place.register == Register::Rttbcnrc {
-            // A waiting time that remains from the old rate is dropped.
+            // The rest of a waiting time that was computed with the old rate is dropped.
             self.transmit_queues[queue].not_before = now;
             if self.rate_timers.armed() >> queue & 1 != 0 {
                 self.rate_timers.disarm(queue);
@@ -71,7 +71,7 @@ impl Card {
         }
     }
 
-    /// Charges sent frames and bytes to a queue. True if it has to wait now.
+    /// Charges sent frames and bytes to a queue. Returns true if the queue has to wait now.
     pub(crate) fn charge_rate(&mut self, now: Nanoseconds, index: usize, frames: u64, bytes: u64) -> bool {
         let Some(time) = self.queue_settings.time_for(index, frames, bytes) else { return false };
         let window = u64::from(field::rttbcnrm::VALUE.get(self.regs.get(Register::Rttbcnrm))) * 1024;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive: from the wire through the MAC, the filters and the packet buffer into rings (datasheet 7.1, 4.6.7).
 //!
-//! The path of a frame: the MAC counts it, and drops it if it is too long or a pause frame (flow_control.rs). It is parsed once (parse.rs).
-//! The L2 filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected
-//! (queue_select.rs). It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer
-//! (packet_buffer.rs). At its ring its checksums are checked (receive_checks.rs), and it is coalesced with others (rsc.rs) or written
-//! (receive_write.rs).
+//! The MAC counts a frame, and drops it if it is too long or a pause frame (flow_control.rs). The frame is parsed once (parse.rs). The L2
+//! filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected (queue_select.rs).
+//! It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer (packet_buffer.rs). At its ring its
+//! checksums are checked (receive_checks.rs). Then it is coalesced with other frames (rsc.rs) or written (receive_write.rs).
 //!
-//! A frame takes all its descriptors or none: if there are too few, it waits in the packet buffer, or is dropped if its ring is set to
-//! drop.
+//! A frame takes all its descriptors or none. If there are too few, the frame waits in the packet buffer, or is dropped if its ring is set
+//! to drop.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -39,15 +38,15 @@ pub struct Arrival {
     pub choice: Choice,
 }
 
-/// Lost frames that no register counts. No reset clears these counts; tests that account for every frame need them.
+/// Numbers of lost frames that no register counts, for tests that account for every frame. No reset clears them.
 #[derive(Clone, Copy, Default)]
 pub struct Unseen {
-    /// Arrived while there was no link.
+    /// Frames that arrived while there was no link.
     pub without_link: u64,
-    /// Arrived while reception was off, or were lost by a reset of the card: they waited for a descriptor, for coalescing or for a late
-    /// write-back, or the driver had not yet read QPRDC, which counted them.
+    /// Frames that arrived while reception was off. A reset of the card adds the frames that waited for a descriptor, for coalescing or for
+    /// a late write-back, and the frames in QPRDC, which the driver can no longer read.
     pub by_reset: u64,
-    /// Arrived for a queue that a fault on demand hangs. QPRDC counts them, too, if the queue is set to drop.
+    /// Frames for a queue that a fault on demand hangs. QPRDC counts them, too, if the queue is set to drop.
     pub by_hang: u64,
     /// Sent frames that overran the packet buffer, because there was no room above its threshold (transmit_buffer.rs).
     pub by_overrun: u64,
@@ -60,7 +59,7 @@ enum Outcome {
 }
 
 impl Card {
-    /// A frame arrived over the wire, without its CRC. Short frames are padded, as the sender's card would have done.
+    /// Receives a frame from the wire, given without its CRC. Short frames are padded, as the sender's card would have done.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
         // In loopback the receiver gets frames from our own transmitter only.
         if !field::hlreg0::LOOPBACK.is_set(self.regs.get(Register::Hlreg0)) {
@@ -123,7 +122,7 @@ impl Card {
         (standard + tags * TAG_BYTES).min(FRAME_BYTES_MAX)
     }
 
-    /// HLREG0.rx_length_error_enable: true if the type field is a length that differs from the frame's (8.2.3.22.8).
+    /// True if HLREG0.rx_length_error_enable is set and the type field is a length that differs from the frame's length (8.2.3.22.8).
     fn has_length_error(&self, frame: &[u8], parsed: &Parsed) -> bool {
         let Some(announced) = parsed.length else { return false };
         let enabled = field::hlreg0::RX_LENGTH_ERROR_ENABLE.is_set(self.regs.get(Register::Hlreg0));
@@ -144,7 +143,6 @@ impl Card {
         let choice = self.queue_select.choose(&mut self.regs, frame, parsed, pool);
         let arrival = Arrival { parsed: *parsed, accepted, choice };
         let class = choice.class;
-        // Directly to the ring if no frame of the class is waiting.
         if self.packet_buffer.class_is_empty(class) {
             match self.deliver(host, now, frame, &arrival) {
                 Outcome::Delivered | Outcome::Dropped => return,
@@ -236,13 +234,13 @@ impl Card {
     }
 
     fn low_latency_event(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
-        // While write-backs are delayed, the event waits behind them like any other.
+        // While write-backs are delayed, the event waits behind them like any other event.
         if !self.faults.holds_event(now, Direction::Receive, index) {
             self.interrupts.low_latency_event(&self.regs, host, now, index);
         }
     }
 
-    /// A ring or buffer is not in guest memory: the frame is lost, and the fault is reported to the driver.
+    /// Handles a ring or buffer outside guest memory: the frame is lost, and the fault is reported to the driver.
     pub(crate) fn receive_fault(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, fault: DmaFault) {
         self.report.add(Violation::DmaFault, || {
             format!("receive queue {index}: no guest memory at {:#x} for {} bytes", fault.address, fault.length)

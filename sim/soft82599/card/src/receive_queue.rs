@@ -2,9 +2,9 @@
 //! The 128 receive rings: their registers, and the changes that are allowed in each state (datasheet 4.6.7, 7.1.9, 8.2.3.8).
 //!
 //! Address, length, buffer sizes, form and coalescing of a ring are latched when the queue is enabled and stay until it is disabled. A
-//! change in between is reported (rules.rs) and takes effect at the next enable. The settings of VLAN strip, DCA, and dropping when there
-//! are no descriptors may change at any time. When a queue is disabled, open coalescings are written back and frames that wait for its
-//! descriptors are lost.
+//! change while the queue is enabled is reported (rules.rs) and takes effect at the next enable. The settings of VLAN strip, DCA, and
+//! dropping when there are no descriptors may change at any time. When a queue is disabled, its open coalesced frames are written back, and
+//! frames that wait for its descriptors are lost.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -37,7 +37,7 @@ pub struct ReceiveQueue {
     pub buffer_bytes: usize,
     pub header_bytes: usize,
     pub form: Form,
-    /// Buffers of one coalesced frame; None: the queue does not coalesce.
+    /// Largest number of buffers of one coalesced frame; None if the queue does not coalesce.
     pub coalesce: Option<usize>,
     pub drop: bool,
     pub strip_vlan: bool,
@@ -49,8 +49,8 @@ pub struct ReceiveQueue {
 }
 
 /// Direct cache access (7.5): the queue's writes that carry a hint. The hint names the CPU that will read the data first, so that this
-/// CPU's cache can load it. The model has no cache. It counts the writes that would carry the hint, so that a test can check a driver's
-/// configuration.
+/// CPU's cache can load the data. The model has no cache. It counts the writes that would carry the hint, so that a test can check a
+/// driver's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hints {
     descriptor: bool,
@@ -142,13 +142,13 @@ impl ReceiveQueue {
 }
 
 impl Card {
-    /// RDBAL, RDBAH, RDLEN, SRRCTL or RSCCTL of a queue was written.
+    /// Handles a write to RDBAL, RDBAH, RDLEN, SRRCTL or RSCCTL of a queue.
     pub(crate) fn ring_register_written(&mut self, index: usize) {
         let queue = &mut self.receive_queues[index];
         *queue = if queue.enabled { queue.refreshed(&self.regs, index) } else { queue.described(&self.regs, index) };
     }
 
-    /// DCA_RXCTRL of a queue, or DCA_CTRL, was written.
+    /// Handles a write to DCA_RXCTRL of a queue, or to DCA_CTRL.
     pub(crate) fn hints_written(&mut self, indexes: std::ops::Range<usize>) {
         for index in indexes {
             self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Writes received frames to guest memory: from a frame to descriptors and back to the driver (datasheet 7.1.5, 7.1.6, 7.1.10).
+//! Writes received frames to guest memory, and their descriptors back to the driver (datasheet 7.1.5, 7.1.6, 7.1.10).
 //!
-//! A frame is written to the buffers of as many descriptors as it needs: whole, or with its headers in the first header buffer (header
-//! split). Then the descriptors are written back in ring order, each in two halves; the half with the done bit comes last and in release
-//! order. The last descriptor reports the filters' and checksum results of the frame.
+//! A frame is written to the buffers of as many descriptors as it needs. With header split, its headers go to the first header buffer. Then
+//! the descriptors are written back in ring order, each in two halves. The half with the done bit is written second, in release order. The
+//! last descriptor reports the filters' and checksum results of the frame.
 
 use crate::faults::{Direction, Faults};
 use crate::host::{DmaFault, Host, Nanoseconds};
@@ -16,12 +16,12 @@ use crate::registers::descriptor::{legacy_receive, receive_read, receive_write_b
 use crate::registers::{field, Register, RegisterFile, WideField};
 
 pub const DESCRIPTOR_BYTES: u64 = 16;
-/// Buffers that one frame can take: the longest frame in the smallest buffers, or the largest limit of coalescing.
+/// Largest number of buffers of a frame: both the longest frame in the smallest buffers and the largest coalesced frame take so many.
 pub const PARTS_MAX: usize = 16;
 const TAG_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
-/// A frame as written to memory: without its VLAN tag if the queue strips it, and with the CRC if the card does not strip that.
+/// A frame as written to memory, without its VLAN tag if the queue strips the tag, and with its CRC unless the card strips the CRC.
 pub struct Trimmed<'f> {
     pieces: [&'f [u8]; 2],
     crc: [u8; CRC_BYTES],
@@ -71,7 +71,7 @@ pub struct Split {
     pub header_bytes: usize,
     /// The header's length for the descriptor. If it is set, the frame was split behind the header.
     pub header_length: Option<usize>,
-    /// The header was too long for its buffer.
+    /// The header was too long for the header buffer.
     overflow: bool,
 }
 
@@ -111,11 +111,11 @@ fn header_end(frame: &[u8], parsed: &Parsed, types: u32) -> Option<usize> {
 struct Part {
     descriptor: u16,
     bytes: u16,
-    /// Frames that begin in this buffer.
+    /// Number of frames that begin in this buffer.
     starts: u8,
 }
 
-/// Buffers being filled.
+/// The buffers that a frame fills.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fill {
     parts: [Part; PARTS_MAX],
@@ -129,12 +129,12 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Empty, for a frame with this split.
+    /// No buffers yet, for a frame with this split.
     pub fn new(split: Split) -> Self {
         Self { split, ..Self::default() }
     }
 
-    /// Writes a whole frame to the ring's next descriptors. The caller MUST have checked that there are enough.
+    /// Writes a whole frame to the buffers of the ring's next descriptors. The caller MUST have checked that there are enough descriptors.
     pub fn frame(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue, mut frame: Trimmed) -> Result<(), DmaFault> {
         let header_buffer = self.take(host, queue)?;
         self.parts[0].starts = 1;
@@ -156,7 +156,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Appends bytes behind the existing ones; `begins`: they begin a frame.
+    /// Appends the bytes of a further frame, and counts that frame in the buffer in which it begins.
     pub fn append(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue, mut bytes: &[u8]) -> Result<(), DmaFault> {
         let mut begins = 1;
         while !bytes.is_empty() {
@@ -206,17 +206,16 @@ impl Fill {
     pub fn room(&self) -> usize {
         self.room
     }
-    /// Frames that begin in the last buffer.
     pub fn starts_in_last(&self) -> u8 {
         self.parts[self.count - 1].starts
     }
-    /// All bytes written so far.
+    /// Number of bytes written so far.
     pub fn bytes(&self) -> usize {
         self.parts[..self.count].iter().map(|part| usize::from(part.bytes)).sum::<usize>() + self.split.header_bytes
     }
 
     /// Writes the descriptors back. `last`: contents of the last descriptor except its length. `chained`: each descriptor names the next
-    /// one, as for a coalesced frame.
+    /// descriptor, as for a coalesced frame.
     pub fn write_back(
         &self,
         host: &mut impl Host,
@@ -253,7 +252,7 @@ impl Fill {
         match next {
             None => done | last | wb::END_OF_PACKET.put(1) | wb::HEADER_BUFFER_OVERFLOW.put(u64::from(self.split.overflow)),
             Some(next) if chained => done | coalesced::NEXT_DESCRIPTOR.put(u64::from(next)),
-            // Before the last descriptor only done, length and the packet type are valid.
+            // In the descriptors before the last one, only done, length and packet type are valid.
             Some(_) => done,
         }
     }
@@ -296,7 +295,8 @@ impl Findings<'_> {
         [0, word]
     }
 
-    /// The same for an advanced ring. All descriptors of the frame have the same first word.
+    /// The last descriptor of a frame on an advanced ring, without length and end of packet. All descriptors of the frame have the same
+    /// first word.
     pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
         let mut words = [self.packet_type(), 0];
         let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);
@@ -323,7 +323,7 @@ impl Findings<'_> {
 
     fn packet_type(&self) -> u64 {
         if let Some(filter) = self.choice.ethertype_filter {
-            // The filter's number replaces the IP bits.
+            // The ethertype filter's number replaces the bits that describe IP.
             return wb::PACKET_L2.put(1) | u64::from(filter) << wb::PACKET_IPV4.shift;
         }
         let network = match self.parsed.network {

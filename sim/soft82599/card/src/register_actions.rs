@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The effects of register reads and writes.
 //!
-//! Most registers only store what is written. The others are listed here, once for reading and once for writing, with the function of their
-//! block. This list is the index to the other files.
+//! Most registers only store the written value. The two `match` lists below, for reading and for writing, name the other registers and the
+//! functions of their blocks. They are the index to the other files.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -140,8 +140,8 @@ impl Card {
         }
     }
 
-    /// Pin 2 is an input that reports whether a module is present, pin 3 an output that turns its laser off. The others keep the driven
-    /// value.
+    /// Pin 2 is an input that reports whether a module is present. Pin 3 is an output that turns the module's laser off. The other pins
+    /// keep the driven value.
     fn write_esdp(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let pin = field::esdp::SDP2_DATA;
         let value = self.regs.get(Register::Esdp) & !pin.ones();

@@ -35,7 +35,7 @@ pub struct RegisterInfo {
     pub reset_first: u32,
     /// Bits that belong to a field. The other bits read as after a reset.
     pub mask: u32,
-    /// Those of these bits that start an action when written as one, and that read as zero.
+    /// Bits of `mask` that start an action when written as one, and that read as zero.
     pub self_clearing: u32,
     pub count: u32,
     pub ranges: &'static [Range],

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Violations: actions of a driver that the datasheet forbids or leaves undefined. They are counted by kind, and the last ones are kept as
-//! text.
+//! Violations: actions of a driver that the datasheet forbids or leaves undefined.
 //!
 //! After a violation, real hardware would misbehave silently, or work by chance. Here every violation is counted under the rule that it
-//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The card's reaction is described in
-//! the block's file; usually the access has no effect.
+//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The file of the block describes the
+//! card's reaction; usually the access has no effect.
 
 use std::collections::VecDeque;
 
@@ -145,7 +144,7 @@ const _: () = {
     }
 };
 
-/// Descriptions that wait to be taken, and recent ones that are kept.
+/// Largest numbers of descriptions that wait to be taken, and of recent descriptions that are kept.
 const WAITING_MAX: usize = 64;
 const RECENT_MAX: usize = 16;
 
@@ -169,7 +168,7 @@ pub struct Report {
 impl Report {
     pub fn add(&mut self, kind: Violation, message: impl FnOnce() -> String) {
         self.counts[kind as usize] += 1;
-        // Beyond this bound violations are only counted, so that a flood costs little.
+        // Beyond this bound violations are only counted, so that a flood of violations costs little.
         if self.waiting.len() == WAITING_MAX {
             return;
         }

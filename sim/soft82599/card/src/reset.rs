@@ -3,9 +3,9 @@
 //!
 //! A software reset (CTRL.rst), a link reset (CTRL.lrst) and a function level reset return registers, rings, filters, interrupts and
 //! statistics to their initial state, and load the EEPROM again. They differ in what they keep. The software reset keeps the link; the
-//! other two restart it. Both resets by CTRL keep the configuration space and the semaphores; the function level reset resets these, too.
-//! No reset affects the EEPROM's contents, the cable and the settings of tests. All resets complete at once, so the reset bits read back as
-//! zero.
+//! other two resets restart it. Both resets by CTRL keep the configuration space and the semaphores; the function level reset resets these,
+//! too. No reset affects the EEPROM's contents, the cable or the settings of tests. All resets complete at once, so the reset bits read
+//! back as zero.
 
 use crate::card::Card;
 use crate::eeprom_pins::Pins;
@@ -53,7 +53,7 @@ impl Card {
         self.rsc.drop_contexts();
         self.statistics = Default::default();
         self.eeprom_pins = Pins::new();
-        // The pins are inputs again, so the laser is on. The link mode is the EEPROM's.
+        // The reset made the pins inputs, so the laser is on. The link mode was loaded from the EEPROM.
         self.link.set_laser(&mut self.regs, now, true);
         self.link.configure(&mut self.regs, now);
         if kind != Kind::Software {
@@ -62,7 +62,7 @@ impl Card {
         self.link.show(&mut self.regs);
     }
 
-    /// Loads the address into the first filter and sets the bits which report that loading is done.
+    /// Loads the MAC address into the first filter, and sets the bits which report that loading is done.
     fn load_from_eeprom(&mut self) {
         let mac = self.eeprom.mac();
         self.regs.set(Register::Autoc, self.eeprom.autoc());

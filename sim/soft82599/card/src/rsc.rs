@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive side coalescing: consecutive segments of a TCP connection become one long frame (datasheet 7.11, 4.6.7.2).
 //!
-//! A suitable segment opens one of 32 contexts: it is written to its ring's buffers, but the descriptors are not written back yet. If the
-//! next segment of the same connection continues the first one in every respect, its payload is appended. Other frames of the ring take
-//! descriptors meanwhile, so the descriptors of a context need not be adjacent: each names the next.
+//! A suitable segment opens one of 32 contexts. The segment is written to its ring's buffers, but the descriptors are not written back yet.
+//! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
+//! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor names the next.
 //!
 //! A context is closed, and its descriptors go to the driver, in any of these cases. A segment of its connection arrives that does not fit
 //! (that segment is then received normally). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP.
-//! The ring has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A context of one segment is
-//! then an ordinary frame. In a longer one the first segment's headers are updated in memory: IP length and checksum, and PSH and window
-//! from the last segment. The TCP checksum remains that of the first segment; the descriptor reports that the checksums of all segments
-//! were right.
+//! The ring has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A closed context of one
+//! segment is an ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and
+//! window from the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all
+//! segments were right.
 //!
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
-//! coalescing needs an interval longer than that delay. With a shorter one the card reports a violation and does not coalesce.
+//! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some choices open. The model takes the most conservative ones. TCP options must be equal in all segments (a new
+//! Public sources leave some choices open. The model makes the most conservative choices. TCP options must be equal in all segments (a new
 //! time stamp closes the context). The acknowledgement number must be equal too (all drivers request that: RDRXCTL.rsc_ack_completion).
 //! Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
 
@@ -31,7 +31,7 @@ use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
 
 const CONTEXTS: usize = 32;
-/// Frames that may begin in one buffer: the maximum of the descriptor's counter.
+/// Largest number of frames that may begin in one buffer, as the descriptor's counter permits.
 const STARTS_MAX: u8 = 14;
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 const IP_HEADER: usize = 20;
@@ -40,7 +40,8 @@ const TIME_STAMP_OPTION: usize = 12;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// Buffers that a coalesced frame of the queue may take. None: it does not coalesce. Err: coalescing is enabled, but a rule forbids it.
+/// Buffers that a coalesced frame of the queue may take. None if the queue does not coalesce. Err if coalescing is enabled, but a rule
+/// forbids it.
 pub fn buffers_allowed(regs: &RegisterFile, index: usize, queue: &ReceiveQueue) -> Result<Option<usize>, &'static str> {
     let control = regs.get_at(Register::Rscctl, index);
     if !field::rscctl::ENABLE.is_set(control) {
@@ -118,7 +119,7 @@ impl Segment {
         let mut options = [0; TIME_STAMP_OPTION];
         match options_bytes {
             0 => {}
-            // The only layout that stacks use: two NOPs, then the option.
+            // Network stacks use only this layout: two NOPs, then the option.
             TIME_STAMP_OPTION if tcp[TCP_HEADER..].starts_with(&[1, 1, 8, 10]) => {
                 options.copy_from_slice(&tcp[TCP_HEADER..TCP_HEADER + TIME_STAMP_OPTION]);
             }
@@ -153,10 +154,10 @@ struct Context {
     last: Segment,
     next_sequence: u32,
     frames: u32,
-    /// IP header and total length, for the update at the end.
+    /// The first segment's IP header, and the length of the whole datagram, for `update_headers`.
     ip: [u8; IP_HEADER],
     datagram_bytes: usize,
-    /// In guest memory.
+    /// Address of the IP header in guest memory.
     ip_address: u64,
     fill: Fill,
     words: [u64; 2],
@@ -168,7 +169,7 @@ pub struct Rsc {
     /// Bit i: context i is open.
     open: u32,
     earliest: Nanoseconds,
-    /// The context that is closed when none is free.
+    /// The context that is closed next when none is free.
     victim: usize,
     pub coalesced_frames: u64,
     pub joined_segments: u64,
@@ -178,11 +179,9 @@ impl Rsc {
     pub fn new() -> Self {
         Self { contexts: [Context::default(); CONTEXTS], open: 0, earliest: u64::MAX, victim: 0, coalesced_frames: 0, joined_segments: 0 }
     }
-    /// Drops the open contexts.
     pub fn drop_contexts(&mut self) {
         self.open = 0;
     }
-    /// Frames in open contexts.
     pub fn open_frames(&self) -> u64 {
         self.open_ones().map(|i| u64::from(self.contexts[i].frames)).sum()
     }
@@ -224,7 +223,6 @@ impl Context {
             && queue.available() as usize >= more
     }
 
-    /// Updates the first segment's headers in memory.
     fn update_headers(&self, host: &mut impl Host) -> Result<(), DmaFault> {
         let mut ip = self.ip;
         ip[2..4].copy_from_slice(&(self.datagram_bytes as u16).to_be_bytes());
@@ -239,7 +237,7 @@ impl Context {
 
 impl Card {
     /// Adds a frame of a coalescing queue to the context of its connection. A frame that does not continue this context closes it and may
-    /// open a new one. False if the frame must be received normally.
+    /// open a new context. Returns false if the frame must be received normally.
     pub(crate) fn coalesce(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8], arrival: &Arrival, checks: Checks) -> bool {
         let index = arrival.choice.queue;
         let queue = self.receive_queues[index];
@@ -289,7 +287,7 @@ impl Card {
         let trimmed = Trimmed::new(frame, &arrival.parsed, queue.strip_vlan, false);
         let split = Split::of(frame, &arrival.parsed, &trimmed, &queue, self.regs.get_at(Register::Psrtype, 0));
         let needed = trimmed.bytes().saturating_sub(split.header_bytes).div_ceil(queue.buffer_bytes).max(1);
-        // A frame that will not grow is received normally, and so is one that has to wait for descriptors.
+        // A frame to which no segment can be appended is received normally, and so is a frame that has to wait for descriptors.
         let room = needed <= queue.coalesce.unwrap_or(0) && needed <= queue.available() as usize;
         if segment.flags & PSH != 0 || !room {
             return false;
@@ -368,7 +366,7 @@ impl Card {
         self.queue_event(host, now, Direction::Receive, index);
     }
 
-    /// The queue stops, or its ring has no descriptors left.
+    /// Closes the contexts of a queue that stops, or whose ring has no descriptors left.
     pub(crate) fn close_coalescings_of(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
         for i in self.rsc.open_ones() {
             if usize::from(self.rsc.contexts[i].connection.queue) == index {

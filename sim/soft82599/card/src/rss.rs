@@ -2,14 +2,14 @@
 //! Receive side scaling: a hash over addresses and ports, and a table from the hash to a queue (datasheet 7.1.2.8).
 //! This file computes the hash; queue_select.rs has the table.
 //!
-//! For every one bit of its input, the Toeplitz hash XORs the 32 bits of the key that begin at that bit. A bitwise loop would be slow. So a
-//! table of 256 results for each input byte is computed when the key changes; a frame then costs one look-up per byte.
+//! For every set bit of its input, the Toeplitz hash XORs the 32 bits of the key that begin at that bit's position. A bitwise loop would be
+//! slow. So a table of 256 results for each input byte is computed when the key changes; a frame then costs one look-up per byte.
 
 use crate::parse::{Network, Parsed, Transport};
 use crate::registers::{field, Field, Register, RegisterFile};
 
 const KEY_BYTES: usize = 40;
-/// IPv6 addresses and ports.
+/// The longest input: IPv6 addresses and ports.
 const INPUT_BYTES: usize = 36;
 
 pub struct Rss {
@@ -17,7 +17,7 @@ pub struct Rss {
     stale: bool,
 }
 
-/// RSS type in the receive descriptor (7.1.6.2).
+/// RSS type and hash for the receive descriptor (7.1.6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hash {
     pub kind: u8,
@@ -47,7 +47,7 @@ impl Rss {
         self.stale = false;
     }
 
-    /// The hash of a part of the whole input: `input` begins at byte `at` of it. The hashes of all parts, XORed, are the hash of the whole.
+    /// The hash of a part of the input, which begins at byte `at` of the whole. The hashes of all parts, XORed, are the hash of the whole.
     fn toeplitz(&self, at: usize, input: &[u8]) -> u32 {
         input.iter().zip(&self.tables[at..]).fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
     }
@@ -58,7 +58,7 @@ impl Rss {
         let wanted = regs.get(Register::Mrqc);
         let (tcp, udp, plain) = match parsed.network {
             Network::Ipv4 => ((RSS_IPV4_TCP, 1), (RSS_IPV4_UDP, 7), (RSS_IPV4, 2)),
-            // Frames with extension headers have their own hash functions, which take precedence if enabled.
+            // Frames with extension headers have hash functions of their own, which take precedence if they are enabled.
             Network::Ipv6 if parsed.network_extended => (
                 prefer(wanted, (RSS_IPV6_EX_TCP, 6), (RSS_IPV6_TCP, 3)),
                 prefer(wanted, (RSS_IPV6_EX_UDP, 9), (RSS_IPV6_UDP, 8)),
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
     }
 
-    /// The definition: for every one bit of the input, the 32 bits of the key that begin there.
+    /// The definition of the hash: for every set bit of the input, XOR the 32 bits of the key that begin at its position.
     fn bit_by_bit(input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0);
         let mut hash = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Rules for every register write, independent of the register's function. Reserved and read-only bits must not change. Rings must be at
-//! addresses that the card can use. A running queue must not be reconfigured.
+//! Rules for every register write, independent of the register's function. Reserved and read-only bits must not change, rings must be at
+//! addresses that the card can use, and a running queue must not be reconfigured.
 //!
 //! A write that breaks a rule is reported and then executed as a real card would execute it. Rules of a single block are in that block's
 //! file.
@@ -34,7 +34,7 @@ impl Card {
             }
         }
         if let Some((enabled, old)) = self.running_queue_setting(place) {
-            // The drop setting may change while a queue runs: drivers do so when flow control changes. The datasheet does not forbid it.
+            // Drivers change the drop setting of a running queue when flow control changes, and the datasheet does not forbid that.
             let alive = if place.register == Register::Srrctl { field::srrctl::DROP_ENABLE.ones() } else { 0 };
             if enabled && (old ^ value) & !alive != 0 {
                 self.report.add(Violation::QueueReconfigured, || format!("{} from {old:#x} to {value:#x}", name()));
@@ -51,7 +51,7 @@ impl Card {
         }
     }
 
-    /// For a register that configures a queue's ring: whether the queue runs, and the register's value.
+    /// Whether the queue runs, and the register's value. None if the register does not configure a queue's ring.
     fn running_queue_setting(&self, place: Place) -> Option<(bool, u32)> {
         use Register::*;
         let index = place.index as usize;

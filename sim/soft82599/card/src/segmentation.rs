@@ -2,13 +2,13 @@
 //! Transmit offloads on a gathered packet: checksums, segmentation, VLAN tag (datasheet 7.2.4, 7.2.5, 7.2.6).
 //!
 //! The driver describes the headers in a context descriptor. The driver writes the sum over the pseudo header to the TCP or UDP checksum
-//! field, and the card adds the rest. This sum includes the length for a single packet, but not for a packet to be segmented. In segments,
-//! IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table: FIN and PSH only in the last one,
-//! CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
+//! field, and the card adds the rest. The driver's sum includes the length for a single packet, but not for a packet to be segmented. In
+//! segments, IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table. FIN and PSH are only in
+//! the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
 //! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of its checksum field are part of the sum, so the
-//! driver writes zero there. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the sum that cancels these;
-//! Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
+//! driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
+//! cancels their sum. Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
 
 use crate::checksum::{internet_checksum, sctp_crc, Sum};
 use crate::registers::descriptor::transmit_context as context;
@@ -55,7 +55,7 @@ impl Wanted {
 pub struct Rules {
     /// Ethertype of inserted tags.
     tag: [u8; 2],
-    /// Ethertype of the outer tag that every frame has in double VLAN mode. Inserted tags go behind it.
+    /// Ethertype of the outer tag that every frame has in double VLAN mode. Inserted tags go behind the outer tag.
     outer_tag: Option<[u8; 2]>,
     first: u16,
     middle: u16,
@@ -116,7 +116,7 @@ impl Context {
 }
 
 impl Transport {
-    /// Minimum length of its header, and the offset of the checksum in it.
+    /// Minimum length of the transport's header, and the offset of the checksum in that header.
     fn header(self) -> Result<(usize, usize), Malformed> {
         match self {
             Self::Udp => Ok((UDP_HEADER_BYTES, 6)),
@@ -146,7 +146,7 @@ pub fn send_packet(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: 
     Ok(())
 }
 
-/// Inserts a requested VLAN tag behind the addresses (and the outer tag).
+/// Sends a frame with the requested VLAN tag, if any, behind the addresses (and the outer tag).
 fn tagged(rules: &Rules, vlan: Option<u16>, headers: &[u8], payload: &[u8], send: &mut impl FnMut(&[&[u8]])) {
     let Some(vlan) = vlan.map(u16::to_be_bytes) else { return send(&[headers, payload]) };
     let doubled = rules.outer_tag.is_some_and(|outer| headers.len() >= ADDRESS_BYTES + 4 && headers[ADDRESS_BYTES..][..2] == outer);
@@ -173,7 +173,7 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
             let crc = sctp_crc(l4);
             l4[field..field + 4].copy_from_slice(&crc);
         } else {
-            // The field already contains the sum over the pseudo header, so that is included here.
+            // The field already contains the driver's sum over the pseudo header, so this checksum includes it.
             put_checksum(l4, field, layout.transport, internet_checksum(l4));
         }
     }
@@ -186,8 +186,7 @@ fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The end of the bytes that the checksum covers. It is given by the length in the IP header, so padding that a driver added is not
-/// covered.
+/// The end of the bytes that the checksum covers, according to the length in the IP header. Padding that a driver added is not covered.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
     // The version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
@@ -206,7 +205,7 @@ fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     }
 }
 
-/// The contents of the checksum field are part of the sum.
+/// The old contents of the checksum field are part of the sum.
 fn insert_ip_checksum(header: &mut [u8]) {
     let sum = internet_checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -261,8 +260,7 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
         let l4 = &mut headers[layout.l4..];
         if layout.transport == Transport::Tcp {
             l4[4..8].copy_from_slice(&original.sequence.wrapping_add(start as u32).to_be_bytes());
-            // The only segment of a packet counts as its last one. The masks have 12 bits; the header length in the bits above them is
-            // kept.
+            // The only segment of a packet counts as its last segment. The masks have 12 bits; the header length in the upper bits is kept.
             let mask = if number + 1 == segments {
                 rules.last
             } else if number == 0 {

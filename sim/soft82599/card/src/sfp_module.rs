@@ -2,7 +2,8 @@
 //! The slaves on the two-wire bus. The SFP+ module has its identification at address 0xA0 and its diagnostics at 0xA2 (SFF-8472). The
 //! temperature sensor, described by the EEPROM's thermal section, is at 0xF8 (EMC1428-like).
 //!
-//! The diagnostics follow the laser and the received light. The sensor reports a constant temperature and keeps the limits written to it.
+//! The diagnostics show whether the laser is on and whether light is received. The sensor reports a constant temperature and keeps the
+//! limits written to it.
 
 pub const IDENTITY: u8 = 0xA0;
 pub const DIAGNOSTICS: u8 = 0xA2;
@@ -17,7 +18,7 @@ pub struct Slaves {
 impl Slaves {
     pub fn new(serial: &str) -> Self {
         let mut sensor = [0; 256];
-        // The sensor's own temperature and those of its three diodes.
+        // The temperatures of the sensor itself and of its three diodes.
         for register in [0x00, 0x01, 0x23, 0x2A] {
             sensor[register] = BOARD_TEMPERATURE_C;
         }
@@ -35,7 +36,7 @@ impl Slaves {
     }
     pub fn write(&mut self, slave: usize, number: u8, byte: u8) {
         let writable = match ADDRESSES[slave] {
-            // Passwords and the 120 bytes of the user area.
+            // The password and the 120 bytes of the user area.
             DIAGNOSTICS => (123..=247).contains(&number),
             SENSOR => true,
             _ => false,

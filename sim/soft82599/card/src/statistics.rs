@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The statistics counters (datasheet 8.2.3.23): the counters that each frame changes, and the counters that are wider than a register.
 //!
-//! Plain counters are in the register file and are cleared by reading. Byte counters have 36 bits in two registers: a read of the low half
-//! clears the whole counter, and the high half then returns the upper bits of the cleared value. All counters saturate.
+//! Plain counters are in the register file and are cleared by reading. Byte counters have 36 bits in two registers. A read of the low half
+//! clears the whole counter; the high half then returns the upper bits of the cleared value. All counters saturate.
 //!
-//! The MAC's counters (GPRC, GORC, GPTC, GOTC, those by length) count wire bytes: with the CRC, and with the padding of short frames. Those
-//! of the DMA (QPRC, QBRC, QPTC, QBTC, RXDGBC, TXDGBC) count memory bytes. Received bytes are the sum of the lengths in the descriptors
-//! (without a stripped VLAN tag, with a CRC that is kept). Sent bytes are the lengths of the frames as passed to the MAC, before padding
-//! and without CRC. For a segmented packet these are the frames of all segments, headers included. The datasheet leaves this open; DPDK's
-//! driver interprets QBRC the same way.
+//! The MAC's counters (GPRC, GORC, GPTC, GOTC, the counters by length) count wire bytes, which include the CRC and the padding of short
+//! frames. The counters of the DMA (QPRC, QBRC, QPTC, QBTC, RXDGBC, TXDGBC) count memory bytes. Received memory bytes are the sum of the
+//! lengths in the descriptors (without a stripped VLAN tag, with a CRC that is kept). Sent memory bytes are the lengths of the frames as
+//! passed to the MAC, before padding and without CRC. For a segmented packet these are the frames of all segments, headers included. The
+//! datasheet does not define memory bytes so exactly; DPDK's driver interprets QBRC the same way.
 //!
-//! QPRC and similar counters count by statistics set. RQSMR and TQSM give the set of each queue; after a reset that is set 0 for all. In
-//! addition the card keeps totals by queue for tests, which only a reset clears.
+//! QPRC and similar counters count by statistics set. RQSMR and TQSM give the set of each queue; after a reset all queues have set 0. For
+//! tests the card also keeps totals by queue, which only a reset clears.
 
 use crate::registers::{field, Place, Register, RegisterFile};
 
@@ -58,11 +58,11 @@ impl Totals {
 pub struct SentFrame {
     pub destination: [u8; 6],
     pub bytes: usize,
-    /// Its length on the wire.
+    /// The frame's length on the wire.
     pub padded_bytes: usize,
 }
 
-/// The minimum frame size.
+/// A pause frame has the minimum frame size.
 const PAUSE_FRAME_BYTES: u32 = 64;
 
 fn add(counter: &mut u64, bytes: u64) {
@@ -86,7 +86,7 @@ fn set_of(regs: &RegisterFile, map: Register, queue: usize) -> usize {
 }
 
 impl Statistics {
-    /// A frame arrived over the wire, accepted or not. `frame` is without its CRC.
+    /// Counts a frame from the wire, accepted or not. `frame` is without its CRC.
     pub fn arrived(&mut self, regs: &mut RegisterFile, frame: &[u8]) {
         regs.count(Register::Tpr, 0, 1);
         add(&mut self.all_received, frame.len() as u64 + u64::from(CRC_BYTES));
@@ -94,7 +94,7 @@ impl Statistics {
         add(&mut self.not_filtered, frame.len() as u64 + u64::from(CRC_BYTES));
     }
 
-    /// A frame passed the filters.
+    /// Counts a frame that passed the filters.
     pub fn accepted(&mut self, regs: &mut RegisterFile, frame: &[u8]) {
         use Register::*;
         let length = frame.len() as u32 + CRC_BYTES;
@@ -106,7 +106,7 @@ impl Statistics {
         }
     }
 
-    /// Frames reached a receive ring. Each segment of a coalesced frame counts as one.
+    /// Counts frames that reached a receive ring. Each segment of a coalesced frame counts as one frame.
     pub fn delivered(&mut self, regs: &mut RegisterFile, queue: usize, frames: u32, bytes: usize) {
         let set = set_of(regs, Register::Rqsmr, queue);
         regs.count(Register::Qprc, set, frames);
@@ -116,7 +116,7 @@ impl Statistics {
         add(&mut self.dma_received, bytes as u64);
     }
 
-    /// A frame was dropped, because its ring had no descriptors and is set to drop.
+    /// Counts a frame that was dropped, because its ring had no descriptors and is set to drop.
     pub fn dropped(&mut self, regs: &mut RegisterFile, queue: usize) {
         let set = set_of(regs, Register::Rqsmr, queue);
         regs.count(Register::Qprdc, set, 1);
@@ -134,8 +134,8 @@ impl Statistics {
         add(&mut self.dma_sent, bytes as u64);
     }
 
-    /// A pause frame was sent. The MAC itself creates it, so it belongs to no queue and no DMA counter. Drivers subtract XON and XOFF from
-    /// these counters to count only their own frames.
+    /// Counts a sent pause frame. The MAC itself creates it, so no counter of a queue or of the DMA counts it. Drivers subtract the numbers
+    /// of XON and XOFF frames from the MAC's counters to count only their own frames.
     pub fn pause_sent(&mut self, regs: &mut RegisterFile, destination: [u8; 6]) {
         self.sent_by_mac(regs, destination, PAUSE_FRAME_BYTES);
     }
@@ -152,7 +152,7 @@ impl Statistics {
         }
     }
 
-    /// Reads one of the low halves; None for any other register.
+    /// Reads the low half of a byte counter; None for any other register.
     pub fn read_low(&mut self, regs: &mut RegisterFile, place: Place) -> Option<u32> {
         let index = place.index as usize;
         let (counter, high) = match place.register {
@@ -178,7 +178,7 @@ impl Statistics {
         self.queue_sent[set] = bytes;
     }
 
-    /// Name and value of every counter that is not zero. None is cleared.
+    /// Name and value of every counter that is not zero. No counter is cleared.
     pub fn list(&self, regs: &RegisterFile) -> Vec<(String, u64)> {
         let mut out = Vec::new();
         let wide: [(&str, u64); 6] = [

@@ -2,8 +2,8 @@
 //! The timer for a driver's TCP stack (datasheet 7.3.2.3, 8.2.3.1). It raises EICR.tcp_timer a given number of milliseconds after its
 //! start, once or periodically. The cause has a vector of its own in IVAR_MISC.
 //!
-//! Clearing TCPTIMER.enable pauses the count, and setting it continues. The datasheet does not define a duration of 0; here the timer does
-//! not start.
+//! Clearing TCPTIMER.enable pauses the count, and setting the bit continues the count. The datasheet does not define a duration of 0; here
+//! the timer does not start.
 
 use crate::host::Nanoseconds;
 use crate::registers::field::tcptimer::*;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Transmit: from rings to the wire (datasheet 7.2, 4.6.8).
 //!
-//! Moving a tail makes the queue ready. Ready queues take turns; a queue handles a bounded number of descriptors per turn. All queues wait
-//! while the wire has no room or the link is down, as on the card. Descriptors are fetched in batches, as by a real card's cache. A
-//! packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), the frames are sent, and the
-//! descriptors that request it are reported (write_back.rs). The work per frame does not depend on the number of queues. It allocates no
-//! memory once the buffers have grown.
+//! A write of a new tail makes the queue ready. Ready queues take turns; a queue handles a bounded number of descriptors per turn. All
+//! queues wait while the wire has no room or the link is down, as on the card. Descriptors are fetched in batches, as by a real card's
+//! cache. A packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), and the frames are sent.
+//! Descriptors that request a report are reported (write_back.rs). The work per frame does not depend on the number of queues, and it
+//! allocates no memory once the buffers have grown.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -16,7 +16,7 @@ use crate::transmit_buffer::room_of_queue;
 use crate::transmit_packet::{Line, LineRules};
 use crate::transmit_queue::{DESCRIPTOR_BYTES, QUEUES};
 
-/// Descriptors of one queue per turn.
+/// Descriptors that a queue may handle per turn.
 const TURN_DESCRIPTORS: u32 = 64;
 /// Descriptors handled before control returns to the caller.
 pub const BUDGET_DESCRIPTORS: u32 = 512;
@@ -46,7 +46,7 @@ impl Card {
             self.transmit_turn = index + 1;
             let given = self.transmit_queue(host, now, index, budget.min(TURN_DESCRIPTORS));
             budget -= given.clamp(1, budget);
-            // Frames that loop back inside the MAC (8.2.3.22.8) arrive like any other.
+            // Frames that loop back inside the MAC (8.2.3.22.8) arrive like any other frame.
             for frame in std::mem::take(&mut self.looped_back) {
                 self.receive_from_mac(host, now, &frame);
             }
@@ -134,7 +134,7 @@ impl Card {
         done
     }
 
-    /// The card cannot continue: the queue stops, as after a fault on the bus.
+    /// Stops a queue whose descriptors or buffers are not in guest memory, and reports the fault.
     pub(crate) fn transmit_fault(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, fault: DmaFault) {
         let queue = &mut self.transmit_queues[index];
         queue.enabled = false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The transmit packet buffer: frames on their way from memory to the wire (datasheet 4.6.11.3, 8.2.3.9.13, 8.2.3.9.16).
 //!
-//! Each traffic class has a part of it, TXPBSIZE KiB long. The card fetches frames while that part holds at most TXPBTHRESH, and always
-//! fetches whole frames. So there must be room for the largest frame above the threshold. A frame longer than this room overruns the
-//! buffer.
+//! Each traffic class has a part of the buffer, TXPBSIZE KiB long. The card fetches frames while that part holds at most TXPBTHRESH, and
+//! always fetches whole frames. So the room above the threshold must be enough for the largest frame. A frame longer than this room
+//! overruns the buffer.
 //!
-//! Here frames go to the wire at once, so the fill is not tracked. While the wire is busy, a buffer is assumed to be at its threshold: a
-//! frame that does not fit above the threshold is then lost, although its descriptors are reported as done.
+//! Here frames go to the wire at once, so the fill is not tracked. While the wire is busy, a buffer is assumed to be filled up to its
+//! threshold. A frame that does not fit above the threshold is then lost, although its descriptors are reported as done.
 
 use crate::card::Card;
 use crate::flow_control::class_of_queue;
@@ -30,7 +30,7 @@ pub fn room_of_queue(regs: &RegisterFile, queue: usize) -> usize {
 }
 
 impl Card {
-    /// A queue is being enabled: the threshold of its class MUST leave room for the driver's largest frame.
+    /// Checks, when a queue is enabled, that the threshold of its class leaves room for the driver's largest frame.
     pub(crate) fn check_transmit_buffer(&mut self, queue: usize) {
         let jumbo = field::hlreg0::JUMBO_ENABLE.is_set(self.regs.get(Register::Hlreg0));
         let largest = if jumbo { field::maxfrs::MAX_FRAME_BYTES.get(self.regs.get(Register::Maxfrs)) } else { ORDINARY_FRAME_BYTES };

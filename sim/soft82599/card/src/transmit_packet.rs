@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! From a packet's descriptors to frames on the wire (datasheet 7.2.1, 7.2.3.2).
 //!
-//! A packet's first descriptor gives its offloads, the last one (EOP) ends it; each descriptor has a buffer. Legacy descriptors contain the
-//! checksum's offsets and a VLAN tag themselves; advanced ones refer to one of two contexts. The card pads frames and appends the frame
-//! check sequence, unless the driver declares that the packet includes it. In that case a wrong sequence is sent unchanged, and the
-//! receiver discards the frame.
+//! A packet's first descriptor gives its offloads, its last descriptor (EOP) ends it, and each descriptor has a buffer. Legacy descriptors
+//! contain the checksum's offsets and a VLAN tag themselves; advanced descriptors refer to one of two contexts. The card pads frames and
+//! appends the frame check sequence (FCS), unless the driver declares that the packet includes the FCS. A frame with a wrong FCS counts as
+//! sent, but is not passed on, because its receiver would discard it.
 //!
-//! How a real card reacts to a driver's mistake here is unknown. The model reports the mistake and sends as much as possible.
+//! The reaction of a real card to a driver's mistake in these descriptors is unknown. The model reports the mistake and sends as much as
+//! possible.
 
 use crate::checksum::{ethernet_crc, internet_checksum};
 use crate::host::{DmaFault, Host};
@@ -23,7 +24,7 @@ const PACKET_BYTES_MAX: usize = 256 * 1024 + 512;
 const TYPE_CONTEXT: u64 = 2;
 const TYPE_DATA: u64 = 3;
 const FRAME_BYTES_MIN: usize = 60;
-/// Packet buffers kept for reuse.
+/// Largest number of packet buffers kept for reuse.
 const SPARE_MAX: usize = 8;
 
 /// Register settings that apply to every frame.
@@ -56,15 +57,15 @@ pub struct Line<'c> {
     /// Room in the packet buffer above its threshold, and whether the fill has reached the threshold (transmit_buffer.rs).
     pub room_bytes: usize,
     pub backlog: bool,
-    /// Frames that overran it.
+    /// Number of frames that overran the packet buffer.
     pub overruns: u64,
-    /// Sent so far, in wire bytes.
+    /// Frames sent so far, and their bytes on the wire.
     pub frames: u64,
     pub bytes: u64,
 }
 
 impl Line<'_> {
-    /// Takes the descriptor at the queue's head. True if it requests a report.
+    /// Takes the descriptor at the queue's head. Returns true if the descriptor requests a report.
     pub fn take_descriptor(&mut self, host: &mut impl Host, queue: &mut TransmitQueue, words: [u64; 2]) -> Result<bool, DmaFault> {
         let index = self.index;
         if !data::EXTENSION.is_set(&words) {
@@ -168,7 +169,7 @@ impl Line<'_> {
         if !packet.insert_fcs && packet.wanted.nothing() && packet.legacy_checksum.is_none() && filled >= FRAME_BYTES_MIN + FCS_BYTES {
             filled -= FCS_BYTES;
             if ethernet_crc(&packet.bytes[..filled]) != packet.bytes[filled..packet.filled] {
-                // The frame is sent, but no receiver can use it.
+                // The frame counts as sent, but no receiver would accept it.
                 self.count(&packet.bytes[..6], filled, filled);
                 return Ok(());
             }

@@ -66,9 +66,9 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     pub filled: usize,
     pub wanted: Wanted,
-    /// Start and destination of a legacy checksum.
+    /// Offsets of a legacy checksum's first covered byte and of its field.
     pub legacy_checksum: Option<(usize, usize)>,
-    /// The card appends the frame check sequence. Otherwise it is the packet's last bytes.
+    /// The card appends the frame check sequence. Otherwise the packet's last bytes are its frame check sequence.
     pub insert_fcs: bool,
     /// PAYLEN, of advanced descriptors.
     pub stated_payload: usize,

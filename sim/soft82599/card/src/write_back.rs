@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 //! TX completions: how a transmit queue reports sent descriptors (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
 //!
-//! Only descriptors that request it (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each is written back at
-//! once. With a higher one, reports are collected: done descriptors are counted from the first that requests a report. When the count
-//! reaches the threshold, all descriptors that requested a report are written back with one interrupt. Collected reports are also written
-//! back when the interval of the queue's vector (EITR) ends, when software requests it (TXDCTL.flush), and when the queue is disabled. If
-//! the vector has no interval, no interval ends, and the last reports stay on the card. Drivers therefore set a threshold of at most 1
-//! there.
+//! Only descriptors that request a report (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each of them is
+//! written back at once. With a higher threshold, reports are collected: done descriptors are counted from the first that requests a
+//! report. When the count reaches the threshold, all descriptors that requested a report are written back with one interrupt. Collected
+//! reports are also written back when the interval of the queue's vector (EITR) ends, when the driver requests a flush (TXDCTL.flush), and
+//! when the queue is disabled. If the vector has no interval, the last reports stay on the card. Drivers therefore set a threshold of at
+//! most 1 for such a queue.
 //!
-//! With head write-back (TDWBAL) the ring's head is written to one address in memory instead, for each descriptor that requests it. If
-//! TDWBAL.write_back_on_itr is set, it is also written at the interval's end for the other descriptors.
+//! With head write-back (TDWBAL), a descriptor that requests a report is not written back. Instead the ring's head is written to one
+//! address in memory. If TDWBAL.write_back_on_itr is set, the head is also written at the interval's end for the other descriptors.
 
 use crate::card::Card;
 use crate::faults::{Direction, Faults};
@@ -28,9 +28,10 @@ pub struct WriteBack {
     threshold: u32,
     head_address: Option<u64>,
     on_interval: bool,
-    /// Descriptors that requested a report and were not written back yet: index in the ring and status. At most as many as the threshold.
+    /// Index in the ring and status of the descriptors that requested a report and were not written back yet. At most as many as the
+    /// threshold.
     held: Vec<(u32, u32)>,
-    /// Number of descriptors done since the first of these.
+    /// Number of descriptors done since the first in `held`.
     gathered: u32,
     /// A descriptor requested a head write-back.
     head_asked: bool,
@@ -39,7 +40,7 @@ pub struct WriteBack {
     /// Reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
     hinted: bool,
     pub hinted_writes: u64,
-    /// It was already reported that this queue would wait forever.
+    /// True after `Violation::WriteBackEndless` was reported for this queue.
     endless_reported: bool,
 }
 
@@ -63,7 +64,6 @@ impl WriteBack {
         (self.gathered, self.head_asked, self.endless_reported) = (0, false, false);
     }
 
-    /// Number of waiting reports.
     pub fn waiting(&self) -> usize {
         self.held.len()
     }
@@ -88,8 +88,8 @@ impl TransmitQueue {
         faults.publish_u32(host, now, owner, at, status | DONE)
     }
 
-    /// Handles the descriptor before the head, which is done. `status`: its last dword as written by the driver. True if something was
-    /// reported.
+    /// Handles the descriptor before the head, which is done. `status`: that descriptor's last dword as written by the driver. Returns true
+    /// if something was reported.
     pub fn completed(
         &mut self,
         host: &mut impl Host,
@@ -139,7 +139,8 @@ impl TransmitQueue {
         Ok(true)
     }
 
-    /// The queue's turn is over: writes the head back if one of the turn's descriptors requested it. True if it did.
+    /// Ends the queue's turn: writes the head back if one of the turn's descriptors requested a report. Returns true if the head was
+    /// written.
     pub fn end_turn(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         if self.write_back.head_asked {
             self.report_head(host, faults, now, owner)
@@ -148,7 +149,7 @@ impl TransmitQueue {
         }
     }
 
-    /// Reports all waiting completions. True if there were any.
+    /// Reports all waiting completions. Returns true if there were any.
     pub fn report_all(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         if !self.write_back.waits(self.head) {
             return Ok(false);
@@ -196,7 +197,7 @@ impl Card {
         }
     }
 
-    /// EITR or IVAR was written: the intervals end at other times.
+    /// Arms the timers again after a write to EITR or IVAR, because the intervals end at other times.
     pub(crate) fn reschedule_write_backs(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let mut armed = self.write_back_timers.armed();
         self.write_back_timers.clear();

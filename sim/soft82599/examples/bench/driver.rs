@@ -4,7 +4,7 @@
 use card::{name_at, Card, Configuration, DmaFault, Host, BAR_BYTES};
 use std::collections::HashMap;
 
-/// Frames between two tails.
+/// Number of frames between two writes of a tail.
 pub const BATCH: u32 = 32;
 const RING: u64 = 512;
 const QUEUE_BYTES: u64 = RING * 16;
@@ -77,8 +77,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Rings in both directions for `queues` queues; only queue 0 is used. `timers`: all vectors except vector 0 have a message that is
-    /// held back.
+    /// Sets up rings in both directions for `queues` queues, of which only queue 0 is used. `timers`: all vectors except vector 0 have a
+    /// message that is held back.
     pub fn new(queues: u64, timers: bool, frame_bytes: usize) -> Self {
         let mut memory = Memory { bytes: vec![0; MEMORY_BYTES as usize], frames: 0 };
         let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut memory, 0);
@@ -136,7 +136,7 @@ impl Driver {
             for vector in 1..64 {
                 self.write(&format!("EITR[{vector}]"), INTERVAL_MAX);
             }
-            // The first message is sent at once, the second waits.
+            // The first message is sent at once, but the second message waits.
             for _ in 0..2 {
                 self.write("EICS_EX[0]", u32::MAX - 1);
                 self.write("EICS_EX[1]", u32::MAX);
@@ -166,7 +166,7 @@ impl Driver {
         let before = self.memory.frames;
         let bytes = self.frame.len() as u64;
         for i in 0..u64::from(BATCH) {
-            // End of packet, CRC, and a report request for the last of the batch.
+            // End of packet, CRC, and a report request in the batch's last descriptor.
             let report = if i + 1 == u64::from(BATCH) { 1 << 27 } else { 0 };
             let word = bytes | 0x0330_0000 | 1 << 29 | report | bytes << 46;
             self.memory.put(TRANSMIT_RINGS + self.transmit_next * 16, [TRANSMIT_BUFFER, word]);

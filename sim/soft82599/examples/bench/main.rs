@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Measures the cost of a frame in the card alone: nanoseconds and instructions in each direction, with one queue and with all, without
-//! timers and with every vector's timer armed. The output is one line of JSON for each case.
+//! Measures the cost of a frame in the card alone, in nanoseconds and in instructions. The cases are both directions, one queue and all
+//! queues, no timers and every vector's timer armed. The output is one line of JSON for each case.
 //!
-//! The driver's work for a frame (new descriptors, a tail write per batch) is included. The host is a vector of bytes and a wire that drops
-//! frames. QEMU, the socket and the guest are not included.
+//! The cost includes the driver's work for a frame (new descriptors, a tail write per batch), but not QEMU, the socket and the guest. The
+//! host is a vector of bytes and a wire that drops frames.
 
 mod driver;
 mod steps;
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds per frame in one round.
+/// Measures the nanoseconds per frame in one round.
 fn time(driver: &mut Driver, run: &mut impl FnMut(&mut Driver)) -> f64 {
     let start = Instant::now();
     (0..TIMED_BATCHES).for_each(|_| run(driver));

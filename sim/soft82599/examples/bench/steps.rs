@@ -4,10 +4,10 @@
 
 use std::os::raw::c_int;
 
-/// More steps than any benchmark takes.
+/// The count ends here without a result; no benchmark takes so many steps.
 const STEPS_MAX: u64 = 50_000_000;
 
-/// The instructions of `work`, run in a child. None if this machine does not allow tracing.
+/// Counts the instructions of `work` in a child process. Returns None if this machine does not allow tracing.
 pub fn count(work: impl FnOnce()) -> Option<u64> {
     // SAFETY: the program has one thread, so the child may continue as an ordinary program; it ends by _exit.
     unsafe {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A batch of frames in one buffer, each preceded by its length in four big-endian bytes. This is the stream's format, and every kind of
-//! wire delivers frames in this format. The event loop takes the whole batch, so a frame is not copied between the wire and the card.
+//! A batch of frames in one buffer, each preceded by its length in four big-endian bytes. This is the format of the frame stream
+//! (stream.rs), and every kind of wire delivers frames in this format. The event loop takes the whole batch, so a frame is not copied
+//! between the wire and the card.
 
 use std::io;
 use std::ops::Range;
 
-/// Longer than any frame of a card, with its tag.
+/// More than the longest frame of a card, VLAN tag included.
 pub const FRAME_BYTES_MAX: usize = 65_550;
 pub const LENGTH_BYTES: usize = 4;
 
@@ -14,12 +15,13 @@ pub struct Batch {
     /// The vector is longer than its contents, so that reading need not zero new space first.
     bytes: Vec<u8>,
     filled: usize,
-    /// Start of the next frame that was not delivered.
+    /// Start of the first frame that was not delivered.
     next: usize,
 }
 
 impl Batch {
-    /// The range of the next complete frame, if there is one. An impossible length is an error: the stream is out of step.
+    /// The range of the next complete frame, if there is one. A length above `FRAME_BYTES_MAX` is an error, because the stream's frame
+    /// boundaries are lost.
     pub fn next_frame(&mut self) -> io::Result<Option<Range<usize>>> {
         let Some(length) = self.next_length() else { return Ok(None) };
         if length == 0 || length > FRAME_BYTES_MAX {
@@ -38,7 +40,7 @@ impl Batch {
         Some(u32::from_be_bytes(prefix.try_into().expect("4 bytes")) as usize)
     }
 
-    /// True if `next_frame` returns a frame or an error without more bytes.
+    /// True if `next_frame` would return a frame or an error now.
     pub fn has_frame(&self) -> bool {
         self.next_length().is_some_and(|length| length > FRAME_BYTES_MAX || self.waiting() >= LENGTH_BYTES + length)
     }
@@ -47,12 +49,13 @@ impl Batch {
         &self.bytes[range]
     }
 
-    /// Bytes that were not delivered.
+    /// Number of bytes that were not delivered.
     pub fn waiting(&self) -> usize {
         self.filled - self.next
     }
 
-    /// Drops delivered frames and returns room for at least `bytes_min` bytes behind the rest. `add` then gives the number of new bytes.
+    /// Drops delivered frames and returns room for at least `bytes_min` bytes behind the other frames. The caller passes the number of new
+    /// bytes to `add`.
     pub fn room(&mut self, bytes_min: usize) -> &mut [u8] {
         if self.next != 0 {
             self.bytes.copy_within(self.next..self.filled, 0);

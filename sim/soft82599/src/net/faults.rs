@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Faults of the wire on demand, for each direction: lost, corrupted, reordered or delayed frames.
 //!
-//! In a corrupted frame one bit is flipped after the wire's own check (as by a bad switch). So the frame reaches the card, and the frame's
-//! checksums must detect the error. A reordered frame is sent after the next frame, or alone after a time-out. A delayed frame waits, and
-//! others overtake it. The number of waiting frames is bounded; a frame beyond the bound is lost and counted.
+//! In a corrupted frame one bit is flipped, but its Ethernet CRC is right (as after a bad switch). So the frame reaches the card, and the
+//! checksums inside the frame must detect the error. A reordered frame is sent after the next frame, or alone after a time-out. While a
+//! delayed frame waits, other frames overtake it. The number of waiting frames is bounded; a frame beyond the bound is lost and counted.
 
 use card::{Nanoseconds, Trigger};
 use std::collections::VecDeque;
 
-/// How long a reordered frame waits for another frame.
+/// Time for which a reordered frame waits for another frame.
 const REORDER_TIME_OUT: Nanoseconds = 10_000_000;
 const LATE_MAX: usize = 4096;
 
@@ -32,7 +32,7 @@ pub struct FrameFaults {
     pub delay_by: Nanoseconds,
     pub counts: Counts,
     swapped: Option<(Nanoseconds, Vec<u8>)>,
-    /// In order of the times at which they leave.
+    /// Delayed frames, in the order of the times at which they leave.
     late: VecDeque<(Nanoseconds, Vec<u8>)>,
 }
 
@@ -42,7 +42,7 @@ impl FrameFaults {
         self.drop.is_off() && self.corrupt.is_off() && self.reorder.is_off() && self.delay.is_off() && self.swapped.is_none()
     }
 
-    /// Ends the faults. Waiting frames still leave at their times.
+    /// Ends the faults. Waiting frames leave at their times nevertheless.
     pub fn end(&mut self) {
         for trigger in [&mut self.drop, &mut self.corrupt, &mut self.reorder, &mut self.delay] {
             *trigger = Trigger::Off;
@@ -109,7 +109,7 @@ impl FrameFaults {
         )
     }
 
-    /// The next frame whose waiting time has ended.
+    /// Takes the next frame whose waiting time has ended.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<Vec<u8>> {
         if self.swapped.as_ref().is_some_and(|(at, _)| *at <= now) {
             return self.swapped.take().map(|(_, frame)| frame);

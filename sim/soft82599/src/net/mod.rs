@@ -2,8 +2,8 @@
 //! The other end of the wire: nothing, a UNIX stream (QEMU's `-netdev stream`, passt), a tap device, the card itself, or a network that
 //! the program supplies.
 //!
-//! Sent frames are collected and leave together at the end of an iteration of the event loop. Each kind buffers a bounded number of bytes.
-//! When the buffer is full, the card keeps its frames in the guest's rings.
+//! Sent frames are collected and leave together at the end of an iteration of the event loop. Each kind of wire buffers a bounded number of
+//! bytes. When the buffer is full, the card keeps its frames in the guest's rings.
 
 pub mod batch;
 pub mod faults;
@@ -31,7 +31,7 @@ pub enum Specification {
     Loopback,
 }
 
-/// The most bytes that the card may have sent to itself and not received yet.
+/// Largest number of bytes that the card has sent to itself and not received yet.
 const LOOPBACK_BYTES: usize = 512 * 1024;
 
 pub enum Wire {
@@ -80,7 +80,7 @@ impl Wire {
         !matches!(self, Self::Tap(_) | Self::Supplied(_))
     }
 
-    /// Frames from the card that were lost: there was no peer, or the device refused them.
+    /// Number of frames from the card that were lost, because there was no peer or the tap device refused them.
     pub fn lost(&self) -> u64 {
         match self {
             Self::None | Self::Loopback(_) | Self::Supplied(_) => 0,
@@ -89,7 +89,7 @@ impl Wire {
         }
     }
 
-    /// The descriptor to wait for; `take`: frames are accepted.
+    /// The descriptor to wait for. `take`: the caller accepts frames.
     pub fn interest(&self, take: bool) -> Option<Interest> {
         match self {
             Self::None | Self::Loopback(_) | Self::Supplied(_) => None,
@@ -98,9 +98,9 @@ impl Wire {
         }
     }
 
-    /// The time after which there is work even if no descriptor becomes ready.
+    /// The time after which the wire has work even if no descriptor becomes ready.
     pub fn due_after(&self, take: bool) -> Option<Duration> {
-        // Frames may have arrived before the card requested a pause. No descriptor becomes ready for these again.
+        // Frames may have arrived before the card requested a pause. For these frames no descriptor becomes ready again.
         let frames_wait = take && self.input().is_some_and(Batch::has_frame);
         match self {
             _ if frames_wait => Some(Duration::ZERO),
@@ -146,13 +146,14 @@ impl Wire {
         let loopback = matches!(self, Self::Loopback(_));
         let Some(input) = self.input_mut() else { return };
         if loopback {
-            // Frames that arrived meanwhile come behind the returned ones.
+            // Frames that arrived meanwhile come behind the returned frames.
             batch.append(input.rest());
         }
         *input = batch;
     }
 
-    /// The stream is out of step or its peer has disconnected (a new connection is needed), or the tap device was removed (permanently).
+    /// Ends the connection of a stream that has an invalid length or whose peer has disconnected, or gives up a tap device that was
+    /// removed.
     pub fn disconnect(&mut self) {
         match self {
             Self::Stream(stream) => stream.disconnect(),

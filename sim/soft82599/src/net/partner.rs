@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The link partner: the MAC at the other end of the wire, which a tap device or a socket does not have.
 //!
-//! It honours the card's pause frames: it delivers no frames to the card until XON, or until the pause time ends without a new pause frame.
-//! Frames that arrive meanwhile wait in the wire. It has one queue, so a pause of one class holds all of them. It consumes pause frames,
-//! except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include these frames in any case.
+//! It honours the card's pause frames. During a pause it delivers no frames to the card, until XON or the end of the pause time. Frames
+//! that arrive meanwhile wait in the wire. The partner has one queue, so a pause of one class holds all classes. It consumes pause frames,
+//! except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include pause frames in any case.
 
 use card::mac_control::{self, quanta, MacControl, CLASSES};
 use card::Nanoseconds;
@@ -12,9 +12,9 @@ use card::Nanoseconds;
 pub struct Partner {
     /// End of each class's pause; 0: not paused.
     held_until: [Nanoseconds; CLASSES],
-    /// Received frames that begin or extend a pause.
+    /// Number of received frames that begin or extend a pause.
     pub pauses: u64,
-    /// Received frames that end one.
+    /// Number of received frames that end a pause.
     pub resumes: u64,
 }
 
@@ -50,7 +50,7 @@ impl Partner {
         self.held_until.iter_mut().filter(|at| **at <= now).for_each(|at| *at = 0);
     }
 
-    /// The link changed: all pauses end.
+    /// Ends all pauses, because the link changed.
     pub fn reset(&mut self) {
         self.held_until = Default::default();
     }

@@ -2,8 +2,8 @@
 //! Records every frame in both directions, in the pcap format with nanoseconds that tcpdump and Wireshark read.
 //!
 //! The recording shows the card's view: frames that a wire fault lost or corrupted are recorded as the card sent or received them. Times
-//! are the card's clock, counted from the start of the program. A recording may be bounded in bytes. It then ends with a whole frame, and
-//! the missing frames are counted.
+//! are the card's clock, counted from the start of the program. A recording may be bounded in bytes. A bounded recording ends with a whole
+//! frame, and the missing frames are counted.
 
 use card::Nanoseconds;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub struct Recording {
     limit: u64,
     broken: bool,
     pub frames: u64,
-    /// Frames that did not fit below the limit, or on the disk.
+    /// Number of frames that did not fit below the limit, or on the disk.
     pub missed: u64,
 }
 
@@ -51,7 +51,7 @@ impl Recording {
         let needed = FRAME_HEADER_BYTES + bytes as u64;
         if self.broken || self.written.saturating_add(needed) > self.limit {
             self.missed += 1;
-            // Later, shorter frames are not recorded either, because nothing would show that frames before them are missing.
+            // Later frames that would fit are not recorded either, because a reader could not see that frames before them are missing.
             self.broken = true;
             return;
         }

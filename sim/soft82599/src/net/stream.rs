@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //! A UNIX stream of frames, each preceded by its length. Either side may listen. A peer that disconnects takes the link down, and the next
-//! one brings it up.
+//! peer brings it up.
 
 use super::batch::{append_frame, Batch, FRAME_BYTES_MAX, LENGTH_BYTES};
 use crate::socket_file::SocketFile;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 256 * 1024;
-/// Bytes that wait until the peer takes them; some hundred frames.
+/// Largest number of bytes that wait until the peer takes them; some hundred frames.
 const ROOM_BYTES: usize = 512 * 1024;
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -27,7 +27,7 @@ pub struct Stream {
     pub input: Batch,
     output: Vec<u8>,
     sent: usize,
-    /// Frames that were lost because there was no peer.
+    /// Number of frames that were lost because there was no peer.
     pub lost: u64,
 }
 
@@ -35,7 +35,7 @@ impl Stream {
     pub fn listen(path: &Path) -> io::Result<Self> {
         Ok(Self::new(Side::Listens(SocketFile::listen(path)?)))
     }
-    /// The other side need not exist yet.
+    /// Connects to `path`, at once or as soon as a peer listens there.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let mut stream = Self::new(Side::Connects(path.to_path_buf(), Instant::now()));
         stream.seek_peer();
@@ -128,8 +128,7 @@ impl Stream {
                 Ok(bytes) => self.sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // The limit applies to unsent bytes only. So the sent bytes must be removed here; otherwise the buffer would grow
-                    // without bound.
+                    // The limit applies only to unsent bytes. Without removal of the sent bytes the buffer would grow without bound.
                     if self.sent > ROOM_BYTES {
                         self.output.drain(..self.sent);
                         self.sent = 0;

@@ -21,9 +21,9 @@ pub struct Connection {
     /// The vector is longer than its contents, so that reading need not zero new space first.
     input: Vec<u8>,
     filled: usize,
-    /// Handled bytes at the front of input.
+    /// Number of handled bytes at the front of `input`.
     done: usize,
-    /// Offsets in input of messages with descriptors.
+    /// Descriptors of messages, with the offset of their message in `input`.
     descriptors: VecDeque<(usize, Vec<OwnedFd>)>,
     pub output: Vec<u8>,
 }

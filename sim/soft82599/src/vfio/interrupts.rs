@@ -2,7 +2,7 @@
 //! The client's eventfds: the destinations of messages and of the INTx line.
 //!
 //! The client keeps the tables of MSI and MSI-X and gives us one eventfd per vector. As VFIO specifies, INTx is masked when it fires, until
-//! the client unmasks it. If the line is still asserted then, it fires again.
+//! the client unmasks it. If the line is still asserted at that time, INTx fires again.
 
 use super::protocol::{flag, irq};
 use crate::sys;
@@ -51,7 +51,7 @@ impl Eventfds {
         }
     }
 
-    /// Handles one SET_IRQS. False if it is invalid.
+    /// Handles one SET_IRQS. Returns false if it is invalid.
     pub fn set(&mut self, index: u32, flags: u32, start: u32, count: u32, descriptors: Vec<OwnedFd>) -> bool {
         let (_, count_max) = Self::info(index);
         if start.checked_add(count).is_none_or(|end| end > count_max) || flags & flag::SET_DATA_BOOL != 0 {
@@ -84,7 +84,7 @@ impl Eventfds {
         }
         let mut descriptors = descriptors.into_iter();
         for number in start..start + count {
-            // Fewer descriptors than interrupts: the others are disabled.
+            // Interrupts without a descriptor are disabled.
             *self.place(index, number) = descriptors.next();
         }
         if index == irq::INTX {
@@ -125,7 +125,7 @@ impl Eventfds {
         self.trigger(irq::REQUEST, 0);
     }
 
-    /// The card sends a message. With plain MSI there is only vector 0; without MSI and MSI-X no message is sent.
+    /// Passes a message of the card to the client. With plain MSI there is only vector 0; without MSI and MSI-X no message is sent.
     pub fn message(&mut self, vector: u8) {
         if let Some(collected) = self.collected.as_mut().filter(|_| !self.msix.is_empty()) {
             *collected |= 1u64.checked_shl(vector.into()).unwrap_or(0);

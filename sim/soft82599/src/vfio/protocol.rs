@@ -76,7 +76,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// None: there are too few bytes.
+    /// Returns None if there are too few bytes.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut body = Body::new(bytes.get(..HEADER_BYTES)?);
         Some(Self { id: body.u16()?, command: body.u16()?, bytes: body.u32()? as usize, flags: body.u32()? })
@@ -89,7 +89,7 @@ impl Header {
     }
 }
 
-/// Parses a message's body; None if it is too short.
+/// Parses a message's body. Its functions return None if the body is too short.
 pub struct Body<'b>(&'b [u8]);
 
 impl<'b> Body<'b> {

@@ -17,14 +17,14 @@ pub const BAR0: u32 = 0;
 pub const CONFIG: u32 = 7;
 pub const MSIX: u32 = 2;
 
-/// The program under test in its own directory. Dropping this ends the program and removes the directory.
+/// The program under test in its own directory. Dropping a `Server` ends the program and removes the directory.
 pub struct Server {
     pub directory: PathBuf,
     pub child: Child,
 }
 
 impl Server {
-    /// Starts it and waits until it reports that it is ready. `arguments` may contain DIR for the directory.
+    /// Starts the program and waits until it reports that it is ready. `arguments` may contain DIR for the directory.
     pub fn start(name: &str, arguments: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("soft82599-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -55,7 +55,7 @@ impl Server {
         peer
     }
 
-    /// Sends one command to the control socket and returns one line (`state`: the lines up to the dot).
+    /// Sends one command to the control socket and returns the line of its answer (for `state` the lines up to the dot).
     pub fn control(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(self.path("control.sock")).unwrap();
         stream.set_read_timeout(Some(TIME_OUT)).unwrap();
@@ -146,7 +146,7 @@ impl Event {
     pub fn raw(&self) -> RawFd {
         self.file.as_raw_fd()
     }
-    /// True if it fired within the time.
+    /// True if the eventfd was signalled within the time.
     pub fn fired(&mut self, within: Duration) -> bool {
         let until = Instant::now() + within;
         loop {
@@ -253,7 +253,7 @@ impl Client {
         u32::from_le_bytes(self.read(BAR0, offset, 4).unwrap().try_into().unwrap())
     }
 
-    /// A posted write, as QEMU sends them.
+    /// Sends a posted write, as QEMU does.
     pub fn set_register(&mut self, offset: u64, value: u32) {
         let message = self.message(10, 0x10, &Self::write_body(BAR0, offset, &value.to_le_bytes()));
         self.stream.write_all(&message).unwrap();

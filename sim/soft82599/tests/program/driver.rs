@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-// The offsets are repeated here on purpose: this driver does not share the card's table.
+// The offsets are repeated here on purpose, so that an error in the card's table is found.
 pub const CTRL: u64 = 0x0;
 pub const STATUS: u64 = 0x8;
 pub const LINKS: u64 = 0x42A4;

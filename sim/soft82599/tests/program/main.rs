@@ -115,7 +115,7 @@ fn two_connected_cards_survive_a_restart_of_either() {
     a = Guest::on(&listens_again);
     exchange(&mut a, &mut b);
 
-    // A guest that disconnects does not disconnect the cable.
+    // The servers stay connected when a guest disconnects.
     drop(b);
     b = Guest::on(&again);
     exchange(&mut a, &mut b);
@@ -129,8 +129,8 @@ fn the_interrupt_trace_is_bounded_and_has_the_cards_times() {
     let mut event = bring_up(&mut client, &memory);
     let itr = |us: u32| us / 2 << 3 | 1 << 31;
     assert_eq!(server.control("trace start 5"), "{\"ok\": true}\n");
-    // The card's clock is so slow that its 500 us take half a second, so the second message certainly waits. The third is sent after a
-    // pause.
+    // The card's clock is so slow that 500 us of it take half a second, so the second message certainly waits. The third message is sent
+    // after a pause.
     client.set_register(EITR, itr(500));
     client.set_register(EICS, 1);
     client.set_register(EICS, 1);
@@ -239,7 +239,7 @@ fn invalid_commands_are_refused_and_the_guest_stays_connected() {
     let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(client.call(8, &body, &[event.raw()]), Err(libc::EINVAL), "there are 64 vectors");
     assert_eq!(client.register(STATUS) >> 19 & 1, 1);
-    // Not vfio-user at all: the connection ends, the server continues.
+    // After bytes that are not vfio-user, the connection ends and the server continues.
     client.stream.write_all(&[0xFF; 64]).unwrap();
     assert_eq!(client.stream.read(&mut [0; 1]).unwrap_or(0), 0);
     server.connect().register(STATUS);
@@ -256,7 +256,7 @@ fn messages_may_arrive_in_any_pieces() {
         body.extend(4u32.to_le_bytes());
         client.message(9, 0, &body)
     };
-    // First single bytes of a message; then a map command with its descriptor, between messages that are sent in one piece.
+    // First sends a message byte by byte. Then come two messages in one piece, a map command with its descriptor, and one more message.
     for byte in read(&mut client, STATUS) {
         client.stream.write_all(&[byte]).unwrap();
     }

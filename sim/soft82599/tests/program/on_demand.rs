@@ -29,7 +29,7 @@ impl Guest {
         Self { client, memory, event, peer, next: 0 }
     }
 
-    /// Sends these frames to the guest. Returns the numbers of those that arrive until `last` does.
+    /// Sends frames with these numbers to the guest. Returns the numbers of the frames that arrive, up to frame `last`.
     fn receive(&mut self, numbers: &[u8], last: u8) -> Vec<u8> {
         for &number in numbers {
             write_frame(&mut self.peer, &frame(number));
@@ -60,7 +60,7 @@ fn frames_are_lost_reordered_and_corrupted_as_requested_and_counted() {
     assert_eq!(guest.receive(&[1, 2, 3], 3), [3]);
     assert_eq!(server.control("fault reorder rx next 1"), OK);
     assert_eq!(guest.receive(&[4, 5], 4), [5, 4]);
-    // The delay is on the card's clock, so the other frames overtake the delayed one.
+    // The delay is on the card's clock, so the other frames overtake the delayed frame.
     assert_eq!(server.control("fault delay rx 200000000 next 1"), OK);
     assert_eq!(guest.receive(&[6, 7], 6), [7, 6]);
     assert_eq!(server.control("fault corrupt tx next 1"), OK);
@@ -128,7 +128,7 @@ fn the_link_flaps_as_often_as_requested_on_a_stepped_clock() {
         seen.push(client.register(LINKS) >> 30 & 1);
         server.control("clock step 10000000");
     }
-    // Down, up after training, down, up permanently.
+    // The link's states: down, up after training, down, up permanently.
     assert_eq!(seen, [0, 0, 0, 1, 0, 0, 0, 1]);
     for nonsense in ["link", "link flap", "link flap 5", "link flap 5000 0", "clock step", "clock step 0", "clock run 0", "clock back"] {
         assert!(server.control(nonsense).starts_with("{\"error\""), "{nonsense}");
@@ -173,8 +173,8 @@ fn a_recording_is_bounded_and_readable_by_tcpdump() {
     while memory.u64_at(RECEIVE_RING + 8) & 1 == 0 {
         assert!(std::time::Instant::now() < until, "nothing came");
     }
-    // The third frame does not fit into 300 bytes. The fourth would fit, but is not recorded, because it would look like the next frame
-    // after the second.
+    // The third frame does not fit into 300 bytes. The fourth frame would fit, but is not recorded, because it would look like the direct
+    // successor of the second.
     for (index, number) in [(1, 90), (2, 0)] {
         transmit(&mut client, &memory, index, &frame(number));
         read_frame(&mut peer);
@@ -240,7 +240,7 @@ fn the_wire_holds_its_frames_while_the_card_requests_a_pause() {
     let mut peer = server.join_net();
     server.control("clock step 10000000");
     wait_for_link(&mut client, true);
-    // Pauses of 100 quanta (5.12 us) when the buffer has 8 KiB or more, without repetition.
+    // The card requests a pause of 100 quanta (5.12 us) when its buffer has 8 KiB or more, and does not repeat the request.
     let pause_bytes = 8192;
     client.set_register(FCTTV, 100);
     client.set_register(FCRTH, 1 << 31 | pause_bytes);
@@ -265,7 +265,7 @@ fn the_wire_holds_its_frames_while_the_card_requests_a_pause() {
     assert!(taken < 24, "{taken} frames of 1000 bytes, eight of them in buffers of the ring, are more than {pause_bytes} bytes");
     server.control("clock step 5119");
     assert_eq!(number("GPRC"), taken);
-    // The pause time has ended without a new pause frame: all frames are delivered, whether the card has room or not.
+    // The pause time has ended without a new pause frame, so all frames are delivered, whether the card has room or not.
     server.control("clock step 1");
     let until = std::time::Instant::now() + TIME_OUT;
     let all = send(&mut peer, 0);

@@ -13,10 +13,10 @@ pub enum After {
     Stall,
 }
 
-/// Longer than the buffer of neap-load for one reply.
+/// More than neap-load accepts as one reply.
 const ENDLESS_BYTES: usize = 4 << 20;
 
-/// The first complete request of the input: its bytes and, for a get, its key's text. None: no request is complete.
+/// The first complete request of the input: its number of bytes and, for a get, its key. None if no request is complete.
 pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
     let end = input.windows(2).position(|pair| pair == b"\r\n")?;
     let mut words = input[..end].split(|&byte| byte == b' ');

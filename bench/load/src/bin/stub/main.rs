@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! neap-load-stub: a memcached that is slow or wrong in known ways.
 //!
-//! A load generator's measurements can only be checked against a server that records its own delays. So this server implements the part of
+//! A load generator's measurements can be checked only against a server that records its own delays. So this server implements the part of
 //! memcached's text protocol that neap-load uses. It answers each get with the value that neap-load expects, and delays, freezes or fails
 //! as its options say.
 //!
-//! A timer on a busy machine is late. So the reference is the real delay, not the requested one: the time from reading a request to writing
-//! its answer. These delays are printed as JSON on standard output when standard input ends.
+//! A timer on a busy machine is late. So the reference is not the requested delay, but the real time from reading a request to writing its
+//! answer. These real delays are printed as JSON on standard output when standard input ends.
 
 mod answer;
 mod server;
@@ -88,7 +88,7 @@ fn preset(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     let options = Options::parse();
     let connections_max = 16_384;
-    // An error is ignored: the tests that need this many connections report a limit that is too low.
+    // An error is ignored, because the tests that need so many connections report a limit that is too low.
     let _ = limits::allow_connections(connections_max, 0);
     match server::serve(&options) {
         Ok(report) => {

@@ -2,8 +2,8 @@
 //! The server: one thread for all connections. It reads requests, holds answers until they are due, and records when they were sent.
 //!
 //! A recorded delay is a lower bound of the latency that a client can measure, because the delay ends before the answer is passed to the
-//! kernel. The server also records its absences: the intervals in which it did not poll for requests as often as intended. Either it was
-//! frozen, or the host gave it no core.
+//! kernel. The server also records its absences, the intervals in which it did not poll for requests as often as intended. During an
+//! absence the server was frozen, or the host gave it no core.
 
 use super::answer::{answer, request, After};
 use super::{Fault, Options};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const LISTENER: u64 = u64::MAX;
 const INPUT: u64 = u64::MAX - 1;
 const MS_NS: u64 = 1_000_000;
-/// The poll interval while absences are recorded. A longer gap than ABSENCE_NS is an absence.
+/// The poll interval while absences are recorded. A gap longer than ABSENCE_NS_MIN is an absence.
 const POLL_INTERVAL_NS: u64 = MS_NS;
 const ABSENCE_NS_MIN: u64 = 3 * MS_NS;
 
@@ -40,7 +40,7 @@ struct Client {
     stream: TcpStream,
     input: Vec<u8>,
     held: VecDeque<Held>,
-    /// Due, but the socket is full.
+    /// Bytes that are due but did not fit into the socket.
     output: Vec<u8>,
     is_stalled: bool,
 }
@@ -54,12 +54,12 @@ struct Server<'w> {
     clients: HashMap<u64, Client>,
     next_client: u64,
     clients_max: usize,
-    /// Due times of answers with the client's number, the earliest first.
+    /// Due times of answers and the numbers of their clients, the earliest first.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     delays: hdrhistogram::Histogram<u64>,
     requests: u64,
     faults: u64,
-    /// The largest time between an answer's due time and its sending.
+    /// The largest time from an answer's due time to its sending.
     late_max_ns: u64,
     first_request_ns: u64,
     next_freeze_ns: u64,
@@ -106,7 +106,7 @@ impl Server<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Waits once and handles the events. Ok(false): standard input has ended.
+    /// Waits once and handles the events. Returns false when standard input has ended.
     fn poll_once(&mut self, listener: &TcpListener) -> io::Result<bool> {
         self.freeze();
         let now_ns = self.now_ns();
@@ -149,7 +149,7 @@ impl Server<'_> {
         }
     }
 
-    /// Records a poll that is about to happen. Returns the time of the next poll.
+    /// Records an absence if the last poll was too long ago. Returns the time of the next poll.
     fn begin_poll(&mut self, now_ns: u64) -> u64 {
         if self.options.freeze.is_none() || self.requests == 0 {
             return u64::MAX;
@@ -211,7 +211,7 @@ impl Server<'_> {
         self.write(number);
     }
 
-    /// Sends the first of the answers held for a connection, which is due.
+    /// Sends the first answer held for a connection. That answer MUST be due.
     fn release(&mut self, number: u64) {
         let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_stalled) else { return };
         let Some(held) = client.held.pop_front() else { return };
@@ -241,7 +241,7 @@ impl Server<'_> {
             Err(_) => return drop(self.clients.remove(&number)),
         }
         let waits = if client.output.is_empty() { epoll::EventFlags::IN } else { epoll::EventFlags::IN | epoll::EventFlags::OUT };
-        // If this fails, the client waits for its answer and reports a time-out.
+        // If `modify` fails, the client waits for its answer and reports a time-out.
         let _ = epoll::modify(&self.poll, &client.stream, epoll::EventData::new_u64(number), waits);
     }
 
@@ -254,7 +254,7 @@ impl Server<'_> {
             "answers": self.delays.len(),
             "delay": {"p50_ns": percentile(50.0), "p99_ns": percentile(99.0), "p99.9_ns": percentile(99.9), "max_ns": self.delays.max()},
             "late_max_ns": self.late_max_ns,
-            // Start after the first request, and length.
+            // Each absence has its start, counted from the first request, and its length.
             "absences_ns": self.absences.iter().map(|(at, length)| [at.saturating_sub(self.first_request_ns), *length]).collect::<Vec<_>>(),
         })
     }

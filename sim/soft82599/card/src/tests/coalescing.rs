@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Receive side coalescing as seen by a driver: the test's driver reads chains of descriptors like Linux's, and must get the data that was
-//! sent.
+//! Receive side coalescing as seen by a driver. The test's driver reads chains of descriptors like Linux's driver, and must get the data
+//! that was sent.
 
 use super::driver::{Driver, MAC};
 use super::noise::Noise;
@@ -10,7 +10,7 @@ use crate::registers::{field, Register};
 
 const INTERVAL_US: u64 = 50;
 
-/// A segment of a test.
+/// A TCP segment that a test sends.
 #[derive(Clone, Debug)]
 struct Segment {
     flow: u16,
@@ -66,8 +66,7 @@ impl Segment {
     }
 }
 
-/// Reads queue 0 in ring order, like Linux's driver. A descriptor with a count of segments names the descriptor at which its frame
-/// continues.
+/// Reads queue 0 in ring order, like Linux's driver. A descriptor with a segment count names the descriptor at which its frame continues.
 struct Reader {
     next: u32,
     begun: Vec<Option<(Vec<u8>, u32)>>,
@@ -76,7 +75,7 @@ struct Reader {
 #[derive(Debug)]
 struct Read {
     bytes: Vec<u8>,
-    /// Sum of the counts of segments; 0 for an ordinary frame.
+    /// Sum of the descriptors' segment counts; 0 for an ordinary frame.
     segments: u32,
     words: [u64; 2],
 }
@@ -221,7 +220,7 @@ fn the_queues_interval_closes_the_context_and_interrupts() {
     assert_eq!(driver.card.next_deadline(), Some(driver.now + 4_000), "GPIE.rsc_delay after the first segment of a quiet time");
     driver.advance(4_000);
     assert_eq!((driver.host.messages.len(), reader.read(&mut driver).map(|read| read.segments)), (1, Some(0)));
-    // The interval begins with that message. All segments within it form one frame.
+    // The interval begins with the message above. All segments within the interval form one frame.
     let begun = driver.now;
     for _ in 0..8 {
         driver.advance(5_000);
@@ -307,7 +306,7 @@ fn open_contexts_are_written_back_when_the_queue_stops() {
     assert_eq!(driver.card.next_deadline().filter(|&at| at > driver.now + 1_000_000), None);
 }
 
-/// For any traffic in any order: each connection's frames, split again, equal the sent bytes in order.
+/// For any traffic, the payload of each connection's frames equals the sent bytes in order.
 #[test]
 fn any_traffic_split_again_equals_what_was_sent() {
     let (mut frames, mut segments_max) = (0, 0);

@@ -26,7 +26,7 @@ pub struct Driver {
     transmit_space: u64,
 }
 
-/// One received frame with its last descriptor's words.
+/// One received frame, and the two words of its last descriptor.
 #[derive(Debug)]
 pub struct Received {
     pub bytes: Vec<u8>,
@@ -45,8 +45,8 @@ impl Driver {
         driver
     }
 
-    /// The usual state: `queues` receive and transmit rings of `ring` descriptors, advanced descriptors, 2 KiB buffers. MSI-X has vector i
-    /// for queue i and the next vector for other causes; everything is unmasked.
+    /// A card with `queues` receive and transmit rings of `ring` advanced descriptors each, and buffers of 2 KiB. MSI-X has vector i for
+    /// queue i and the next vector for other causes; everything is unmasked.
     pub fn up(queues: usize, ring: u32) -> Self {
         let mut driver = Self::bare();
         driver.ring = ring;
@@ -65,13 +65,13 @@ impl Driver {
         driver.write_at(Register::EimsEx, 0, (1u64 << queues).wrapping_sub(1) as u32);
         driver.write(Register::Eims, field::eicr::LSC.ones());
         driver.write(Register::Rxctrl, field::rxctrl::ENABLE.ones());
-        // Clears the link change of power-up.
+        // Clears the cause of the link change at power-up.
         driver.read(Register::Eicr);
         driver.host.messages.clear();
         driver
     }
 
-    /// Enables the INTx line, as without MSI and MSI-X.
+    /// Clears the bit that disables the INTx line, as a driver does that uses neither MSI nor MSI-X.
     pub fn enable_line(&mut self) {
         self.card.config_write(&mut self.host, self.now, 4, &[0x06, 0x00]);
     }
@@ -190,7 +190,7 @@ impl Driver {
         }
     }
 
-    /// Copies bytes to memory for descriptors. Returns the address.
+    /// Copies bytes to memory to which a descriptor can point. Returns their address.
     pub fn place(&mut self, bytes: &[u8]) -> u64 {
         let room = MEMORY_BYTES as u64 - TRANSMIT_BUFFERS;
         let needed = (bytes.len() as u64).next_multiple_of(64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Ten thousand frames each way through small rings, every byte compared.
+//! Passes ten thousand frames in each direction through small rings, and compares every byte.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::descriptor::{transmit_data, transmit_write_back};

@@ -9,7 +9,7 @@ const BUCKET_KEY: u32 = 0x3DAD_14E2;
 const SIGNATURE_KEY: u32 = 0x174D_3614;
 const TCP_OVER_IPV4: u32 = 2;
 
-/// The hash as drivers compute it, bit by bit: `flow` is kind and VLAN, `common` all the rest XORed together.
+/// The hash as drivers compute it, bit by bit. `flow` is kind and VLAN; `common` is the rest of the flow, XORed together.
 fn hash(key: u32, flow: u32, common: u32) -> u32 {
     let high = common ^ flow ^ (flow >> 16);
     let mut low = (common >> 16) | (common << 16);
@@ -75,7 +75,7 @@ fn a_signature_filter_steers_its_flow_to_its_queue() {
 fn a_perfect_filter_matches_the_unmasked_bits_and_is_reported_in_the_descriptor() {
     let mut driver = Driver::up(4, 64);
     driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
-    // Only the destination port is compared. A one in a mask means that the bit is ignored. The port masks have their bits reversed.
+    // Compares only the destination port. A one in a mask means that the bit is ignored. The port masks have their bits reversed.
     driver.write(Register::Fdirsip4m, u32::MAX);
     driver.write(Register::Fdirdip4m, u32::MAX);
     driver.write(Register::Fdirtcpm, 0x0000_FFFF);
@@ -106,7 +106,7 @@ fn a_perfect_filter_matches_the_unmasked_bits_and_is_reported_in_the_descriptor(
     assert!(driver.poll(0).is_some());
 }
 
-/// Drivers write port masks with the bits of each half reversed, and ones for ignored bits.
+/// Drivers write a port mask with the bits of each half reversed, and with ones for ignored bits.
 #[test]
 fn a_mask_of_some_port_bits_matches_a_range() {
     let mut driver = Driver::up(2, 64);
@@ -142,7 +142,7 @@ fn perfect_filters_agree_with_comparing_fields() {
         driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
         driver.write(Register::Fdirsip4m, all(by_source));
         driver.write(Register::Fdirdip4m, all(by_destination));
-        // A mask of whole ports does not change when its bits are reversed. In the register the destination is the upper half.
+        // A mask of whole ports does not change when its bits are reversed. In the register the destination port is the upper half.
         driver.write(Register::Fdirtcpm, !by_ports);
         on(&mut driver, field::fdirctrl::PERFECT_MATCH.ones());
         let counts = |[source, destination, from, to]: [u32; 4]| {

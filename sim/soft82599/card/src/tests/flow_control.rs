@@ -44,7 +44,7 @@ fn the_card_requests_a_pause_between_its_watermarks() {
     on[16..18].fill(0);
     assert_eq!(driver.host.sent[1..], [on]);
     assert_eq!((driver.read(Register::Lxofftxc), driver.read(Register::Lxontxc)), (1, 1));
-    // The MAC sends them. They count as sent frames, and drivers subtract them.
+    // The pause frames count as sent frames, although only the MAC sends them; drivers subtract them.
     assert_eq!((driver.read(Register::Gptc), driver.read(Register::Ptc64)), (2, 2));
 }
 

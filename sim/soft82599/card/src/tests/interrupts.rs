@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Causes and masks: which messages are sent, and how they change the causes. Their timing is in moderation.rs.
+//! Causes and masks: which messages are sent, and how messages change the causes. Tests of the messages' timing are in moderation.rs.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
@@ -105,7 +105,7 @@ fn without_msix_the_line_follows_the_causes() {
 
 #[test]
 fn a_vector_masked_by_eimc_keeps_its_cause_until_eims() {
-    // Like a polling driver: mask, take frames, unmask, and get the message of frames that arrived meanwhile.
+    // Does the same as a polling driver: masks the interrupt, takes frames, unmasks, and gets the message of frames that arrived meanwhile.
     let mut driver = Driver::up(2, 64);
     driver.write(Register::Eimc, 1 << 1);
     driver.map_vector(0, 1);

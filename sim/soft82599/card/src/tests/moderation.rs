@@ -36,7 +36,7 @@ fn messages_keep_their_interval_and_the_first_after_a_pause_is_immediate() {
     for interval_us in [0u64, 2, 8, 100, 1000, 1022] {
         let mut driver = traced(1);
         set_interval_us(&mut driver, 0, interval_us as u32);
-        // A frame every 3 us for 20 intervals, then a pause, then one more.
+        // A frame every 3 us for 20 intervals, then a pause, then one more frame.
         let frames = (interval_us * 20 / 3).max(50);
         for number in 0..frames {
             driver.advance(3_000);
@@ -123,7 +123,7 @@ fn a_written_counter_counts_from_its_new_value() {
     driver.arrive(&numbered_frame(0, 60));
     driver.arrive(&numbered_frame(1, 60));
     driver.advance(10_000);
-    // The field has the upper seven of the counter's nine bits, so 5 means 20 steps of 2 us. The value may also exceed the interval.
+    // The field has the upper seven of the counter's nine bits, so 5 means 20 steps of 2 us. The counter may also exceed the interval.
     driver.write_at(Register::Eitr, 0, field::eitr::ITR_INTERVAL.put(500) | field::eitr::ITR_COUNTER.put(5));
     driver.advance(100_000);
     assert_eq!(messages(&mut driver, 0), [(start, 0), (start + 50_000, 50_000)]);
@@ -165,12 +165,12 @@ fn masks_and_moderation_combine() {
     driver.arrive(&numbered_frame(0, 60));
     driver.arrive(&numbered_frame(1, 60));
     driver.advance(50_000);
-    // Masked while it waits: nothing is sent at the end of the interval. Unmasking then sends the message.
+    // If the cause is masked while its message waits, nothing is sent at the end of the interval. Unmasking then sends the message.
     driver.write_at(Register::EimcEx, 0, 1);
     driver.advance(100_000);
     driver.write_at(Register::EimsEx, 0, 1);
     assert_eq!(messages(&mut driver, 0), [(start, 0), (start + 150_000, 0)], "by then only the mask held it");
-    // Masked and unmasked within an interval: it waits for the rest of the interval.
+    // If the cause is masked and unmasked within an interval, its message waits for the rest of the interval.
     driver.write_at(Register::EimcEx, 0, 1);
     driver.arrive(&numbered_frame(2, 60));
     driver.advance(30_000);
@@ -191,7 +191,7 @@ fn software_causes_are_moderated_unless_gpie_says_immediate() {
         driver.advance(20_000);
         driver.write(Register::Eics, 1);
         driver.advance(20_000);
-        // A frame never interrupts before its time. An immediate software cause then includes it.
+        // A frame's message is never sent before its time. The message of an immediate software cause then also reports the frame.
         driver.arrive(&numbered_frame(1, 60));
         driver.advance(10_000);
         driver.write_at(Register::EicsEx, 0, 1);

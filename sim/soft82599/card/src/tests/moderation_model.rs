@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Compares moderation with a model that checks each vector in each microsecond.
+//! Compares moderation with a model that checks every vector every microsecond.
 
 use super::driver::Driver;
 use super::noise::Noise;

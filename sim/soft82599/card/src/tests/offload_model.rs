@@ -78,8 +78,7 @@ impl Packet {
         ones_complement(&header)
     }
 
-    /// Segment `number` of `of` segments with all fields right. `payload` begins at `start` of the packet's payload. A tunnel's bytes only
-    /// affect the checksum: see `seeded`.
+    /// Segment `number` of `of` segments with all fields right. `payload` begins at `start` of the packet's payload.
     fn frame(&self, number: usize, of: usize, start: usize, payload: &[u8], inserted_tag: Option<u16>, masks: [u16; 3]) -> Vec<u8> {
         let l4_length = self.l4_bytes() + payload.len();
         let mut frame = MAC.to_vec();
@@ -130,12 +129,12 @@ impl Packet {
         frame
     }
 
-    /// The packet as passed by a driver: with the sums that the card expects.
+    /// The packet as a driver passes it to the card, with the sums that the card expects.
     fn seeded(&self, segment: bool) -> Vec<u8> {
         let mut frame = self.frame(0, 1, 0, &self.payload, None, [0xFFF; 3]);
         let ip = self.mac_bytes();
         if !self.ipv6 {
-            // This value cancels the tunnel in the sum. It is zero without a tunnel.
+            // This value cancels the tunnel's bytes in the sum. The value is zero without a tunnel.
             let tunnel = !(ones_complement(&self.tunnel) as u16);
             frame[ip + 10..ip + 12].copy_from_slice(&if self.tunnel.is_empty() { [0, 0] } else { tunnel.to_be_bytes() });
         }
@@ -189,7 +188,7 @@ fn every_frame_equals_the_models() {
             | transmit_data::INSERT_L4_CHECKSUM.put(1)
             | transmit_data::VLAN_ENABLE.put(u64::from(tag.is_some()))
             | transmit_data::INDEX.put(index);
-        // In pieces of any size.
+        // Sums the bytes in pieces of any size.
         let mut rest = &bytes[..];
         for left in (0..=noise.below(6)).rev() {
             let longest = rest.len().min(16_000);

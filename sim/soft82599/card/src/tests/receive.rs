@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The contents of receive descriptors, and receiving with too few of them.
+//! The contents of receive descriptors, and reception with too few descriptors.
 
 use super::driver::{ipv4_frame, numbered_frame, Driver, MAC};
 use crate::registers::descriptor::{legacy_receive, receive_write_back as wb};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A driver that makes every mistake: the card must not panic, hang, or access memory out of bounds.
+//! With a driver that makes every mistake, the card must not panic, hang, or access memory out of bounds.
 
 use super::driver::{data, numbered_frame, Driver};
 use super::noise::Noise;

@@ -3,7 +3,7 @@
 
 use super::driver::Driver;
 
-/// A driver's register test: the bits that it writes, and those that it expects back; `count` entries `stride` bytes apart.
+/// A driver's test of `count` registers, `stride` bytes apart: the bits that the driver writes, and the bits that it expects to read.
 struct Pattern {
     offset: u32,
     stride: u32,
@@ -16,7 +16,7 @@ const fn pattern(offset: u32, stride: u32, count: u32, wanted: u32, written: u32
     Pattern { offset, stride, count, wanted, written }
 }
 
-/// Bare offsets on purpose: the test must not depend on our own table.
+/// The offsets are numbers on purpose, because the test must not depend on our own table.
 const BEFORE_ENABLE: [Pattern; 7] = [
     pattern(0x03220, 4, 1, 0x8007_FFF0, 0x8007_FFF0),
     pattern(0x03260, 4, 1, 0x8007_FFF0, 0x8007_FFF0),
@@ -83,7 +83,7 @@ fn registers_pass_the_test_of_linux() {
     assert_eq!(driver.read_offset(0x03000) & 1, 1);
 }
 
-/// Without MSI-X, each of the first ten causes is set while the others are masked, and the other way round.
+/// Without MSI-X, each of the first ten causes must interrupt while it is unmasked, and the other causes must not while they are masked.
 #[test]
 fn interrupts_pass_the_test_of_linux() {
     const EICR: u32 = 0x00800;

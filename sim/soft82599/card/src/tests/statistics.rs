@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Frames and bytes by queue: QPRC, QBRC, QPTC, QBTC through their maps.
+//! Frames and bytes by queue: QPRC, QBRC, QPTC and QBTC, with the maps from queues to statistics sets.
 
 use super::driver::{context, data, ipv4_frame, numbered_frame, ContextOf, Driver, MAC};
 use crate::registers::descriptor::transmit_data;
@@ -15,7 +15,8 @@ fn map_sets(driver: &mut Driver, map: Register, set: impl Fn(usize) -> u32) {
     }
 }
 
-/// Steers the frames of each EtherType to a queue of its own. There are eight filters, so the test moves them for further queues.
+/// Steers frames to eight queues from `first` on, by their EtherTypes. The card has eight filters, so the test moves them for further
+/// queues.
 fn steer(driver: &mut Driver, first: usize) {
     for filter in 0..8 {
         let ethertype = field::etqf::ETHERTYPE.put(0x9000 + filter as u32) | field::etqf::ENABLE.ones();
@@ -102,7 +103,7 @@ fn byte_counters_exceed_thirty_two_bits() {
     driver.send(0, &numbered_frame(0, 0x90));
     assert_eq!(received(&mut driver, 0), (1, 0xF_FFFF_FF80));
     assert_eq!(sent(&mut driver, 0), (1, 0xF_FFFF_FF90));
-    // They saturate at 36 bits. Reading the low half takes the whole counter.
+    // Byte counters saturate at 36 bits. A read of the low half clears the whole counter.
     driver.card.statistics.pretend_queue_bytes(0, 0xF_FFFF_FFF0);
     driver.arrive(&numbered_frame(0, 0x80));
     assert_eq!(driver.read(Register::QbrcL), 0xFFFF_FFFF);
@@ -118,7 +119,7 @@ fn bytes_are_those_of_memory_and_not_of_the_wire() {
     assert_eq!(driver.host.sent[0].len(), 60);
     assert_eq!(sent(&mut driver, 0), (1, 20), "the MAC adds the padding");
     assert_eq!(driver.read(Register::Gotcl), 64);
-    // A stripped VLAN tag does not reach memory. A CRC that is not stripped does.
+    // A stripped VLAN tag does not reach memory, but a CRC that is not stripped does.
     let strip = driver.read_at(Register::Rxdctl, 0) | field::rxdctl::VLAN_STRIP.ones();
     driver.write_at(Register::Rxdctl, 0, strip);
     let control = driver.read(Register::Rdrxctl) & !field::rdrxctl::CRC_STRIP.ones();

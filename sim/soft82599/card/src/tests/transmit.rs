@@ -12,7 +12,7 @@ fn tcp_context(mss: usize) -> ContextOf {
     ContextOf { mac: ETHERNET, ip: 20, l4: 20, ipv4: true, tcp: true, mss, vlan: 0, index: 0 }
 }
 
-/// Sends one packet of one buffer, preceded by a context.
+/// Sends one packet of one buffer, preceded by a context descriptor.
 fn send(driver: &mut Driver, of: &ContextOf, packet: &[u8], payload: usize, extra: u64) {
     let at = driver.place(packet);
     driver.queue_descriptor(0, context(of));
@@ -21,7 +21,7 @@ fn send(driver: &mut Driver, of: &ContextOf, packet: &[u8], payload: usize, extr
     driver.ring_doorbell(0);
 }
 
-/// Prepares a frame like a driver: IP checksum 0, the pseudo header's sum in the TCP or UDP checksum.
+/// Prepares a frame as a driver does: sets the IP checksum to 0, and the TCP or UDP checksum to the pseudo header's sum.
 fn seed(frame: &mut [u8], protocol: u8, with_length: bool) {
     let length = if with_length { frame.len() - 34 } else { 0 };
     let sum = !pseudo_header(&frame[26..34], protocol, length).finish();
@@ -52,8 +52,8 @@ fn checksums_are_inserted() {
     }
 }
 
-/// Linux sets the context's IPv4 bit only if it requests an IP checksum or segmentation. A TCP checksum alone comes without the bit, and
-/// the length that it covers must be read from the header.
+/// Linux sets the context's IPv4 bit only if it requests an IP checksum or segmentation. For a TCP checksum alone the bit is clear, so the
+/// card must read the length that the checksum covers from the IP header.
 #[test]
 fn a_transport_checksum_needs_no_ipv4_bit_in_its_context() {
     for (protocol, tcp) in [(6u8, true), (17, false)] {
@@ -331,7 +331,7 @@ fn ambiguous_requests_are_reported_by_name() {
         let reported: Vec<String> = std::iter::from_fn(|| driver.card.take_violation()).collect();
         assert!(reported.len() == 1 && reported[0].starts_with(name), "{name}: {reported:?}");
     }
-    // A right frame check sequence from the driver is removed. With a wrong one the receiver drops the frame.
+    // The card removes a right frame check sequence of the driver. The receiver drops a frame with a wrong sequence.
     let mut driver = Driver::up(1, 64);
     let mut own = frame.clone();
     own.extend(crate::checksum::ethernet_crc(&frame));

@@ -68,7 +68,7 @@ fn a_frame_that_overruns_a_busy_buffer_is_lost_and_its_descriptor_done() {
             assert!(transmit_data::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(at + 8)]), "the loss is not reported to the driver");
         }
         assert_eq!(driver.card.violations() != 0, lost != 0);
-        // The wire was idle again: the buffer is empty.
+        // The wire was idle, so the buffer is empty again.
         queue_frame(&mut driver, 4, 1514);
         driver.ring_doorbell(0);
         assert_eq!(driver.host.sent.last(), Some(&numbered_frame(4, 1514)));

@@ -15,7 +15,7 @@ fn with_threshold(threshold: u32, interval_us: u32) -> Driver {
     driver
 }
 
-/// Sends a frame in one descriptor; `asks`: it requests a report.
+/// Sends a frame in one descriptor, which requests a report if `asks`.
 fn send(driver: &mut Driver, asks: bool) -> u64 {
     let at = driver.place(&numbered_frame(1, 60));
     let flags = transmit_data::END_OF_PACKET.put(1) | transmit_data::REPORT_STATUS.put(u64::from(asks));
@@ -72,7 +72,7 @@ fn the_intervals_end_writes_collected_reports_back_with_one_message() {
     driver.advance(1);
     assert!(done(&driver, descriptor));
     assert_eq!(driver.host.messages, [0], "received and sent in one");
-    // Outside an interval nothing has to wait.
+    // After the interval's end no completion has to wait.
     driver.advance(1_000_000);
     let descriptor = send(&mut driver, true);
     assert!(done(&driver, descriptor));

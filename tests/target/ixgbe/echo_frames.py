@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Frames to ixgbe_echo.cpp, and the answers that it must give."""
+
+import random
+import socket
+import struct
+
+from hostile import frames
+
+CARD_MAC = bytes.fromhex("028259900042")
+PEER_MAC = bytes.fromhex("020000000001")
+CARD_ADDRESS, PEER_ADDRESS = "10.0.0.2", "10.0.0.1"
+CARD_IP, PEER_IP = socket.inet_aton(CARD_ADDRESS), socket.inet_aton(PEER_ADDRESS)
+TCP_WINDOW = 1000
+ECHO = b"\x88\xb5"
+STOP = b"\x88\xb6"
+SET = b"\x88\xb7"
+
+
+def echo_frame(number: int, size: int, seed: int = 0) -> bytes:
+    content = random.Random(number * 1_000_003 + seed).randbytes(size - 18)
+    return CARD_MAC + PEER_MAC + ECHO + struct.pack(">I", number) + content
+
+
+def echoed(frame: bytes) -> bytes:
+    return frame[6:12] + CARD_MAC + frame[12:]
+
+
+def ip_frame(protocol: int, payload: bytes, identification: int = 0) -> bytes:
+    packet = frames.ip_packets(PEER_ADDRESS, CARD_ADDRESS, protocol, payload, identification=identification & 0xFFFF)[0]
+    return frames.ethernet(CARD_MAC, PEER_MAC, frames.ETHERTYPE_IP, packet)
+
+
+def udp_frame(number: int, source_port: int, size: int) -> bytes:
+    """A UDP datagram with valid checksums, `size` bytes in all."""
+    payload = struct.pack(">I", number) + random.Random(number).randbytes(size - 46)
+    datagram = frames.udp((PEER_ADDRESS, source_port), (CARD_ADDRESS, 7), payload)
+    pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, frames.PROTOCOL_UDP, len(datagram))
+    checksum = struct.pack(">H", frames.checksum(pseudo + datagram) or 0xFFFF)
+    return ip_frame(frames.PROTOCOL_UDP, datagram[:6] + checksum + datagram[8:], number)
+
+
+def tcp_frame(
+    payload: bytes, source_port: int, destination_port: int, sequence: int, acknowledgement: int = 1, identification: int = 0
+) -> bytes:
+    """A TCP segment with valid checksums."""
+    addresses = (PEER_ADDRESS, source_port), (CARD_ADDRESS, destination_port)
+    return ip_frame(frames.PROTOCOL_TCP, frames.tcp(*addresses, sequence, acknowledgement, frames.ACK, TCP_WINDOW, payload), identification)
+
+
+def udp_echoed(frame: bytes) -> bytes:
+    """Swaps addresses and ports. That changes no checksum, so the card must compute the same checksums."""
+    ip, udp = frame[14:34], frame[34:42]
+    return frame[6:12] + CARD_MAC + frame[12:14] + ip[:12] + ip[16:20] + ip[12:16] + udp[2:4] + udp[:2] + udp[4:] + frame[42:]
+
+
+def setting_frame(text: str) -> bytes:
+    """Asks the image for a setting, or for one of its other actions."""
+    return CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0")
