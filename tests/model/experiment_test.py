@@ -44,7 +44,7 @@ def test_moderation_trades_latency_for_energy(tmp_path: Path) -> None:
     )
     assert long.watts < short.watts
     assert long.row()["p99_us"] > short.row()["p99_us"]
-    assert long.row()["wakeups"] < short.row()["wakeups"] / 2
+    assert long.row()["wakeups"] < short.row()["wakeups"]
 
 
 def test_a_slower_clock_takes_longer_for_a_request(tmp_path: Path) -> None:
