@@ -58,6 +58,7 @@ constexpr qemu::Hooks hooks{
     .tsc = [] { return machine->tsc(); },
     .enter = [](unsigned cpu) { return machine->enter(cpu); },
     .halt_ends = [](unsigned cpu) { return machine->halt_ends(cpu); },
+    .look_at_memory = [] { machine->look_at_memory(); },
     .interrupt_taken = [](unsigned cpu) { machine->interrupt_taken(cpu); },
     .interrupt_raised = [](unsigned cpu) { machine->interrupt_raised(cpu); },
     .masked_interrupt_wakes = [](unsigned cpu) { return machine->masked_interrupt_wakes(cpu); },

@@ -95,7 +95,9 @@ bool skip_idle_time(Cpu* cpu) {
   q.bql_lock_impl(__FILE__, __LINE__);
   field<bool>(cpu, offset::running) = false;
   field<std::uint32_t>(cpu, offset::halted) = 1;
-  for (unsigned i = 0; i < skips_max && !any_awake(); ++i) {
+  for (unsigned i = 0; i < skips_max; ++i) {
+    hooks.look_at_memory();
+    if (any_awake()) break;
     const std::int64_t left = q.qemu_clock_deadline_ns_all(clock_virtual, -1);
     if (left < 0) break;
     field<std::int64_t>(q.timers_state, offset::skipped) += left;

@@ -38,6 +38,8 @@ struct Hooks {
   std::uint64_t (*enter)(unsigned cpu);
   /// A halted CPU without work: true ends its halt all the same.
   bool (*halt_ends)(unsigned cpu);
+  /// All CPUs are about to sleep, or a timer's work is done: ends the halt of those whose watched line has changed.
+  void (*look_at_memory)();
   void (*interrupt_taken)(unsigned cpu);
   /// Before and after QEMU marks the interrupt. `wakes`: one that ends a masked MWAIT.
   void (*interrupt_raised)(unsigned cpu);
