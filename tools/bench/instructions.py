@@ -29,7 +29,7 @@ ANSWER_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """Counts between two marks. The median covers the first 16,384 visits."""
+    """Instruction counts of the code between two marks. The median covers its first 16,384 executions."""
 
     visits: int
     instructions: int

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Counts nanoseconds since the program's start, the same for all workers.
+/// Counts nanoseconds since the program's start. All workers use the same clock.
 #[derive(Clone, Copy)]
 pub struct Clock {
     epoch: Instant,
@@ -57,7 +57,7 @@ pub struct Plan {
     pub start_ns: u64,
     /// The intended times of the measured requests.
     pub window: Range<u64>,
-    /// No request has a later intended time.
+    /// The run's end. No request has a later intended time.
     pub end_ns: u64,
     pub demand: Demand,
     /// The run ends at the first failure or lost connection.
@@ -258,7 +258,7 @@ impl Worker {
     /// Sends at most one batch of due requests. Returns the time of the next request before the end.
     fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> Option<u64> {
         let Demand::Open(open) = &mut plan.demand else { return None };
-        // The end of a run that was stopped before it began is not after its start.
+        // A run that was stopped before it began sends no requests: its end is not after its start.
         let end_ns = plan.end_ns.checked_sub(plan.start_ns).filter(|&length| length != 0)?;
         let until_ns = now_ns.saturating_sub(plan.start_ns).min(end_ns - 1);
         for _ in 0..BATCH {
