@@ -42,7 +42,7 @@ class Region:
         return self.instructions / self.visits
 
     def rows(self, name: str, target: float | None, less: float = 0.0, median_target: float | None = None) -> list[Row]:
-        """Mean, median and maximum of a step. `less`: the cost that is not the step's own."""
+        """Mean, median and maximum of a step. `less`: the cost to subtract, which is not the step's own."""
         return [
             Row(name, "instructions, mean", self.mean - less, target),
             Row(f"{name}.median", "instructions", self.median - less, median_target),

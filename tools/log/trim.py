@@ -86,7 +86,7 @@ class CoreRun:
         return int(self.inside[field].astype(np.uint64).sum())
 
     def counter(self, name: str) -> Counter:
-        """A counter at the run's records."""
+        """The values of a counter at the run's records."""
         found = self.log.counters[name]
         return Counter(found.values[self.first : self.end], found.present[self.first : self.end])
 

@@ -323,8 +323,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. `failure` is the failure of the first request, whose reply was expected or had begun. The other requests get
-    /// the same failure, unless that is a half reply or `Garbage`, which can concern only one request.
+    /// Closes the connection. `failure` is the result of the first request, whose reply was expected or had begun. The other requests get
+    /// the same failure, unless it is a half reply or `Garbage`, which can concern only one request.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {

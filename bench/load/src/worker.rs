@@ -91,7 +91,7 @@ const BATCH: usize = 64;
 const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// Number of connections checked at each interval. A check of ten thousand would delay due requests by a large part of a millisecond.
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
-/// Largest number of connection attempts at a time. A server's backlog of connections is usually not longer.
+/// Largest number of connection attempts at a time. A server's backlog is usually not longer than this.
 const ATTEMPTS_MAX: usize = 64;
 /// Time within which housekeeping detects the last time-out.
 const DRAIN_NS: u64 = 100_000_000;
@@ -409,7 +409,7 @@ impl Worker {
     fn run_housekeeping(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
-            // All closed connections wait equally long, and the first has waited longest. If the first may not retry yet, no other may.
+            // All closed connections wait equally long for a retry, and the first has waited longest. If it may not retry, none may.
             if !self.connections[index].may_retry(now_ns) {
                 break;
             }

@@ -64,7 +64,7 @@ fn session(stream: TcpStream) -> Result<(), String> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut lines = Lines::new(stream, SILENCE_MAX)?;
     let stream = lines.try_clone()?;
-    // A thread of its own reads the orders, so that an order to stop, or the end of the connection, takes effect during a run.
+    // A separate thread reads the orders, so that an order to stop, or the end of the connection, takes effect during a run.
     let (sender, orders) = sync_channel(1);
     let reader = std::thread::spawn({
         let stop = stop.clone();
