@@ -157,8 +157,8 @@ class Bench {
     co_return false;
   }
 
-  /// If `prepare()` returns true, `work()` runs in the same event and requests the driver's work at the event's end. The work of both is
-  /// counted together.
+  /// If `prepare()` returns true, `work()` runs in the same event and requests the driver's work at the event's end. The instructions of
+  /// `work()` and of the driver are counted together.
   template <unsigned region, class Prepare, class Work>
   task<bool> event(bool counted, Prepare prepare, Work work) {
     bool prepared = false;

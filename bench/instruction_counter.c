@@ -63,7 +63,7 @@ struct Cpu {
 
 struct Region {
   uint64_t visits, instructions;
-  uint64_t kept[visits_kept];  // counts of the first visits, for the median
+  uint64_t kept[visits_kept];  // instruction counts of the region's first visits, for the median
   uint64_t unmatched;          // end marks without a begin mark
 };
 
@@ -137,7 +137,7 @@ static bool repeats(const uint8_t* code, size_t bytes) {
   return (opcode >= 0x6C && opcode <= 0x6F) || (opcode >= 0xA4 && opcode <= 0xA7) || (opcode >= 0xAA && opcode <= 0xAF);
 }
 
-/// Returns 1 for a begin mark, 2 for an end mark, otherwise 0. A mark is nopl disp32(%rax) with the displacement 'N' 'B' region 1 (or 2).
+/// Returns 1 for a begin mark, 2 for an end mark, otherwise 0. A mark is nopl disp32(%rax) with the bytes 'N', 'B', region, 1 or 2.
 static int marker(const uint8_t* code, size_t bytes, uintptr_t* region) {
   static const uint8_t opening[] = {0x0F, 0x1F, 0x80, 'N', 'B'};
   if (bytes != marker_bytes || memcmp(code, opening, sizeof opening) != 0 || code[5] >= regions_max) return 0;

@@ -148,7 +148,7 @@ Settings first_settings, other_settings;
 Settings* plain_settings = &first_settings;
 std::atomic<Settings*> shared_settings{&first_settings};
 
-// Counts only the call, as an application makes it. Both variants also count the use of the representative.
+// Counts accesses to an object as an application makes them: directly, and by an Ebb or RCU. Each count includes the use of the object.
 void count_ebbs_and_rcu() {
   Requests plain;
   asm volatile("" ::"r"(&plain) : "memory");  // forces it into memory
@@ -200,8 +200,8 @@ task<void> count_awaits() {
 
 // --- Interrupts --------------------------------------------------------------------------------------------------------------------------
 
-// Counts from the CPU's acceptance of the interrupt to the first instruction of the vector's callback. This includes entry, setting the
-// mark, acknowledgement, return, and the loop's check of the marks.
+// Counts from the CPU's acceptance of the interrupt to the first instruction of the vector's callback. This includes entry, marking the
+// vector (kernel/interrupts.hpp), acknowledgement, return, and the loop's check for marked vectors.
 void count_interrupts() {
   const auto vector = allocate_vector(0, [] { end<interrupt_entry>(); });
   must(vector.has_value());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Measures the cost of memory, as instructions of malloc and free, on the owner's core and for another core's object.
+// Measures the instructions of malloc and free, for objects of the calling core and for objects of another core.
 // tools/bench/kernel_memory.py counts them.
 //
 // Each region is the code between two marks, executed 10,000 times. Each region keeps a number of objects alive, as in a server, so that a

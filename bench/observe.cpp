@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Measures the cost of observing, as instructions of the log's calls as the driver makes them. tools/bench.py counts them.
+// Measures the cost of observing: the instructions of those calls of the log that the driver makes. tools/bench.py counts them.
 //
 // Each region is the code between two marks, executed 10,000 times: the call, its arguments, and the function.
 #include "bench/known_sequences.hpp"
@@ -33,7 +33,7 @@ log::Traffic traffic;
 /// `before` runs before each call and is not counted.
 template <Region region, class Call, class Before = void (*)()>
 void repeat(Call call, Before before = [] {}) {
-  for (unsigned i = 0; i < 100; ++i) call();  // warm: pages, translations, the first chunks
+  for (unsigned i = 0; i < 100; ++i) call();  // warms up pages, translations and the log's first chunks
   for (unsigned i = 0; i < repetitions; ++i) {
     traffic.rx_descriptors.add(3);
     traffic.rx_frames.add(3);

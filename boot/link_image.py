@@ -39,7 +39,7 @@ MISSING = {
 
 
 def missing(output: str) -> list[str]:
-    """Explanations for the undefined references in the linker's output."""
+    """Returns explanations for the undefined references in the linker's output."""
     undefined = set(re.findall(r"undefined reference to `(\w+)'", output))
     return [why for why, names in MISSING.items() if undefined & set(names)]
 
@@ -60,7 +60,7 @@ def link(compiler: str, script: Path, output: Path, inputs: list[Path]) -> None:
 
 
 def functions(tools: str, image: Path) -> list[tuple[int, int, str]]:
-    """(offset in the image, bytes, linker's name) of each function, one per address, ascending."""
+    """Returns (offset in the image, bytes, linker's name) of each function, one per address, ascending."""
     best: dict[int, tuple[int, int, str]] = {}
     for line in run([f"{tools}nm", "--print-size", "--defined-only", str(image)]).splitlines():
         words = line.split()
@@ -87,7 +87,7 @@ def readable(tools: str, names: list[str]) -> list[str]:
 
 
 def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
-    """Replaces the most frequent strings by one byte each. Deterministic."""
+    """Replaces the most frequent pieces of names by one byte each. Returns the names and the pieces. Deterministic."""
     coded = [name.encode() for name in names]
     pieces: list[bytes] = []
     words = re.compile(rb"[A-Za-z0-9_]+|[^A-Za-z0-9_]")

@@ -4,7 +4,7 @@
     write_commit.py --source CHECKOUT --output commit.cpp
 
 The name is twelve digits of the commit, plus `-dirty` if a tracked file differs from it. So two builds of one commit get the same name.
-In a tree that is no git checkout the name is `unknown`.
+In a folder that is no git checkout, the name is `unknown`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ const char* const neap_commit = "{commit}";
 
 
 def git(source: Path, *words: str) -> str | None:
-    """The output of git; None if git fails or is missing."""
+    """Returns the output of git; None if git fails or is missing."""
     # Git takes no lock to refresh the index, because the lock could make a concurrent commit fail.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:

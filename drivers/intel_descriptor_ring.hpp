@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A ring of descriptors in memory that an Intel network card and its driver share. All legacy and advanced descriptors of the 8254x to the
-// 82599 have this size and contain DD in the second word.
+// 82599 have two words of 8 bytes. The second word contains the bit DD (descriptor done).
 //
-// The card completes a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver reads only cached memory.
-// It loads the word with DD first, with acquire order, and then the other word.
+// The card completes a descriptor by writing it back with DD set, in one write of 16 bytes. So the driver finds completions in memory and
+// reads no register. It loads the word with DD first, with acquire order, and then the other word.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace neap {
 struct alignas(16) Descriptor {
   std::uint64_t words[2];
 
-  /// The word that contains DD. If DD is set, the other word is valid too.
+  /// Returns the word that contains DD. If DD is set, the other word is valid too.
   [[nodiscard]] std::uint64_t load_status() noexcept { return std::atomic_ref(words[1]).load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t load_first() noexcept { return std::atomic_ref(words[0]).load(std::memory_order_relaxed); }
   /// The stores are visible to the card no later than the next tail write.
@@ -59,7 +59,7 @@ class DescriptorRing {
   /// A `position` counts on beyond the ring's size; its low bits are the slot in the ring.
   [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
 
-  /// Returns the descriptor at this position. The following ones, up to the ring's end, are behind it in memory.
+  /// Returns the descriptor at this position. The next descriptors, up to the ring's end, follow it in memory.
   [[nodiscard]] Descriptor* at(std::uint32_t position) const noexcept { return &descriptors_[slot(position)]; }
   /// Sets bits in a descriptor that the card does not own yet.
   void add_bits(std::uint32_t position, std::uint64_t bits) noexcept {

@@ -106,7 +106,7 @@ Arguments::Arguments(std::string_view command_line) {
   }
 }
 
-/// Records that `key` exists. Returns its value if the command line has one, else null.
+/// Records `key` as an accepted key. Returns its value if the command line has one, else null.
 const std::string* Arguments::take(std::string_view key, std::string_view otherwise, std::string_view accepts, std::string_view help) {
   require(!key.empty() && key.find_first_of("= \t\r\n") == key.npos, "a key that no word of a command line can have");
   const bool known = std::any_of(keys_.begin(), keys_.end(), [&](const Key& other) { return other.name == key; });

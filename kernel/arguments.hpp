@@ -25,7 +25,7 @@ class Arguments {
     std::uint64_t max = ~std::uint64_t{0};
   };
 
-  /// Decimal or 0x hexadecimal.
+  /// The value of `key`, decimal or 0x hexadecimal; `otherwise` without the key or if its value is bad, as in the next five functions.
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
   /// A number with an optional suffix K, M or G (powers of 1024).
   [[nodiscard]] std::uint64_t bytes(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);

@@ -37,7 +37,7 @@ class AsyncMutex {
     AsyncMutex* mutex_;
   };
 
-  /// Part of the waiting task's frame.
+  /// The awaitable that `lock` returns; part of the waiting task's frame.
   class [[nodiscard]] Wait : RemoteNode {
    public:
     Wait& operator=(Wait&&) = delete;
@@ -67,7 +67,7 @@ class AsyncMutex {
   Wait lock() noexcept { return Wait(*this); }
 
  private:
-  /// True: `wait` holds the mutex now.
+  /// Returns true if `wait` holds the mutex now, false if it is queued.
   bool take_or_queue(Wait& wait) noexcept {
     const std::lock_guard guard(spin_lock_);
     if (!std::exchange(held_, true)) return true;

@@ -2,8 +2,8 @@
 // The console's lines in memory.
 //
 // A machine in a rack often has no serial cable, and its boot messages are wanted an hour later, over the network. So the newest
-// `bytes_max` bytes of console output are kept here. Control reads them (`dmesg`), a console that is set up late prints them, and a panic
-// takes its last lines from here.
+// `bytes_max` bytes of console output are kept here. The control command `dmesg` reads them, a console that is set up late prints them, and
+// a panic takes its last lines from here.
 //
 // Positions count all bytes since boot and never decrease. So a reader can compute how much it missed.
 #pragma once

@@ -40,7 +40,7 @@ struct CancellableWait {
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers with the task's cancellation, if it has one. False: that was requested already, so the wait is over.
+  /// Registers with the task's cancellation, if it has one. False: the cancellation was requested already, so the wait is over.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

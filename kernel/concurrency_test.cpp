@@ -245,7 +245,7 @@ TEST(OnCore, TaskRunsThereToItsEndAndReturnsItsOutcome) {
 }
 
 // --- Cancellation ------------------------------------------------------------------------------------------------------------------------
-/// Records its outcome in `outcome`. The count of `held` shows whether its locals are destroyed.
+/// Records its outcome in `outcome`. The use count of `held` shows whether the task's locals are destroyed.
 task<void> wait_deep(std::string& outcome, std::shared_ptr<int> held) {
   const auto inner = [](std::shared_ptr<int> kept) -> task<void> {
     co_await sleep_for(1h);

@@ -3,7 +3,7 @@
 //
 // A study compares two cores with eight, or one thread of each core with both threads, on the same machine. A core that does not run must
 // not disturb the others. So it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores
-// that run have dense numbers. `cores=` selects by positions in firmware's list, so its numbers may have gaps.
+// that run have dense numbers. `cores=` selects by positions in firmware's list, so the numbers in `cores=` may have gaps.
 #pragma once
 
 #include <expected>
@@ -17,9 +17,9 @@ namespace neap {
 
 class Arguments;
 
-/// The cores that `cores=` and `smt=` select. `text` is empty (all cores), the number of cores that run, or a list of present cores
-/// ("0-3,6"). The list MUST contain 0, the core that booted. Without `smt` only the first listed thread of each physical core runs. The
-/// error states what is wrong with `text`.
+/// Returns the cores that `cores=` (`text`) and `smt=` select. `text` is empty (all cores), the number of cores that run, or a list of
+/// present cores ("0-3,6"). The list MUST contain 0, the core that booted. Without `smt` only the first listed thread of each physical core
+/// runs. The error states what is wrong with `text`.
 [[nodiscard]] std::expected<machine::CoreSet, std::string> choose_cores(std::string_view text, bool smt,
                                                                         std::span<const machine::CorePlace> present);
 

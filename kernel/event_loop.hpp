@@ -112,7 +112,7 @@ class EventLoop {
 
 extern constinit thread_local EventLoop event_loop;
 
-// The parts of an iteration that other files implement. Each returns true if it ran something.
+// Parts of an iteration that other files implement. The `run_…` functions return true if they ran something.
 /// `bits` has one bit for each vector that is marked; `words` has one bit for each element of `bits` that is not zero. The interrupt
 /// handler runs on this core, and only in the loop's interrupt window. So it never writes them at the same time as the loop.
 struct MarkedInterrupts {
@@ -132,9 +132,9 @@ namespace rcu {
 /// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over. Returns true
 /// if it reclaimed one.
 bool pass_boundary(unsigned budget) noexcept;
-/// False if a node can be reclaimed now. Otherwise makes sure that this core is woken when its grace period ends.
+/// False if a node can be reclaimed now. Otherwise makes sure that this core is woken when its nodes' grace period ends.
 [[nodiscard]] bool prepare_sleep() noexcept;
-/// No grace period waits for this core until it calls `come_online`.
+/// From now on no grace period waits for this core, until the core calls `come_online`.
 void go_offline() noexcept;
 void come_online() noexcept;
 }  // namespace rcu

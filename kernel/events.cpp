@@ -270,7 +270,7 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// Called inside `machine::sleep`, at a moment from which a wake-up ends the sleep.
+// Called inside `machine::sleep`, when a wake-up would already end the sleep.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
   return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&

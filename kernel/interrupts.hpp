@@ -2,8 +2,8 @@
 // From an interrupt to an event.
 //
 // A device's interrupt must not run the application's code, because that would need locks everywhere. So the handler only marks its vector,
-// by one bit in this core's memory. The event loop runs the callback as an ordinary event once the interrupt window is closed. If a vector
-// is raised twice before its callback runs, the callback runs once. (The APIC, too, has one bit for each pending vector.)
+// by one bit in this core's memory. The event loop takes interrupts between events and then runs the callback as an ordinary event. If a
+// vector is raised twice before its callback runs, the callback runs once. (The APIC, too, has one bit for each pending vector.)
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The text of a panic, kept for the next start.
 //
-// When a machine in a rack panics, it is restarted before a person reads its console. But a warm restart leaves most of
-// memory unchanged. So a panic copies its last lines to a reserved memory area: the message, the backtrace and the core's last log records.
-// The next start prints them once and clears the area. A checksum detects an area that a loss of power or firmware has changed; then there
-// is no text.
+// When a machine in a rack panics, it is restarted before a person reads its console. But a warm restart leaves most of memory unchanged.
+// So a panic copies its last lines to a reserved memory area: the message, the backtrace and the core's last log records. The next start
+// prints them once and clears the area. A checksum detects an area that firmware or a loss of power has changed; then there is no text.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +32,8 @@ void take_over() noexcept;
 [[nodiscard]] std::string_view text() noexcept;
 /// This start's number since memory was last lost, from 1; 0: memory is not kept on this machine.
 [[nodiscard]] std::uint32_t boot_number() noexcept;
-/// Called in a panic: keeps the last lines of the boot log. May be called again after more was printed. If not all lines fit, the newest
-/// lines are cut off. So the last lines that the first call kept, a quarter of the area, stay.
+/// Called in a panic: keeps the last lines of the boot log. May be called again after more was printed. If not all lines fit then, the
+/// newest are cut off. So the last lines of the first call stay, up to a quarter of the area.
 void keep() noexcept;
 
 }  // namespace neap::kept_panic

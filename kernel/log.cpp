@@ -55,8 +55,8 @@ alignas(64) constinit std::atomic<std::uint64_t> requests_of_run{0};
 
 bool change_phase(Phase from, Phase to) noexcept { return phase.compare_exchange_strong(from, to, std::memory_order_acq_rel); }
 
-/// Calls a function on every core, then another on the core that began the broadcast. Allocates nothing, so that a run ends at its bound
-/// even if there is no memory left.
+/// Calls a function on every core, then another function on the core that began the broadcast. Allocates nothing, so that a run ends at its
+/// bound even if there is no memory left.
 struct Broadcast {
   struct Call : RemoteNode {};
   std::array<Call, machine::cores_max> calls{};

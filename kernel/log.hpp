@@ -2,7 +2,7 @@
 // The log: each core's records of its own events.
 //
 // A study measures the cost of an interrupt, so recording it must cost almost nothing. A record is assembled in registers and written by
-// non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries from another
+// non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries on another
 // core. Clients read the copies after the run, unless they ask for a live stream.
 //
 // A log belongs to a core and holds one run: `start` empties it and writes an anchor, `stop` writes another anchor. When the log is full,
@@ -67,17 +67,17 @@ void watch(const Traffic* traffic) noexcept;
 /// Adds control traffic that passed on this core since the last call. Traffic is counted during a run only; `start` begins at zero.
 void count_control(const ControlTraffic& passed) noexcept;
 
-/// Writes a record at the beginning of an event of this core's queue vector. Takes fewer than 60 instructions if no counters are sampled.
-/// Outside a run it only tests one byte.
+/// Called at the beginning of an event of this core's queue vector: writes a record. Takes fewer than 60 instructions if no counters are
+/// sampled. Outside a run it only tests one byte.
 void interrupt() noexcept;
-/// Writes a record for a check of the ring that found work without an interrupt.
+/// Called after a check of the ring that found work without an interrupt: writes a record.
 void poll() noexcept;
 /// Makes all written entries readable and adds this core's requests to the run's sum. The event loop MUST call it before each sleep, and
 /// before each check of the ring that may find nothing. Outside a run it only tests one byte.
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
-/// Closes the interval after a policy change on this core (policy.cpp) and writes `settings`, whose tsc and kind are filled in here.
+/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, with tsc and kind filled in.
 void policy_changed(Settings settings) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;

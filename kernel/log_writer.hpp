@@ -29,7 +29,7 @@ class Writer {
  public:
   constexpr Writer() = default;
 
-  /// Null: this core has no ring (any more).
+  /// `ring` is null if this core has no ring (any more).
   void use(Ring* ring) noexcept { ring_ = ring; }
   [[nodiscard]] Ring* ring() const noexcept { return ring_; }
   [[nodiscard]] bool on() const noexcept { return on_; }
@@ -41,7 +41,7 @@ class Writer {
   void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
   void policy_changed(Settings settings) noexcept;
   void publish() noexcept;
-  /// Requests of this core that are not yet in the run's sum.
+  /// Returns the requests of this core that are not yet in the run's sum; the caller MUST add them.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
   /// Adds `requests`. Returns true if the caller MUST now add `take_requests` to the run's sum.
   [[nodiscard]] bool add_requests(std::uint64_t requests) noexcept {

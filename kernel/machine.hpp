@@ -3,7 +3,7 @@
 //
 // Two machines exist: `kernel/x86/` (bare metal) and `tests/host/` (one host thread for each core, so that unit tests and sanitizers run
 // the kernel's own sources). All code that touches the CPU or the chipset is behind these functions; nothing else in `kernel/` may include
-// `kernel/x86/`. Unless stated otherwise a function may be called on any core, outside interrupt handlers.
+// `kernel/x86/`. Unless stated otherwise, a function may be called on any core, outside interrupt handlers.
 #pragma once
 
 #include <bitset>
@@ -46,7 +46,7 @@ using CoreSet = std::bitset<cores_max>;
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
-// Interrupts are disabled while events run. They are taken only inside the two functions below, on the core's own stack. For each interrupt
+// Interrupts are disabled while events run. They are taken only inside the next two functions, on the core's own stack. For each interrupt
 // the machine calls `neap::interrupt_arrived(vector)`, or for the alarm `neap::alarm_fired()` (interrupts.hpp), and acknowledges it.
 
 /// Takes pending interrupts and returns. Costs a few cycles if there are none.
@@ -79,8 +79,8 @@ constexpr unsigned vector_last = 0xDF;
 /// Wall clock at boot, nanoseconds since 1970-01-01T00:00Z (from the RTC; 1 s resolution on x86).
 [[nodiscard]] std::uint64_t wall_clock_at_boot_ns() noexcept;
 
-/// Wakes this core at `deadline_ns` (on the clock of `now_ns`) or a little later. Replaces the earlier alarm. `alarm_none` disarms it, so
-/// that an idle core without timers takes no interrupt.
+/// Wakes this core at `deadline_ns` (on the clock of `now_ns`) or a little later. Replaces this core's earlier alarm. `alarm_none` disarms
+/// it, so that an idle core without timers takes no interrupt.
 constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
 
@@ -95,11 +95,11 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// The tag by which a card's cache hints (DCA) select a running core. Errors: `unsupported`, with a static text that names what is missing.
 [[nodiscard]] Result<std::uint8_t> cache_tag(unsigned core) noexcept;
 
-/// Requests this core's p-state. `raw` is written to IA32_PERF_CTL (ratio in bits 15:8). With HWP on, its ratio is written to
+/// Requests this core's p-state. `raw` is written to IA32_PERF_CTL (clock ratio in bits 15:8). With HWP on, only the ratio is written, to
 /// IA32_HWP_REQUEST as minimum and maximum. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_pstate(std::uint64_t raw) noexcept;
 /// The ratio at which this core runs now (IA32_PERF_STATUS). It differs from the requested ratio if another thread or core with the same
-/// clock requests more, or if a limit applies. Errors: `unsupported`.
+/// clock requests a higher one, or if a limit applies. Errors: `unsupported`.
 [[nodiscard]] Result<std::uint8_t> granted_ratio() noexcept;
 /// The energy preference of this core's HWP: 0 (speed) to 255 (saving); `firmwares_preference` restores the value at boot. Errors:
 /// `unsupported`.
@@ -114,8 +114,8 @@ constexpr unsigned firmwares_preference = 256;
 /// Reads all counters that this CPU has for this core and its package.
 [[nodiscard]] CounterSample sample_counters() noexcept;
 
-/// Number of system management interrupts of this core since reset. During them firmware runs, not Neap. Nothing if the CPU does not count
-/// them.
+/// Number of system management interrupts of this core since reset. During them firmware runs, not Neap. Returns nothing if the CPU does
+/// not count them.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
 /// Hardware errors of all cores since boot that did not stop the machine. If one of them was uncorrected, no core had used the damaged
@@ -133,8 +133,8 @@ void check_hardware_errors() noexcept;
 constexpr unsigned nodes_max = 64;
 /// The node of a running core; constant once `start_cores` has returned.
 [[nodiscard]] unsigned node_of(unsigned core) noexcept;
-/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit. It is 10 for a node's own memory, and 20 for other nodes
-/// unless firmware states another.
+/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit. It is 10 for a node's own memory, and 20 for another
+/// node's, unless firmware states another distance.
 [[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
 
 struct MemoryRange {

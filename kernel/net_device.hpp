@@ -100,7 +100,7 @@ enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4
 
 /// A card's work on an outgoing frame. The IPv4 header's checksum field MUST be zero. The field of TCP or UDP MUST hold the sum of the
 /// pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. Eight bytes: the struct
-/// passes in a register, and two of them are compared as one number.
+/// is passed in a register, and two structs are compared like two numbers.
 struct TransmitOffload {
   std::uint8_t l2_bytes = 14, l3_bytes = 0;
   std::uint8_t l4_bytes = 0;  ///< header, with options; needed for segmentation
@@ -182,8 +182,8 @@ class NetDevice {
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
 
-  /// Replaces the set of group addresses to which the device receives frames; broadcast is always received. A second call on the same core
-  /// replaces the first. MUST NOT be called while the device is being closed.
+  /// Replaces the set of group addresses whose frames the device receives; broadcast frames are always received. A second call on the same
+  /// core replaces the first. MUST NOT be called while the device is being closed.
   [[nodiscard]] virtual task<void> set_multicast(std::vector<MacAddress> groups) = 0;
 
   /// Emits the driver's counters since start: those of `core`, or without `core` the sums over all cores and the counters of the device.

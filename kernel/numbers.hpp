@@ -16,7 +16,7 @@ namespace neap {
 
 constexpr std::uint64_t number_max = ~std::uint64_t{0};
 
-/// Parses the digits at the front of `text` and removes them. If there are none or too many, returns nothing and leaves `text` unchanged.
+/// Parses and removes the digits at the front of `text`. Returns nothing and changes nothing if there are none or they exceed 64 bits.
 [[nodiscard]] inline std::optional<std::uint64_t> take_digits(std::string_view& text, int base = 10) noexcept {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -46,7 +46,7 @@ constexpr std::uint64_t number_max = ~std::uint64_t{0};
   return text.empty() && value && *value <= max ? value : std::nullopt;
 }
 
-/// "0x1800".
+/// Returns `value` as text: "0x1800".
 [[nodiscard]] inline std::string hexadecimal(std::uint64_t value) {
   char digits[16];
   return "0x" + std::string(digits, std::to_chars(digits, digits + sizeof digits, value, 16).ptr);

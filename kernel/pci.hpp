@@ -20,7 +20,7 @@ struct Address {
   friend bool operator==(const Address&, const Address&) = default;
 };
 
-/// A device found at boot. Configuration accesses take microseconds: set-up and faults only.
+/// A device found at boot. Configuration accesses take microseconds, so they are only for set-up and faults.
 struct Device {
   Address address;
   std::uint16_t vendor_id, device_id;

@@ -374,7 +374,7 @@ task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, un
       co_return co_await carry_out(setting, value, core);
     });
   } catch (const std::bad_alloc&) {
-    co_return std::unexpected(Refusal{.code = ErrorCode::out_of_memory, .why = "out of memory"});  // so short that it needs no heap memory
+    co_return std::unexpected(Refusal{.code = ErrorCode::out_of_memory, .why = "out of memory"});  // this short text needs no heap memory
   }
 }
 

@@ -3,9 +3,9 @@
 //
 // A study changes a setting while load is offered and observes the result. So every setting can be changed while the machine runs, for one
 // core or for all. A value that this CPU or card does not support is refused. The refusal lists the supported values, and nothing has
-// changed. Each accepted change has a number, one sequence for the whole machine. Every core that the change concerns writes the number
-// into its log records from the moment at which the change is in force there. Some settings of a network card change only while a queue is
-// stopped. Frames that arrive meanwhile are lost, and the answer states how many.
+// changed. Each accepted change gets a number, its generation, from one sequence for the whole machine. Every core that the change concerns
+// writes the number into its log records from the moment at which the change is in force there. Some settings of a network card change only
+// while a queue is stopped. Frames that arrive meanwhile are lost, and the answer states how many.
 //
 //   auto done = co_await policy::set(Setting::itr, "8us", policy::all_cores);
 #pragma once
@@ -61,12 +61,12 @@ struct Applied {
 
 /// Checks `value` for every core in scope, then applies it; complete when all have applied it. `core`: one core or `all_cores`. Scopes:
 /// - A setting of package scope, set for one core, holds for that core's package.
-/// - `itr` and segmentation for all cores hold for the cores that have a queue or a network that can segment.
+/// - For all cores: `itr` is set on those that have a queue, segmentation on those whose network can segment.
 /// - A card's setting MUST be set for all cores; a setting of scope `named_core` MUST be set for one core.
 /// Changes are applied one after the other, in the order of generations. If a CPU refuses a value that it reported as accepted, the cores
 /// that had changed are set back. That counts as another change.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
-/// The error lists all names.
+/// Returns the setting with this name; the error lists all names.
 [[nodiscard]] std::expected<Setting, Refusal> setting_by_name(std::string_view name);
 
 /// Called when a network comes up on this core. `why_not`: the reason why the card cannot segment, or null. Before this call the setting
@@ -79,8 +79,8 @@ struct BootSettings {
   /// Asks `arguments` for the name of every row, except rows that need a core. `device_rows`: the rows of the card that will be in use.
   static BootSettings from(Arguments& arguments, std::span<const Row> device_rows);
 };
-/// Applies the defaults (idle: the deepest state of this CPU) and then the boot settings; core 0, after `use`. The error is the first
-/// refusal.
+/// Applies the defaults (idle: the deepest state of this CPU) and then the boot settings. MUST be called on core 0, after `use`. The error
+/// is the first refusal.
 [[nodiscard]] task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings);
 
 /// A network card, as policy uses it; at most one in a machine. Calls for a core are made on that core, unless stated otherwise.

@@ -44,7 +44,7 @@ enum class Kind : std::uint8_t {
   custom,  ///< as `parse` and `print` define it
 };
 
-/// What one value applies to.
+/// The part of the machine to which one value applies.
 enum class Scope : std::uint8_t {
   core,
   named_core,  ///< a core that the caller MUST name; so the command line has no word for such a setting
@@ -101,27 +101,27 @@ struct Row {
 [[nodiscard]] const Row* find_row(Setting setting) noexcept;
 [[nodiscard]] const Row* find_row(std::string_view name) noexcept;
 
-/// The value that `text` means. Checks everything that does not depend on a core or a card.
+/// Returns the value that `text` means. Checks everything that does not depend on a core or a card.
 [[nodiscard]] std::expected<Value, Refusal> parse(const Row& row, std::string_view text, const PowerAbilities& abilities);
-/// As an answer shows it: "itr=8us".
+/// The setting and `value` as an answer shows them: "itr=8us".
 [[nodiscard]] std::string print(const Row& row, Value value);
-/// As a report shows it: "8".
+/// `value` as a report shows it: "8".
 [[nodiscard]] std::string report(const Row& row, Value value);
-/// "64 to 4096", "on off".
+/// The accepted values in words: "64 to 4096", "on off".
 [[nodiscard]] std::string accepted_values(const Row& row);
-/// "8us", "deepest".
+/// The default as text: "8us", "deepest".
 [[nodiscard]] std::string default_value(const Row& row);
 /// The control command that changes the setting: "itr,TIME[,CORE]".
 [[nodiscard]] std::string usage(const Row& row);
 /// The help sentence and the accepted values.
 [[nodiscard]] std::string help(const Row& row);
-/// As a log's header describes it (docs/log-format.md): "name:field:kind:unit:choices", without empty members at the end and without the
-/// field `card_value`.
+/// The setting as a log's header describes it (docs/log-format.md): "name:field:kind:unit:choices", without empty members at the end and
+/// without the field `card_value`.
 [[nodiscard]] std::string log_description(const Row& row);
 
-/// "poll_budget: why".
+/// A refusal with the text "poll_budget: why".
 [[nodiscard]] std::unexpected<Refusal> refuse(ErrorCode code, const Row& row, std::string_view why);
-/// "poll_budget: "text" is not accepted; accepted here: accepted".
+/// A refusal with the text "poll_budget: "text" is not accepted; accepted here: accepted".
 [[nodiscard]] std::unexpected<Refusal> refuse_text(const Row& row, std::string_view text, std::string_view accepted);
 
 /// Parses a decimal number, with at most as many digits after the point as `scale` (a power of ten) has zeros. Returns it times `scale`.

@@ -65,7 +65,7 @@ struct CounterSample {
 /// The power features of this CPU. The same on all cores.
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
-  IdleState deepest = IdleState::halt;                                      ///< the default policy
+  IdleState deepest = IdleState::halt;                                      ///< the default of `idle`
   bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
   bool timer_stops = false;    ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
   bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
@@ -76,7 +76,7 @@ struct PowerAbilities {
   std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
   std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333
 
-  bool power_limit = false;  ///< the package's limit can be set (it may be locked)
+  bool power_limit = false;  ///< the CPU has a limit for the package (it may be locked)
   bool power_limit_locked = false;
   std::uint32_t power_limit_min_mw = 0, power_limit_max_mw = 0;  ///< as the CPU reports them; 0: not reported
   bool turbo = false;                                            ///< can be turned on and off

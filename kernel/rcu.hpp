@@ -20,7 +20,7 @@ struct Node {
 /// nothing.
 void retire(Node& node) noexcept;
 
-/// Nodes retired on this core that wait for their grace period.
+/// The number of nodes that were retired on this core and wait for their grace period.
 [[nodiscard]] std::uint64_t pending() noexcept;
 
 }  // namespace neap::rcu

@@ -102,7 +102,7 @@ TEST(Rcu, ReadersOnFourCoresNeverSeeReclaimedMemory) {
   for (unsigned core = 0; core < cores; ++core) machine.on(core, [&] { spawn([&] { read(); }); });
   for (unsigned i = 0; i < 2; ++i) machine.on(i, [&, i] { spawn([&, i] { write(writers[i]); }); });
   EXPECT_TRUE(HostMachine::wait_until([&] { return writers_done == 2; }, std::chrono::seconds(50)));
-  // All nodes must be reclaimed while readers run without a pause: no core needs to sleep for it.
+  // All nodes must be reclaimed while readers run without a pause: no core needs to sleep for that.
   EXPECT_TRUE(settled(machine, 0));
   EXPECT_TRUE(settled(machine, 1));
   EXPECT_EQ(Entry::living, table.size());
@@ -127,8 +127,8 @@ TEST(Rcu, IdleCoresDelayNothingAndAreNotWoken) {
   for (unsigned core = 1; core < 4; ++core) EXPECT_EQ(event_counters(core).sleeps, before[core]) << "core " << core << " was woken";
 }
 
-// The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends. Then all nodes must be
-// reclaimed, although no event wakes the sleeping core.
+// Core 0 retires nodes and sleeps, while core 1 is in one long event. No node may be reclaimed before that event ends. Then all nodes must
+// be reclaimed, although no event wakes core 0.
 TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
   HostMachine machine{3};
   for (int round = 0; round < 50; ++round) {

@@ -37,7 +37,7 @@ constexpr bool is_task = false;
 template <typename T>
 constexpr bool is_task<task<T>> = true;
 
-/// What `co_await` of a task returns; any other type stands for itself.
+/// The type that `co_await` of a task returns; any other type stands for itself.
 template <typename T>
 struct Awaited {
   using Type = T;
@@ -56,7 +56,7 @@ void start(task<void> work) noexcept;
 template <typename T>
 task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 
-/// Suspends for at least `delay`. Throws `Cancelled`.
+/// Suspends for at least `delay`. Throws `Cancelled` if its task is cancelled.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
 /// Runs `call()` as an event on `core` (this one too) and resumes the calling task here with the result. Needs no room in the core's

@@ -28,7 +28,7 @@ class TimerWheel {
     return run_due_timers(budget);
   }
   /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception. If that timer is
-  /// in a slot above level 0 with more than `alarm_scan_max` timers, the result is the slot's beginning, which is not later.
+  /// in a slot above level 0 with more than `alarm_scan_max` timers, the result is the slot's beginning, which may be too early.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.

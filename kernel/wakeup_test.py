@@ -15,7 +15,7 @@ DEPTH = 200_000
 
 
 def errors(folder: Path, way: str, broken: str = "NOTHING") -> tuple[int, str]:
-    """The number of errors that SPIN finds (it stops at the first), and its output."""
+    """Returns the number of errors that SPIN finds (it stops at the first), and its output."""
     steps = (
         ["spin", "-a", f"-DWAY={way}", f"-DBREAK={broken}", str(MODEL)],
         ["gcc", "-O1", "-w", "-DSAFETY", "-o", "pan", "pan.c"],

@@ -65,8 +65,8 @@ bool another_is_in_an_event(unsigned self) noexcept {
   return false;
 }
 
-/// Called when an event begins: makes sure that the guards check an eighth of a limit later or more. A guard that checks sooner might not
-/// see the event and would set no alarm.
+/// Called when an event begins: makes sure that the guards will check, but not sooner than an eighth of a limit from now. An earlier check
+/// might not see the event, and the guard would then set no alarm.
 void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_relaxed);
   if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;

@@ -7,7 +7,7 @@
 //
 // A core that is awake checks the other cores four times within one limit. Cores 0 and 1 are guards, which also check when they sleep. The
 // first event after a time without checks wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again while
-// another core is in an event. So an event is named at most 1.5 limits after it began, unless both guards are in such events while all
+// another core is in an event. So an event is named at most 1.5 limits after it began, unless both guards are in long events while all
 // other cores sleep. A guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs each
 // event a test.
 //
@@ -39,7 +39,7 @@ void idle() noexcept;
 /// When this core must wake to check the others, as of its last `idle`; `machine::alarm_none`: never.
 [[nodiscard]] std::uint64_t next_look_ns() noexcept;
 
-/// Events over the limit that were named at their end, on all cores.
+/// The number of events over the limit that were named at their end, on all cores.
 [[nodiscard]] std::uint64_t named() noexcept;
 
 }  // namespace neap::watchdog

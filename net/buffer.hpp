@@ -45,7 +45,7 @@ class Buffer {
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// The number of pieces. Each costs a header and the heap's rounding in addition to its bytes.
+  /// Returns the number of pieces. Each costs a header and the heap's rounding in addition to its bytes.
   [[nodiscard]] std::size_t pieces() const noexcept { return pieces_; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] const Piece* first() const noexcept { return first_; }

@@ -40,7 +40,7 @@ struct TransferCase {
   double lost, repeated, late;
   bool offload;
   std::size_t piece_bytes;
-  const char* tso = nullptr;  ///< "changing": each form in turn during the transfer
+  const char* tso = nullptr;  ///< the setting `tso`; "changing": all its values in turn during the transfer
 };
 
 class Transfer : public ConnectionTest, public ::testing::WithParamInterface<TransferCase> {
@@ -250,7 +250,7 @@ TEST_F(ConnectionTest, AnAcceptorMayRefuse) {
   expect_ended_well(*client);
 }
 
-// A handler without memory ends its connection, not the machine.
+// A handler that runs out of memory ends its connection, not the machine.
 TEST_F(ConnectionTest, HandlerOutOfMemoryEndsItsConnectionOnly) {
   listen({.on_received = [](RecordingHandler&, Buffer) { throw std::bad_alloc(); }});
   connect({.send_seed = 1, .send_bytes = 10, .close_when_sent = false});

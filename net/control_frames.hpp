@@ -15,7 +15,7 @@ namespace neap::net {
 /// Up to two ports, one in each half; 0: none.
 extern constinit std::atomic<std::uint32_t> control_ports;
 
-/// True if this local port belongs to control. Its connections have reserved connections and memory (stack_memory.hpp).
+/// True if this local port belongs to control, which has reserved connections and is exempt from memory limits (stack_memory.hpp).
 [[nodiscard]] inline bool is_control_port(std::uint16_t port) noexcept {
   const std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
   return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);
@@ -27,7 +27,7 @@ enum class LocalPort : std::uint8_t { source = 0, destination = 2 };
 /// `frame` begins with the Ethernet header; its first `bytes` bytes are readable.
 [[nodiscard]] bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept;
 
-/// The check that runs for every frame.
+/// True if the frame belongs to control. Called for every frame.
 [[nodiscard]] inline bool is_control_frame(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept {
   return control_ports.load(std::memory_order_relaxed) != 0 && has_control_port(frame, bytes, where);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// UDP: a datagram is passed to its port's receiver on the core that received it, and is sent from the core that sends it.
+// UDP: the core that received a datagram passes it to the port's receiver. `send_datagram` sends from the calling core.
 #include <algorithm>
 #include <new>
 

@@ -30,7 +30,7 @@ class DhcpLease : public ::testing::Test {
     terms.lease_s = seconds;
     return terms;
   }
-  /// Runs the machine's request under `terms`; returns its address.
+  /// Brings the machine's network up with a server that offers `terms`.
   void bring_up_under(const DhcpTerms& terms) {
     server_.set_terms(terms);
     const host::ClockRunner runner(clock_);
@@ -224,7 +224,7 @@ TEST_F(DhcpLease, TimesOutOfOrderAreReplaced) {
   }
 }
 
-// This also holds after a finite lease: its times no longer apply.
+// An infinite lease may follow a finite one, whose end and renewal times then no longer apply.
 TEST_F(DhcpLease, InfiniteLeaseNeverEnds) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));
@@ -242,7 +242,7 @@ TEST_F(DhcpLease, InfiniteLeaseNeverEnds) {
   EXPECT_EQ(server_.requests(), asked);
 }
 
-// The longest finite lease: its seconds are not counted one by one.
+// The test uses the longest finite lease. The stack does not count the lease's seconds one by one.
 TEST_F(DhcpLease, LongLeaseCostsNothingToCount) {
   bring_up_under(lasting(0xFFFFFFFE));
   for (int day = 0; day < 10'000; day += 100) {

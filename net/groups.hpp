@@ -23,7 +23,7 @@ class Groups {
  public:
   static constexpr unsigned groups_max = 256;
 
-  /// An address that can be joined: 224.0.0.0/4 except 224.0.0.1, which every machine is a member of (RFC 1112).
+  /// True for 224.0.0.0/4, except for 224.0.0.1, of which every machine is a member (RFC 1112).
   [[nodiscard]] static bool can_be_joined(Ipv4Address group) noexcept;
 
   // MAY be called on any core.
@@ -34,8 +34,8 @@ class Groups {
   // joined), `full`.
   [[nodiscard]] Result<bool> add(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<bool> remove(Ipv4Address group, unsigned core) noexcept;
-  /// Appends the addresses that the card has to receive: the address of each group, and the address of queries if there is a group (RFC
-  /// 1112, 6.4). These are at most `groups_max` + 1.
+  /// Appends the addresses that the card has to receive: the address of each group and, if there is a group, the address to which queries
+  /// are sent (RFC 1112, 6.4). These are at most `groups_max` + 1.
   void put_addresses(std::vector<MacAddress>& addresses) const;
 
  private:

@@ -33,7 +33,7 @@ Bytes frame_to(Ipv4Address to, unsigned protocol, const Bytes& payload, unsigned
   return with_checksums(ipv4_frame(header, payload));
 }
 
-/// A UDP header without a checksum, and `text`.
+/// Returns a UDP header without a checksum, followed by `text`.
 Bytes udp_of(const std::string& text, unsigned from_port) {
   Bytes payload;
   append(payload, from_port, 2);
@@ -100,7 +100,7 @@ class GroupsTest : public ::testing::Test {
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // Frames passed on to a core arrive before that core's next event here. They may be passed on twice.
+    // A frame that is passed on to a core arrives before the next event of this loop on that core. It may be passed on twice.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }
@@ -112,7 +112,7 @@ class GroupsTest : public ::testing::Test {
     std::ranges::sort(found);
     return found;
   }
-  /// The number of IGMP messages of this type for `wanted` that the machine has sent.
+  /// Returns the number of IGMP messages of this type for `wanted` that the machine has sent.
   std::size_t messages(unsigned type, Ipv4Address wanted) {
     const std::lock_guard guard(lock_);
     return static_cast<std::size_t>(std::ranges::count_if(sent_, [&](const Bytes& frame) {

@@ -14,7 +14,7 @@
 
 namespace {
 
-/// One key for the machine, drawn by the first core that needs it.
+/// Returns the machine's one key, which the first core that needs it draws at random.
 const neap::SipKey& secret() {
   static const neap::SipKey key{.low = neap::machine::random_bits(), .high = neap::machine::random_bits()};
   return key;

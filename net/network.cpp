@@ -137,8 +137,8 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
       print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
     }
   }
-  // The first core publishes the address in an event of its own, which may be later. It is also set here, so that every core can answer
-  // before a connection is accepted.
+  // The first core publishes the address in an event of its own, which may run after this function. So the address is also set here: every
+  // core can answer before a connection is accepted.
   const Addresses addresses = primary.addresses();
   group_.netmask.store(addresses.netmask.value, std::memory_order_release);
   group_.address.store(addresses.address.value, std::memory_order_release);
@@ -153,7 +153,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-/// Calls `begin` with every core's stack, on its core. If a stack refuses, calls `undo` with the stacks before it.
+/// Calls `begin` with every core's stack, on its core. If a stack refuses, calls `undo` with the stacks that accepted before.
 template <class Begin, class Undo>
 task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {
@@ -215,7 +215,7 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
 }
 
 // One event of the first core changes the table and IGMP's state, and copies the table's addresses. So the addresses agree with the table.
-// A later event sets the card's filter, so lwIP may send its first report of a group before that.
+// A later event sets the card's filter, so lwIP may send its first report of a group before the filter is set.
 task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);

@@ -82,10 +82,10 @@ class Connection {
   /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
-  /// Memory that this connection holds: bytes received and not released, received out of order, queued, and not yet acknowledged. Each
-  /// buffer counts with its whole size, including headers and the heap's rounding. Bytes that `send` took by reference count too.
+  /// Returns the memory held for bytes received and not released, received out of order, queued, and not yet acknowledged. Each buffer
+  /// counts with its whole size, including headers and rounding. Bytes that `send` took by reference count too.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
-  /// Bytes queued or sent, and not yet acknowledged.
+  /// Returns the number of bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
   /// Closes this side when all queued bytes were sent. Receiving continues. `closed` follows when the peer has closed too.
   void end_sending();
@@ -119,7 +119,7 @@ struct CountersOf {
   Count receive_copied{};     ///< payloads copied because too many of the card's buffers were held
   Count receive_held_max{};   ///< the largest number of card buffers held at once
   Count transmit_full{};      ///< frames refused by a full ring; they are retried
-  Count transmit_failed{};    ///< frames refused without a link or by the card
+  Count transmit_failed{};    ///< frames refused by the card, or because there was no link
   Count transmit_copied{};    ///< frames copied because they had more pieces than the card accepts
   // TSO (segment_joiner.hpp). `frames_sent` and `bytes_sent` count every segment as a frame.
   Count joined_frames{};         ///< frames that the card segments
@@ -163,10 +163,10 @@ struct CountersOf {
 };
 using Counters = CountersOf<std::uint64_t>;
 
-/// The counters of `core`; MAY be called on any core and wakes none. All zero for a core without a stack.
+/// Returns the counters of `core`, all zero if it has no stack. MAY be called on any core, and wakes no core.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
-/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All are 0 on a core without a
+/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All are 0 if this core has no
 /// stack.
 struct Waits {
   std::uint64_t tcp_ms = 0;          ///< a connection has work pending
@@ -195,7 +195,7 @@ class Network {
   /// Returns 0.0.0.0 if the machine has no address, for example after the lease expired.
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
-  /// The number of cores with a stack. These are the cores 0 to `cores() - 1`.
+  /// Returns the number of cores with a stack. These are the cores 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
   /// Serves `port` on every core with a receive queue. `acceptor` is called on each connection's core and MUST be safe for concurrent
@@ -214,8 +214,8 @@ class Network {
   /// size), `full`, `closed` (no link, no address), `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) = 0;
   /// Adds this core to the group (224.0.0.0/4). The core then receives the group's datagrams at its UDP ports. The machine is a member of
-  /// the groups of all its cores, at most 256. After an error nothing has changed. Errors: `invalid` (not a group's address, joined
-  /// already), `full`, `unsupported` (no stack on this core), `out_of_memory`.
+  /// all groups that its cores have joined, at most 256 groups. After an error nothing has changed. Errors: `invalid` (not a group's
+  /// address, joined already), `full`, `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> join(Ipv4Address group) = 0;
   /// Removes this core from the group. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> leave(Ipv4Address group) = 0;

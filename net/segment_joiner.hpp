@@ -5,8 +5,8 @@
 // segments differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later
 // segments to it. The card gets all of them as one frame, at the latest at the event's end, and sends the same bytes as without joining.
 //
-// There are two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the payload in
-// place and holds every segment until the card has read it. Both forms copy the headers, because lwIP retransmits with the originals.
+// `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the
+// payload in place and holds every segment until the card has read it. Both copy the headers, because lwIP retransmits with the originals.
 //
 // Belongs to one core; internal to net/.
 #pragma once
@@ -32,14 +32,14 @@ class SegmentJoiner {
   static constexpr std::size_t headers_bytes_max = 14 + 20 + 60;
   /// The number of buffers for `copy`, each of `frame_bytes_max`. Without a free buffer, segments are sent one by one.
   static constexpr unsigned copy_buffers_max = 32;
-  /// Segments with less payload are not joined.
+  /// Segments with less payload than this are not joined.
   static constexpr std::uint32_t segment_bytes_min = 256;
 
   explicit SegmentJoiner(const NetDeviceLimits& limits) noexcept;
   SegmentJoiner& operator=(SegmentJoiner&&) = delete;
   ~SegmentJoiner() { drop(); }
 
-  /// The reason why a device with these limits does not support TSO; null if it does.
+  /// Returns the reason why a device with these limits does not support TSO; null if it supports TSO.
   [[nodiscard]] static const char* unsupported_reason(const NetDeviceLimits& limits) noexcept;
 
   [[nodiscard]] bool holds() const noexcept { return segments_ != 0; }

@@ -31,7 +31,7 @@ struct Segment {
   std::uint16_t id = 0;
 };
 
-/// The source of payload. Its parts are adjacent in memory, like those of a stored value.
+/// Returns the source of payload. Its parts are adjacent in memory, like those of a stored value.
 std::vector<std::byte>& stored() {
   static std::vector<std::byte> bytes = [] {
     std::vector<std::byte> made(512 * 1024);

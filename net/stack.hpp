@@ -39,8 +39,8 @@ namespace neap::net {
 class Stack;
 struct FrameHeaders;
 
-/// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all. (An
-/// application has one group, which starts at core 0. A test may have two machines in one process.)
+/// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all these
+/// cores. (An application has one group, which starts at core 0. A test may have two machines in one process.)
 struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
@@ -91,7 +91,7 @@ class Stack final : public FrameReceiver {
   Stack& operator=(Stack&&) = delete;
   ~Stack() override;
 
-  /// The stack of the calling core; null without one.
+  /// Returns the stack of the calling core; null if the core has none.
   [[nodiscard]] static Stack* here() noexcept { return current_; }
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
@@ -148,7 +148,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
   /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
-  /// The whole memory of a receive buffer.
+  /// Returns the size of a receive buffer's whole memory.
   [[nodiscard]] static std::size_t memory_of(const ReceiveBuffer& buffer) noexcept {
     return buffer.return_to == &free_heap_buffer ? memory::heap_bytes(sizeof(ReceiveBuffer) + buffer.bytes) : memory::card_buffer_bytes;
   }
@@ -157,7 +157,7 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// Replaces the first limit that follows from the core's memory (for tests).
+  /// Replaces the core's first limit (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
   void count_half_open(int change) noexcept {

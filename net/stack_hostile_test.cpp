@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
 
-/// An address that is not on the server's network. The server has no gateway, so no packet to this address causes an ARP request.
+/// Returns an address that is not on the server's network. The server has no gateway, so no packet to this address causes an ARP request.
 Endpoint spoofed(unsigned number) {
   return {.address = {0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
 }
@@ -42,7 +42,7 @@ void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned coun
   arrive_all(world, std::move(frames));
 }
 
-// 200 peers fill their windows towards an application that does not read. These windows have 50 MB. Other clients must not be affected.
+// 200 peers fill their windows, 50 MB in all, towards an application that does not read. Other clients must not be affected.
 TEST(Hostile, UnreadRequestsDoNotStopACore) {
   constexpr unsigned attackers = 200;
   std::atomic<int> answers{0};  // declared before `world`, whose tap uses it until `world` is destroyed

@@ -38,7 +38,7 @@ bool Stack::refuses(const ConnectionState& connection) const noexcept {
   return connection.held_bytes() > share;
 }
 
-// Resets one connection at a time. The next one is reset only after the last has freed its memory, which takes an event.
+// Resets one connection at a time. The next connection is reset only after the previous one has freed its memory, which takes an event.
 void Stack::evict() noexcept {
   if (is_queued(finish_)) return;
   ConnectionState* heaviest = nullptr;

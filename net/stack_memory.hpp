@@ -3,10 +3,10 @@
 //
 // A peer that does not read, or never sends a missing byte, makes its connection hold more and more memory. The card's receive ring must
 // still not run empty, and other peers must be served. So every connection is charged for all memory that it holds
-// (Connection::held_bytes), and the sum for a core has two limits. Above the first limit, payload for a connection over its share is
-// refused. The connection's segments still deliver acknowledgements and resets, and the peer sends the payload again. Above the second
-// limit, the connection that holds the most is reset. Frames that retain nothing, connections that hold little, and control are never
-// refused. Internal to net/.
+// (Connection::held_bytes), and the sum for a core has two limits. Connections that hold more than a guaranteed amount share the first
+// limit equally. Above it, payload for a connection over its share is refused. The connection's segments still deliver acknowledgements and
+// resets, and the peer sends the payload again. Above the second limit, the connection that holds the most is reset. Frames that retain
+// nothing, connections that hold little, and control are never refused. Internal to net/.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace neap::net::memory {
 
-/// The heap's size class for `bytes`: steps of 16 up to 128, then four steps for each doubling (kernel/memory/size_classes.hpp).
+/// Returns the heap's size class for `bytes`: steps of 16 up to 128, then four steps for each doubling (kernel/memory/size_classes.hpp).
 constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
   const std::size_t step = bytes <= 128 ? 16 : std::size_t{1} << (std::bit_width(bytes - 1) - 3);
   return (bytes + step - 1) / step * step;
@@ -39,7 +39,7 @@ constexpr std::size_t reset_factor = 2;
 /// The number of connections that one search compares to find the connection to reset. The next search continues after them.
 constexpr unsigned reset_candidates = 64;
 
-/// The first limit of a core.
+/// Returns the first limit of a core, in bytes.
 [[nodiscard]] std::size_t core_limit_bytes() noexcept;
 
 /// Sizes of the blocks for gathered payload (gathered_piece.hpp): a connection's first block, and further ones.

@@ -2,8 +2,8 @@
 // Publishes the first core's neighbours (ARP entries) to the other cores.
 //
 // ARP has no ports, so the card delivers all ARP packets to the first core. Publishing an entry to another core wakes that core, and any
-// machine of the network may send ARP at any rate. So an entry is published when it is new, has changed, or was last published two minutes
-// ago. The rate is bounded. A core without the entry sends its own ARP request, and the answer is then published to that core.
+// machine of the network may send ARP at any rate. So an entry is published only if it is new, has changed, or was last published two
+// minutes ago; the rate is limited. A core without the entry sends its own ARP request; the answer is then published to it.
 #include <cstring>
 #include <new>
 
@@ -17,7 +17,7 @@ namespace neap::net {
 
 namespace {
 
-/// Entries of other cores expire after 300 s (lwIP, ARP_MAXAGE), so they are renewed earlier.
+/// The entries that other cores hold expire after 300 s (lwIP, ARP_MAXAGE), so the first core renews them earlier.
 constexpr std::uint64_t renewal_ms = 120'000;
 /// Limits how often ARP wakes an idle core.
 constexpr unsigned published_a_second_max = 64;

@@ -142,7 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because they carry no ports. The connection of the reassembled segment may be on another core.
+// The first core reassembles fragments, because only the first has ports. The connection of the reassembled segment may be on another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();

@@ -47,21 +47,21 @@ namespace {
 
 constexpr std::uint64_t slow_tick_ms = TCP_SLOW_INTERVAL;
 
-/// True if the connection has a time-out within seconds that needs neither a frame nor the application.
+/// True if a time-out of the connection may become due within seconds, even if no frame arrives and the application does nothing.
 bool needs_ticks(const tcp_pcb& pcb) noexcept {
   const bool waits_long = pcb.state == ESTABLISHED || pcb.state == CLOSE_WAIT || (pcb.state == FIN_WAIT_2 && pcb.poll == nullptr);
   return !waits_long || pcb.unacked != nullptr || pcb.unsent != nullptr || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
          pcb.persist_backoff > 0 || (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
 }
 
-/// Returns the slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
+/// Returns the number of slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
 std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
   const std::uint64_t limit = limit_ms / slow_tick_ms + 1;
   const std::uint32_t idle = tcp_ticks - pcb.tmr;
   return limit > idle ? limit - idle : 1;
 }
 
-/// Returns the slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
+/// Returns the number of slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
 std::uint64_t ticks_until_due() noexcept {
   std::uint64_t ticks = StackTimes::never;
   for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
@@ -117,7 +117,7 @@ void Stack::tcp_tick(std::uint64_t now) noexcept {
 }
 
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
-/// Runs the periods of the ARP timer that the core has slept through, so that entries age by the clock.
+/// Calls the ARP timer once for each period that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
   if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
   const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
@@ -136,7 +136,7 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 namespace {
 
-/// Seconds until dhcp_coarse_tmr() does more than count; `never` without a lease.
+/// Returns the seconds until dhcp_coarse_tmr() does more than count; `never` without a lease.
 std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
   std::uint64_t seconds = StackTimes::never;
   if (lease.t0_timeout > lease.lease_used) seconds = lease.t0_timeout - lease.lease_used;
@@ -228,7 +228,7 @@ void Stack::timer_fired() noexcept {
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
-    // Missed ticks are run too. `reassembly_until` follows the clock, so no later tick would free a datagram.
+    // Missed ticks are run too. Ticks stop when the clock reaches `reassembly_until`, so no later tick would free a datagram.
     const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
     for (std::uint64_t tick = std::min<std::uint64_t>(passed, IP_REASS_MAXAGE + 1); tick > 0; --tick) ip_reass_tmr();
     times_.reassembly += passed * IP_TMR_INTERVAL;

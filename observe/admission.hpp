@@ -3,9 +3,9 @@
 //
 // A connection costs a peer nothing, so the first peers could hold all places without using control. Therefore there are two kinds of
 // places. A client that has proven itself (by the token; if no token is set, by a valid line) has one of `clients_max` places. All other
-// clients share `unproven_max` places for a short time. A newcomer displaces the oldest unproven client of the address that has the most
-// unproven clients. Only an address whose places are all delayed for wrong tokens is refused. An owner that sends the token at once is
-// proven before 31 other clients have connected.
+// clients share `unproven_max` places for a short time. If all these are taken, a newcomer displaces the oldest unproven client of the
+// address that has the most unproven clients. A newcomer is refused only if its address has `unproven_per_address_max` clients that are all
+// delayed for wrong tokens. A client that sends the token at once is proven before 31 other clients have connected.
 //
 // These are pure functions of a list, so tests can try thousands of cases. There are at most 48 clients, so quadratic time is acceptable.
 #pragma once

@@ -28,16 +28,16 @@ class Server;
 
 class Client {
  public:
-  /// Above this number of unacknowledged answer bytes, no further line is parsed. Each answer counts `answer_overhead_bytes` more, for the
-  /// connection's overhead.
+  /// Above this number of unacknowledged answer bytes, no further line is parsed. Each answer counts as its bytes plus
+  /// `answer_overhead_bytes`, for the connection's overhead.
   static constexpr std::size_t answers_bytes_max = 64 * 1024;
   static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024, answer_overhead_bytes = 128;
   /// Above this number of unacknowledged bytes of log blocks, the next block is not read.
   static constexpr std::size_t log_bytes_max = 512 * 1024;
   /// The limit of an unproven client's unread input while a line is answered. A proven client's limit is the receive window.
   static constexpr std::size_t unproven_input_bytes_max = 16 * 1024;
-  /// Unread input of more pieces is copied into one piece, because a piece of one byte holds a whole card buffer. The copy does not count
-  /// against the window, so the copy has a separate limit.
+  /// Unread input of more than `input_pieces_max` pieces is copied into one piece, because a piece of one byte holds a whole card buffer.
+  /// The copy does not count against the window, so the copy has a separate limit.
   static constexpr std::size_t input_pieces_max = 64;
   static constexpr std::size_t input_copied_bytes_max = 64 * 1024;
   static constexpr unsigned wrong_tokens_max = 3;

@@ -2,7 +2,7 @@
 // The syntax of commands.
 //
 // A command is described once, by its usage ("itr,VALUE[,CORE]"). `help` shows the usage, a test compares it with docs/control.md, and the
-// parser derives the number of words from it, and whether the last word is a core. So the check and its description always agree.
+// parser derives from it the number of words and whether the last word is a core. So the check and its description always agree.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ struct Checked {
   std::span<const std::string_view> words;
   std::optional<unsigned> core;
 };
-/// Checks all words of a line. The error is a complete reason.
+/// Checks `words` (the name first) against `usage`. Returns the words after the name, and the core. The error is the reason to report.
 [[nodiscard]] std::expected<Checked, std::string> check_words(std::string_view usage, std::span<const std::string_view> words,
                                                               unsigned cores);
 /// Parses a core's number or `all`.
@@ -69,9 +69,9 @@ struct Alias {
   std::string_view accepts;
 };
 
-/// The commands of every image, except the settings', in the order of `help`.
+/// Returns the commands of every image, without those of the settings, in the order of `help`.
 [[nodiscard]] std::span<const Command> built_in_commands();
-/// The command names of EbbRT's control, which published scripts use.
+/// Returns the command names of EbbRT's control, which published scripts use.
 [[nodiscard]] std::vector<Alias> aliases();
 
 /// The bound of a run, as `start` accepts it: none, a time with its unit, or a number of requests.
@@ -80,7 +80,7 @@ struct RunBounds {
 };
 [[nodiscard]] std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::string_view> words);
 
-/// The arguments of `stream`. A core's lines are sent from its position on.
+/// The arguments of `stream`. A core's log entries are sent from its element of `positions` on.
 struct StreamRequest {
   bool live = false;
   std::optional<std::uint32_t> run;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The table of commands, and the commands that change runs or the machine. setting_commands.cpp has the settings'.
+// The table of commands, and the commands that change runs or the machine. setting_commands.cpp has the settings' commands.
 #include <chrono>
 
 #include "kernel/log.hpp"

@@ -33,7 +33,7 @@ namespace neap::observe {
 /// time as commands of other clients.
 using Run = std::function<task<std::string>(std::span<const std::string_view> words, std::optional<unsigned> core)>;
 
-/// Emits an application's counters for one core, or without a core for the machine. MAY be called on any core.
+/// Emits an application's counters for one core; if `core` has no value, for the whole machine. MAY be called on any core.
 using Statistics = std::function<void(std::optional<unsigned> core, const Emit& emit)>;
 
 class Control {
@@ -46,9 +46,9 @@ class Control {
   /// checked against the usage. A last word CORE is passed as `core`, which has no value for `all` or by default. MUST be called on core 0.
   /// Errors: `full`, `invalid` (the name is in use).
   virtual Result<void> add_command(std::string usage, std::string help, Run run) = 0;
-  /// Names are shown as "group.name". MUST be called on core 0. Errors: `full`.
+  /// Adds counters, whose names are shown as "group.name". MUST be called on core 0. Errors: `full`.
   virtual Result<void> add_statistics(std::string group, Statistics statistics) = 0;
-  /// A number that differs at each boot; logs and streams contain it.
+  /// Returns a number that differs at each boot; logs and streams contain it.
   [[nodiscard]] virtual std::uint64_t boot_id() const noexcept = 0;
 };
 

@@ -26,8 +26,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds alive_period{1000};  ///< a stream without data sends a block at this interval
 constexpr milliseconds live_period{50};     ///< a live stream waits at most this long to fill a block
 
-/// Memory for a block: room for its header and for `entries`. This memory is no larger, because the connection keeps it while the client
-/// does not read. A live stream of an idle machine sends an entry or two at a time.
+/// Memory for a block: exactly its header and `entries`. A live stream of an idle machine sends one or two entries in a block, and the
+/// connection keeps every block until the client has read it. Blocks of the maximum size would waste memory.
 class EntriesBlock {
  public:
   explicit EntriesBlock(std::size_t entries)

@@ -40,7 +40,7 @@ struct Environment {
   void (*reboot)() noexcept;
   std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< time for a client to prove itself
   std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< delay of the answer, which slows guessing down
-  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< time without an acknowledgement of output, after the end
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< after the end: time without an acknowledgement of output
 };
 [[nodiscard]] Environment machine_environment() noexcept;
 

@@ -190,7 +190,7 @@ class VersionGone(Failure):
 
 
 def private_command(root: Path, program: str) -> list[str]:
-    """Starts a program of packages unpacked at `root` with their own C library, because the system's may be older."""
+    """The start of a command line for a program of the packages unpacked at `root`. It uses their C library; the system's may be older."""
     loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
     return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 

@@ -39,7 +39,7 @@ from tools.foreign import read_bounded, shown
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-# A command line of characters that have no special meaning to GRUB or iPXE.
+# Matches a command line whose characters have no special meaning to GRUB or iPXE.
 WORDS = re.compile(r"[A-Za-z0-9_=.,:/+@%\[\] -]*")
 WORDS_BYTES_MAX = 1024
 TIMEOUT_SECONDS_MAX = 3600
@@ -157,7 +157,7 @@ def as_mac(text: str) -> str:
 
 
 def check_words(words: str, what: str) -> str:
-    """A command line with single spaces. Raises Failure if a boot loader would read a different text."""
+    """Returns the command line `words` with single spaces. Raises Failure if a boot loader would read another text than `words`."""
     if bad := WORDS.sub("", words):
         message = f"{what}: the character {bad[0]!r} has a meaning of its own for boot loaders"
         raise Failure(message, "letters, digits and =.,:/+@%[]_- are taken")

@@ -13,7 +13,7 @@ MADE = "Made by ./neap pxe; a change by hand is lost when it is made again."
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A multiboot image, or a Linux kernel with an initramfs. Paths are relative to the tree's root."""
+    """A multiboot image, or a Linux kernel with an initramfs. Paths are relative to the root of the boot tree (boot_tree.py)."""
 
     name: str
     image: str
@@ -55,7 +55,7 @@ def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, mach
 
 
 def grub_machine(name: str, entry: Entry) -> str:
-    """The file that grub.cfg reads for one machine: an entry that starts at once. Holding Shift still shows the menu."""
+    """The text of the file that grub.cfg reads for one machine: an entry that starts at once. Holding Shift still shows the menu."""
     lines = [f"# {MADE}", *_grub_entry(entry, "this-machine", f"{name}: {entry.name}"), "set default=this-machine", "set timeout=0"]
     return "\n".join([*lines, ""])
 

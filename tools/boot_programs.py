@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
-A boot tree must not depend on the machine that makes it, whose own GRUB may be of any age or missing. So these programs come as signed
-packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, as QEMU is (tools/qemu.py).
+A boot tree (boot_tree.py) must not depend on the machine that makes it: that machine's GRUB may be old or missing. So these programs are
+signed packages of Debian 13, which are unpacked into the cache and run with the C library that they were linked with, like QEMU (qemu.py).
 """
 
 import functools

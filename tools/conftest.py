@@ -61,7 +61,7 @@ def python() -> Iterator[Callable[..., subprocess.Popen]]:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, int]]:
-    """Hides this host's runs, and pretends others: gives a run's directory and the descriptor of its lock, as `Machine` holds it."""
+    """Hides this host's runs. Gives a function that pretends a run, and returns its directory and the descriptor of its held lock."""
 
     def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> tuple[Path, int]:
         directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Exports the toolchain to a file and imports it on another machine: `./neap toolchain export FILE` and `import FILE`.
 
-The file is a tar archive under zstd. Its first member states the recipe from which the toolchain was built, and the SHA-256 of every file.
-So an import can refuse a damaged archive, or one of another recipe, before anything becomes visible in the cache.
+The file is a tar archive, compressed by zstd. Its first member states the recipe from which the toolchain was built, and the SHA-256 of
+every file. So an import can refuse a damaged archive, or one of another recipe, before anything becomes visible in the cache.
 
 An archive may be hostile. So no file is written through a link that comes from the archive, and at most UNPACKED_BYTES_MAX are written.
 """

@@ -128,7 +128,7 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """The compiler's arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest above."""
+    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest one above."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Named counters over TCP: an example of what cores can share and what tasks can wait for.
 //
-// The program uses parts of the kernel that memcached does not use: an RCU table (service.hpp), an Ebb (service.hpp), several waits at once
-// with a time-out by cancellation (session.cpp), and a repeating timer (here).
+// The program uses parts of the kernel that memcached does not use: an RCU table (service.hpp), an Ebb (service.hpp), several waits at
+// once, which a time-out cancels (session.cpp), and a repeating timer (here).
 #include <chrono>
 #include <cstdint>
 #include <utility>

@@ -19,7 +19,7 @@ constexpr auto wait_max = 5s;
 constexpr auto look_interval = 10ms;
 constexpr std::string_view blanks = " \r";
 
-/// The handler is destroyed with its connection. A task may keep the session longer.
+/// The handler is destroyed with its connection. A task may keep the session after that.
 class Handler final : public net::ConnectionHandler {
  public:
   explicit Handler(std::shared_ptr<Session> session) : session_(std::move(session)) {}

@@ -8,8 +8,8 @@
 // Each copy of received bytes checks its own bound, in release builds too. Only a mistake of a parser can exceed a bound. Such a mistake
 // ends the connection and is counted as `protocol_overrun`.
 //
-// This file does not depend on the network; session.hpp joins the two. Memory for each conversation is bounded: the head of one command,
-// the reply (reply.hpp), and the item that is being received.
+// This file does not depend on the network; session.hpp joins conversation and network. Memory for each conversation is bounded: the first
+// part of one command, the reply (reply.hpp), and the item that is being received.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Executes the commands in `input` and returns how many bytes are consumed. These are all bytes, unless `reply` is full or the rest has
-  /// to wait (`waits`). The caller MUST then call again with the rest, which may be empty, once the reply has room, or in a later event.
+  /// Executes the commands in `input` and returns how many bytes are consumed: all, unless `reply` is full or `waits`. In these two cases
+  /// the caller MUST call again with the rest, even an empty one: once the reply has room, or in a later event.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
   /// True if the last call stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
@@ -58,7 +58,7 @@ class Conversation {
 
  private:
   enum class Protocol : std::uint8_t { unknown, text, binary };
-  static constexpr std::size_t copied_bytes_max = std::size_t{128} << 10;  // some tens of microseconds
+  static constexpr std::size_t copied_bytes_max = std::size_t{128} << 10;  // copying them takes some tens of microseconds
 
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept {
     return protocol_ == Protocol::text ? text_.step(input, context) : binary_.step(input, context);

@@ -135,7 +135,7 @@ def compare(ours: object, theirs: object, request: bytes, round_number: int) -> 
 
 
 def without_cas(answer: bytes) -> bytes:
-    """Stock memcached does not restart its CAS ids with each conversation."""
+    """Replaces CAS ids in `answer`, because stock memcached does not restart them with each conversation."""
     return re.sub(rb"(VALUE \S+(?:\t\S+)? \d+ \d+) \d+\r\n", rb"\1 CAS\r\n", answer)
 
 
@@ -199,7 +199,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """The headers, with only whether the CAS id is 0 instead of the id, and the bodies."""
+    """Returns headers and bodies. In place of each CAS id, a header only has whether the id is 0."""
     answers = []
     at = 0
     while at < len(answer):

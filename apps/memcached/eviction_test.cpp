@@ -27,7 +27,7 @@ StoreOptions one_shard(std::size_t memory_bytes) {
 
 const std::string value(100, 'v');
 
-/// A shard with room for `items` items with a key of four bytes and `value`.
+/// A store of one shard, with room for `items` items with a key of four bytes and `value`.
 struct SmallShard : Store {
   explicit SmallShard(unsigned items) : Store(one_shard(items * footprint(4, value.size()))) {}
   Outcome set(const std::string& key, Seconds now, Seconds expires = expires_never) {

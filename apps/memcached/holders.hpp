@@ -44,14 +44,14 @@ class Holders {
   static constexpr std::size_t stalled_divisor = 4;  ///< above 1/4 of the cache's memory, stalled connections are reset
   static constexpr std::size_t any_divisor = 2;      ///< above 1/2 of the cache's memory, any connection may be reset
   static constexpr Seconds stall_s = 2;
-  static constexpr unsigned looks_max = 16;  ///< holders that one call examines
-  /// Bytes that a core parses between two checks of the held bytes. Each piece counts `piece_bytes` more.
+  static constexpr unsigned looks_max = 16;  ///< holders that one call of `shed` examines
+  /// Bytes that a core parses between two checks of the held bytes. Each piece counts as its bytes plus `piece_bytes`.
   static constexpr std::size_t bytes_per_check = 4096;
   static constexpr std::size_t piece_bytes = 256;
 
   void add(Holder& holder, Seconds now) noexcept;
   void remove(Holder& holder) noexcept;
-  /// Resets connections, but not `self`, until `excess` bytes in flight are released. Returns the bytes that they had in flight.
+  /// Resets connections (never `self`; only stalled ones unless `any`) to release `excess` bytes in flight. Returns the bytes released.
   std::size_t shed(std::size_t excess, bool any, const Holder* self, Seconds now) noexcept;
 
  private:
@@ -61,7 +61,7 @@ class Holders {
 
 /// Checks the bytes held by replies. If they are too many, resets holders of this core. Returns true if they are still too many.
 bool shed_holders(Service& service, CoreState& core, const Holder* self) noexcept;
-/// Does the same on this core. If that is not enough, asks all other cores to do it, each in a separate event.
+/// Calls `shed_holders` on this core. If that is not enough, asks all other cores to do it, each in a separate event.
 void shed_holders_everywhere(Service& service, CoreState& core, const Holder* self) noexcept;
 
 }  // namespace neap::memcached

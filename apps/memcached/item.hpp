@@ -32,7 +32,7 @@ struct Item {
   std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
-  // While the item is linked, accessed only under the shard's lock; afterwards only by reclamation.
+  // `place` is accessed only under the shard's lock while the item is linked, and afterwards only by reclamation.
   union Place {
     struct {
       Item* newer;
@@ -54,7 +54,7 @@ struct Item {
   /// The value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
-  /// Adds a reference. The item MUST have one: the caller's, or in the event of the lookup, the table's.
+  /// Adds a reference. The item MUST already have one: the caller's or, in the event of the lookup, the table's.
   void hold() noexcept {
     require(references.fetch_add(1, std::memory_order_relaxed) != 0, "memcached: an item without references cannot be held");
   }

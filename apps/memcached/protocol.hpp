@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The interface between a conversation and the two protocols: input, reply, and the value that follows a command in the stream.
 //
-// A parser gets contiguous bytes and consumes a whole command from the front. Of a command without a bounded length, it consumes a whole
-// part. Only a value may be longer than a buffer. For a value, the parser sets up a `Transfer`, which copies the value's bytes to their
-// place as they arrive.
+// A parser gets contiguous bytes and consumes a whole command from the front. A get's line, whose length has no bound, is consumed word by
+// word. Only a value need not be contiguous: the parser sets up a `Transfer`, which copies the value's bytes to their place as they arrive.
 #pragma once
 
 #include <cstdint>

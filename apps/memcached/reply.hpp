@@ -5,9 +5,9 @@
 // the core's connections share (copying 200 bytes is cheaper than counting references to them). Large values are sent from where they are
 // stored. The reply releases a chunk or an item when the peer has acknowledged its bytes.
 //
-// The size is bounded: when the reply is `full()`, the parser stops at the next boundary, and goes on when there is room again. A reply
-// that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk in use. All
-// chunks are counted (reply_memory.hpp), except spare ones.
+// The size is bounded: when the reply is `full()`, the parser stops before the next command (or the next key of a get), and goes on when
+// there is room again. A reply that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a
+// shared chunk in use. All chunks are counted (reply_memory.hpp), except spare ones.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace neap::memcached {
 class ReplyPool {
  public:
   static constexpr std::size_t chunk_bytes = 4096 - 32;
-  static constexpr unsigned free_chunks_max = 64;  // further chunks are returned to the allocator
+  static constexpr unsigned free_chunks_max = 64;  // further free chunks are returned to the allocator
 
   /// A chunk is shared by many replies, or owned by one reply. An owned chunk has as many bytes as were asked for.
   struct Chunk {
@@ -71,8 +71,8 @@ class Reply {
   Reply& operator=(Reply&&) = delete;
   ~Reply() { clear(); }
 
-  /// Returns contiguous room for `bytes`. The caller MUST fill the room, and then call `advance`. Null without memory, and for more than
-  /// `ReplyPool::chunk_bytes`. The reply has then `failed`, and the caller MUST abort its connection.
+  /// Returns contiguous room for `bytes`. The caller MUST fill the room, and then call `advance`. Returns null without memory, and for more
+  /// than `ReplyPool::chunk_bytes`; the reply has then `failed`, and the caller MUST abort its connection.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
@@ -106,7 +106,7 @@ class Reply {
   /// True if there was no memory for a part of the reply.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-  /// Returns the number of bytes ever written. While no byte behind this position was taken, `rewind` can remove those bytes.
+  /// Returns the number of bytes written so far. `rewind` to this position removes later bytes, which MUST NOT have been taken.
   [[nodiscard]] std::uint64_t position() const noexcept { return written_; }
   void rewind(std::uint64_t position) noexcept;
   /// Returns the number of bytes before `position` that are not taken yet.
@@ -155,7 +155,7 @@ class Reply {
   static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
   [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;
-  static constexpr unsigned segments_max = full_segments * 2;  // a command adds a few more after `full`
+  static constexpr unsigned segments_max = full_segments * 2;  // a command adds a few more once the reply is `full`
 
   void count_bytes(std::size_t bytes) noexcept {
     bytes_ += bytes;

@@ -45,7 +45,7 @@ class ReplyMemory {
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
   /// True if over half of the limit is used. A copy that saves memory is then worth its time.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
-  /// The input of a connection with this many bytes in flight waits; 0 at the limit.
+  /// Returns the share of one connection, 0 at the limit. The input of a connection with that many bytes in flight waits.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
     const std::size_t taken = bytes();
     return taken >= limit_bytes_ ? 0 : std::clamp((limit_bytes_ - taken) / share_divisor, small_bytes, share_bytes_max);
@@ -71,7 +71,7 @@ class ReplyMemory {
 /// The account of one core. Only that core MAY use it.
 class ReplyAccount {
  public:
-  /// The first bytes of a core are not reported. The replies of an ordinary load stay below this number.
+  /// Up to this many bytes of a core are not reported. The replies of an ordinary load stay below this number.
   static constexpr std::size_t unreported_bytes_max = 256 * 1024;
   static constexpr std::size_t step_bytes = 64 * 1024;
 

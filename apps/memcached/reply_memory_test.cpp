@@ -171,7 +171,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have as many bytes in flight as the stack queues as segments, for any requests.
+// One client that reads may have as many bytes in flight as the stack queues as segments, whatever it requests.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");

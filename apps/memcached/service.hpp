@@ -32,7 +32,7 @@ struct alignas(64) CoreState {
   ReplyPool replies;
   Holders holders;
   std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last check of the held bytes (holders.hpp)
-  std::size_t copied_bytes = 0;     ///< bytes copied by commands since a command last waited for that reason (conversation.hpp)
+  std::size_t copied_bytes = 0;     ///< bytes copied by commands since a command last waited for such copies (conversation.hpp)
   Service* service = nullptr;
   unsigned index = 0;                         ///< the core's number
   CoalescedCall shed_call{&shed_here, this};  ///< other cores ask this one to reset holders

@@ -32,7 +32,7 @@ class Session final : public net::ConnectionHandler, private Holder {
   /// Bytes of a reply that are passed to the connection in one call. A large value takes several calls.
   static constexpr std::size_t send_bytes_max = 256 * 1024;
 
-  /// Up to this many bytes in flight stay in the chunks that the core's connections share. If more bytes are in flight, the client is slow.
+  /// Up to this many bytes in flight stay in chunks that connections share. Beyond that, the slow client's reply moves to owned chunks.
   static constexpr std::size_t shared_bytes_max = 4096;
   /// Overhead of a piece: its header, a reference to the payload, and in lwIP a segment with the frame's headers.
   static constexpr std::size_t piece_bytes = 384;
@@ -76,7 +76,7 @@ class Session final : public net::ConnectionHandler, private Holder {
   bool ended_ = false;  ///< closed or aborted by this session; later input is dropped
 };
 
-/// Serves `port` of `network` with `service`, which MUST outlive it. Errors: those of `Network::listen`.
+/// Serves `port` of `network` with `service`, which MUST outlive `network`. Errors: those of `Network::listen`.
 [[nodiscard]] task<Result<void>> serve(net::Network& network, Service& service, std::uint16_t port);
 
 }  // namespace neap::memcached

@@ -60,7 +60,7 @@ TEST_F(SessionTest, SlowReaderIsStoppedAndLosesNothing) {
 }
 
 TEST_F(SessionTest, TinySendSpaceStillDeliversEverything) {
-  peer.connection.space = 256 * 1024;  // one slice of a reply
+  peer.connection.space = 256 * 1024;  // room for one `send` of the session
   const std::string value(1 << 20, 'v');
   peer.send("set a 0 0 1048576\r\n" + value + "\r\nget a\r\nget a\r\nquit\r\n");
   const std::string expected = "VALUE a 0 1048576\r\n" + value + "\r\nEND\r\n";

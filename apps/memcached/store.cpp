@@ -20,8 +20,8 @@ void release_item(void* pointer) noexcept {
   if (before == 1) item->store->release(*item);
 }
 
-/// Returns the bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp). Above 8 KiB these are whole pages. Below, there are
-/// four steps to each doubling, each of at least 16 bytes.
+/// Returns the bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp). Above 8 KiB these are whole pages. Up to 8 KiB, the
+/// heap has four sizes for each doubling, at least 16 bytes apart.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
   constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
   const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;

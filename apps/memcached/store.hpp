@@ -10,7 +10,7 @@
 // The limit of memory covers items that are linked or being received, and items that only unacknowledged replies hold. In addition there
 // are:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
-// - the excess of a large item for which items are still to be evicted, with the same bound;
+// - the excess over the limit while items are still to be evicted for a large item, with the same bound;
 // - the spare blocks of each core, and the table itself.
 // To keep to these bounds, the caller MUST ask `must_wait` before each command that allocates (store_relief.cpp).
 //
@@ -72,7 +72,7 @@ struct StoreMemory {
   void (*release)(void*) noexcept = [](void* memory) noexcept { std::free(memory); };
   bool (*shrink)(void*, std::size_t bytes) noexcept = nullptr;  ///< as `memory::shrink`; null: blocks are not shrunk
   std::uint64_t (*free_bytes)() noexcept = nullptr;             ///< the machine's free bytes, for `free_bytes_min`; null: not checked
-  std::uint64_t free_bytes_min = 0;                             ///< the store evicts when the machine has less free memory
+  std::uint64_t free_bytes_min = 0;                             ///< with less free memory on the machine, the store evicts
 };
 
 struct StoreOptions {
@@ -122,7 +122,7 @@ class Store {
     bool expired = false;  ///< there was an item, but it had expired
     bool flushed = false;  ///< there was an item, but it had been flushed
   };
-  /// Marks the item as used.
+  /// Returns the item with this key and marks it as used.
   [[nodiscard]] Found find(const Key& key, Seconds now) noexcept {
     Item* const item = table_.find(key.text, key.hash);
     if (item == nullptr) return {};
@@ -184,9 +184,9 @@ class Store {
   [[nodiscard]] std::size_t used_bytes() const noexcept {
     return used_bytes_.load(std::memory_order_relaxed);
   }  ///< bytes of items that are linked or being received
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies only
-  /// Charges and discharges memory of replies, without the items to which they refer. It counts against the limit. MAY be called on any
-  /// core.
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< held by replies only
+  /// Charges and discharges memory of replies, without the items to which they refer. This memory counts against the limit. MAY be called
+  /// on any core.
   void charge_held(std::size_t bytes) noexcept { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void discharge_held(std::size_t bytes) noexcept {
     require(held_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is held than is discharged", bytes);
@@ -267,8 +267,8 @@ class Store {
     const std::size_t taken = used_bytes() + held_bytes();
     return taken - std::min(taken, memory_bytes_);
   }
-  /// The bytes that may wait for a grace period, or for room, when a command with an item of `bytes` begins. Only small items may use the
-  /// last part, so that clients with large items do not stop all others.
+  /// The bytes that may wait for a grace period, or for room, when a command with an item of `bytes` begins. Above half of
+  /// `retired_bytes_max_`, only commands with small items may begin, so that clients with large items do not stop all others.
   [[nodiscard]] std::size_t backlog_bytes_max(std::size_t bytes) const noexcept {
     return bytes <= slab_item_bytes_max ? retired_bytes_max_ / 4 * 3 : retired_bytes_max_ / 2;
   }

@@ -149,7 +149,7 @@ TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
   play(GetParam(), options, 5000, 3000);
 }
 
-// Appends and counts are done without the lock and retried. No append or count may be lost.
+// Appends and counts are computed without the lock, and retried if the item was replaced meanwhile. No append or count may be lost.
 TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
   const unsigned cores = GetParam();
   Store store(tiny_table());

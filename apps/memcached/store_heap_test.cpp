@@ -55,7 +55,7 @@ StoreOptions options_for(unsigned cores) {
 /// Cores that each run a list of commands, some in each event, as sessions do. No command begins while `must_wait` is true.
 class Players {
  public:
-  /// Returns false after the last command.
+  /// Executes one command; returns false after the last one.
   using Command = std::function<bool(unsigned core)>;
 
   Players(Store& store, unsigned cores) : store_(store), timers_(cores), machine_(cores), cores_(cores) {}
@@ -187,7 +187,7 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
       }
     });
     EXPECT_GT(store.counters().moved, smalls / hot_distance);
-    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // of the checked half: items in use stay, although they were moved
+    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // only the second half is checked: items in use stay, although they were moved
     EXPECT_GT(store.counters().bytes, store.memory_bytes() * 3 / 4);
     expect_accounts_match(players);
     store_.reset();

@@ -13,8 +13,8 @@
 // Fragmentation. Slabs that keep one item each have no room for a large value, although the limit is not reached. Each core has three spare
 // blocks: one only for small items, one for medium items, one with room for the largest item. An allocation that fails uses the smallest
 // block that suffices, and no further command of that size begins before the block is replaced. To replace a block, items are evicted in
-// their usual order, but small items that were used are copied instead. So slabs that the hand has passed become empty, even if some of
-// their items stay. The price, only while memory is short, is one copy for each of these items.
+// their usual order, but small items that were used are copied instead. So slabs that the eviction hand has passed become empty, even if
+// some of their items stay. The price, only while memory is short, is one copy for each of these items.
 //
 // Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. Commands with small items (from
 // slabs) make a step and go on. Commands with larger items wait until the shortage is over.
@@ -37,7 +37,7 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
 }
 
 /// Tries this core's blocks first, then those of other cores. A small item needs a slab, and another core may take the block that was
-/// released for that slab.
+/// released for that slab; then the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
@@ -82,7 +82,7 @@ bool Store::relieve_a_little(Seconds now) noexcept {
   }
   // Evict more only once the items that were evicted before are free, because their memory may be enough.
   if (!over_limit && (retired_bytes() > step_retired_bytes || ++relief_round_ % relief_rounds != 0)) return false;
-  return !make_room(now);  // the cache is empty, so waiting would free no memory
+  return !make_room(now);  // true if the cache is empty, because waiting would then free no memory
 }
 
 /// Replaces the small blocks of all cores first. With these, commands with small items can go on while a large block is missing.

@@ -72,7 +72,7 @@ class Table {
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
-  static constexpr unsigned buckets_a_step = 8;  // at each write: the new table is complete long before it becomes too small
+  static constexpr unsigned buckets_a_step = 8;  // copied at each write: the new table is complete long before it is too small
   static constexpr std::uint32_t buckets_max = 1u << 30;
 
   struct Buckets {

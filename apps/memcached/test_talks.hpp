@@ -27,7 +27,7 @@ struct OneClient : testing::Test {
   Client client{server};
 };
 
-/// The same with a cache of 4 KiB.
+/// One client of a server with a cache of 4 KiB.
 struct LittleMemory : OneClient {
   LittleMemory() : OneClient(options()) {}
   static StoreOptions options() {

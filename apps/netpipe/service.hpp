@@ -48,7 +48,7 @@ class Service {
   /// The number of cores that can measure.
   [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
   [[nodiscard]] unsigned measuring_core() const noexcept { return core_; }
-  /// The options for the next sessions that peers begin. Both MAY be called on any core.
+  /// The options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
   /// Returns the run. Before that, ends sessions as failed if their next connection did not arrive in time.

@@ -19,8 +19,8 @@
 //
 // At [*], if each trial has its own connection, both sides send QUIT. The run continues in a new connection that the transmitter opens.
 //
-// This receiver sends "SyncMe" only as an answer, so that it detects a transmitter that ends the run. NPtcp's receiver sends it unasked. A
-// session's memory is bounded for any input, because sizes come from its own options, and numbers are checked.
+// This receiver sends "SyncMe" only as an answer, so that it detects a transmitter that sends "QUIT" instead. NPtcp's receiver sends it
+// unasked. A session's memory is bounded for any input, because sizes come from its own options, and received numbers are checked.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ class Session {
 
   Session(Role role, const Options& options, Clock clock, Report report);
 
-  /// MUST be called when a connection is open: the first, or the next one after `between`.
+  /// MUST be called as soon as a connection is open: the first, or the next one after `between`.
   void begin();
   /// Consumes received bytes and returns their number. It consumes fewer than all while output waits, or when the session is not running
   /// any more. The caller MUST call again when the output is sent.
@@ -62,15 +62,15 @@ class Session {
   [[nodiscard]] std::span<const std::byte> text() const noexcept { return std::span(text_).first(text_bytes_); }
   [[nodiscard]] std::uint64_t bulk_bytes() const noexcept { return bulk_bytes_; }
   [[nodiscard]] bool has_output() const noexcept { return text_bytes_ > 0 || bulk_bytes_ > 0; }
-  /// MUST be called when all of `text` was sent.
+  /// MUST be called after all of `text` was sent.
   void text_sent();
-  /// MUST be called when `bytes` of the message (at most `bulk_bytes`) were sent.
+  /// MUST be called after `bytes` of the message (at most `bulk_bytes`) were sent.
   void bulk_sent(std::uint64_t bytes);
   /// Fills `out` with the next bytes of a message whose contents are checked.
   void fill_bulk(std::span<std::byte> out) const noexcept;
 
-  /// MUST be called when the peer or the network ended the connection. If no byte arrived in a further connection, the session waits for
-  /// another one (`between`).
+  /// MUST be called once the peer or the network has ended the connection. If no byte arrived in a further connection, the session waits
+  /// for another one (`between`).
   void connection_lost(const char* why);
   void fail(std::string reason);
   /// Makes a transmitter end the run in order, before its next length.

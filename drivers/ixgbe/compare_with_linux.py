@@ -31,7 +31,7 @@ int main(void) { for (unsigned i = 0; i < sizeof values / sizeof values[0]; ++i)
 
 
 def definitions(header: str) -> dict[str, tuple[str, str]]:
-    """Parameter ("" if none) and body of each IXGBE_ macro, names without the prefix."""
+    """Returns the parameter ("" if none) and the body of each IXGBE_ macro, by the macro's name without the prefix."""
     joined = header.replace("\\\n", " ")
     joined = re.sub(r"/\*.*?\*/", " ", joined, flags=re.S)
     found = {}
@@ -41,13 +41,13 @@ def definitions(header: str) -> dict[str, tuple[str, str]]:
 
 
 def expression(body: str, parameter: str, index: int) -> str | None:
-    """The macro's text for an index, or None if it is not an arithmetic expression."""
+    """Returns the macro's text for an index, or None if it is not an arithmetic expression."""
     text = re.sub(rf"\b{re.escape(parameter)}\b", str(index), body) if parameter else body
     return text if re.fullmatch(r"[0-9a-fA-FxXuUlL\s()+\-*<>=?:&|]+", text) else None
 
 
 def evaluate(expressions: Sequence[str]) -> list[int]:
-    """The values of C's constant expressions, by a C compiler."""
+    """Returns the values of C's constant expressions, which a C compiler computes."""
     source = f"static const unsigned long values[] = {{{', '.join(expressions)}}};\n{PRINT_VALUES}"
     with tempfile.TemporaryDirectory() as place:
         program = f"{place}/values"
@@ -57,7 +57,7 @@ def evaluate(expressions: Sequence[str]) -> list[int]:
 
 
 def places(register: register_table.Register, index: int) -> set[int]:
-    """All offsets of an entry."""
+    """Returns all offsets of an entry."""
     found = {register.offset_of(index)}
     for alias in register.aliases:
         if index < alias.count:
@@ -66,8 +66,8 @@ def places(register: register_table.Register, index: int) -> set[int]:
 
 
 def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
-    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared. A register without a
-    name in Linux has `linux = ""` in the table."""
+    """Returns the number of shared names, and a line for each difference: an offset that differs, or a name that cannot be compared. A
+    register without a name in Linux has `linux = ""` in the table."""
     linux = definitions(header)
     shared, differences = 0, []
     entries: list[tuple[register_table.Register, int, str]] = []
@@ -93,7 +93,7 @@ def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
 
 
 def newest_package() -> tuple[str, str]:
-    """The machine's newest linux-source package: its name, and apt's description of its file, which changes with the content."""
+    """Returns the name of the machine's newest linux-source package, and apt's description of its file, which changes with the content."""
     search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
     names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
     packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])

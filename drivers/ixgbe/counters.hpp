@@ -23,7 +23,7 @@ constexpr NamedCount<log::Traffic, Counter> traffic_counts[] = {
 struct ReceiveCounters {
   Counter dropped_errors;    ///< frames with an error of the MAC or an impossible length
   Counter dropped_untagged;  ///< frames without a tag although a VLAN is set
-  Counter dropped_overlong;  ///< frames with more pieces than the largest frame
+  Counter dropped_overlong;  ///< frames with more pieces than the largest frame needs
   Counter pool_empty;        ///< refills that found fewer than a batch of buffers
   Counter tail_writes;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""registers.toml against Linux's own driver. Its header comes from the machine's package of Linux's source, and is kept in the cache."""
+"""Compares registers.toml with the header of Linux's driver, from the machine's linux-source package. The cache keeps the header."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ struct Moderation {
 
   std::uint32_t interval_steps = itr_us_default / step_us;
 
-  /// The interval that the card uses, in microseconds; 0: interrupts are not delayed.
+  /// Returns the interval that the card uses, in microseconds; 0: interrupts are not delayed.
   [[nodiscard]] constexpr std::uint32_t itr_us() const noexcept { return interval_steps * step_us; }
 
   /// Rounds up to the next step, so that 1 does not become 0 ("off"). Errors: `invalid` above `itr_us_max`.

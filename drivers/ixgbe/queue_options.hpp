@@ -31,7 +31,7 @@ struct QueueOptions {
   std::uint32_t cache_hints = 0;   ///< 1: DCA (7.5)
 
   static constexpr std::uint32_t write_back_threshold_max = 8;
-  /// Coalesced frames wait for the end of the interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
+  /// Coalesced frames wait for the end of the moderation interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
   static constexpr std::uint32_t coalescing_itr_us_min = 6;
 
   /// Returns true if a frame without a free descriptor is dropped. Otherwise it waits for a descriptor and blocks other cores' frames.

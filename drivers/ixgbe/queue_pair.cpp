@@ -90,7 +90,7 @@ bool QueuePair::detach() noexcept {
   require(machine::this_core() == index_, "ixgbe: a stack is detached on another core than the queue pair's", index_);
   if (attached()) log::watch(nullptr);
   receiver_ = nullptr;
-  transmit_.hold(held_);  // ends the run, so that the next frame is checked and refused
+  transmit_.hold(held_);  // ends the run of alike frames, so that the next frame is checked and refused
   receive_.on_buffers_wanted(nullptr, nullptr);
   end_.reset();
   idle_.reset();
@@ -102,7 +102,7 @@ void QueuePair::report_link() noexcept {
   if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
 
-// Called for the first frame of an event and after the end of a run. The link's state is checked only here, not within a run.
+// Called for the first frame of an event and after the end of a run (transmit_queue.hpp). Only this function checks the link's state.
 TransmitResult QueuePair::transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
   if (receiver_ == nullptr || !link_up_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::unexpected(ErrorCode::closed);
@@ -158,7 +158,7 @@ void QueuePair::end_of_event() noexcept {
     progress_seen_ = transmit_.progress();
     watchdog_.arm(hang_period, [this] { watch(); });
   }
-  // The rest is delivered in a later event, because the stack may reply to a token with the next frame.
+  // The remaining tokens are delivered in a later event. The stack may reply to each token with a new frame, so a loop here might not end.
   if (transmit_.deliverable()) repeat_.ask(index_);
 }
 

@@ -52,7 +52,7 @@ class QueuePair final : public FrameSender {
   void program(const QueueOptions& options) noexcept;
   /// Calls ReceiveQueue::enable if the pair receives.
   [[nodiscard]] task<Result<void>> enable_receive(bool on) const;
-  /// MUST be called when both queues are on.
+  /// Continues after `hold`. MUST be called only when both queues are on.
   void resume() noexcept;
 
   /// Passes frames to `receiver` from the next event on, first those that wait in the ring. MUST be called once, on the pair's core.
@@ -62,7 +62,7 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
 
-  /// MAY be called on any core. Without a link `transmit` refuses frames, and waiting frames do not count as a hang.
+  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames are not a hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
   /// Reports the link's state at the time of the report, on the pair's core. MUST be called by one core at a time.
   void announce_link() noexcept { link_call_.ask(index_); }
@@ -84,7 +84,7 @@ class QueuePair final : public FrameSender {
     return transmit_.transmit_alike(pieces, offload, token) ? TransmitResult{} : transmit_any(pieces, offload, token);
   }
 
-  /// The event of this pair's vector.
+  /// Runs as the event of this pair's vector.
   void interrupt() noexcept;
 
   /// True if the card has written back descriptors that were not processed yet. MUST be called on the pair's core.
@@ -98,12 +98,12 @@ class QueuePair final : public FrameSender {
   }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
-  /// Cores from 16 on have no receive queue, because RSS cannot name such a queue.
+  /// False for cores from 16 on: they have no receive queue, because RSS cannot name such a queue.
   [[nodiscard]] bool receives() const noexcept { return index_ < rss::queues_max; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
-  /// The traffic of both queues. The core's log reads these counters while a stack is attached.
+  /// Returns the traffic of both queues. The core's log reads these counters while a stack is attached.
   [[nodiscard]] const log::Traffic& traffic() const noexcept { return traffic_; }
 
   /// A transmit queue with frames in flight hangs if it makes no progress for this long.

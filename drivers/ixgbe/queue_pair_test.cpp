@@ -360,7 +360,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
   machine.on(0, [&] { pair.reset(); });
 }
 
-// If one core lacks memory for a change, every core's rings stay as they were, and as the log states them.
+// If one core refuses a change, the rings of all cores stay as they were, so the log still states their sizes correctly.
 TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
   constexpr unsigned sender = rss::queues_max;  // has only a transmit queue, so a wrong receive ring does not affect it
   const QueueOptions old{.receive_descriptors = 64, .transmit_descriptors = 64};

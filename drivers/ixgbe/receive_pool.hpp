@@ -2,9 +2,9 @@
 // The buffers of received frames.
 //
 // A frame is passed up without a copy, so its buffer is in use until the application has read the frame. That may take any time, so a
-// queue's pool is larger than its ring, and bounded. When the pool is empty, the ring is not refilled and the card drops (and counts)
-// frames for which it has no descriptor. The next releases fill the ring again. Traffic never allocates memory; only a change to a larger
-// ring may add buffers.
+// queue's pool is larger than its ring. Traffic never allocates memory; only a change to a larger ring may add buffers to the pool. When
+// the pool is empty, the ring is not refilled and the card drops (and counts) frames for which it has no descriptor. The next releases fill
+// the ring again.
 //
 // Headers are separate from data, so that the card's writes and the stack's headers do not share cache lines. Each buffer's data
 // are aligned to their size, so that no buffer crosses a 4 KiB border.
@@ -30,7 +30,7 @@ class ReceivePool {
   struct Buffer : ReceiveBuffer {
     ReceivePool* pool = nullptr;
     std::uint64_t bus_address = 0;
-    // Both are valid in a frame's first buffer, while the frame is being assembled.
+    // `last` and `pieces` are valid in a frame's first buffer, while the frame is being assembled.
     Buffer* last = nullptr;
     std::uint32_t pieces = 0;
   };
@@ -84,8 +84,8 @@ class ReceivePool {
   };
   std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
-  // `threshold_` minus the number of available buffers. Compared with a count of available buffers, it saves 2.9 of 64 instructions a frame
-  // (`neap bench driver`, receive, batch 32).
+  // `threshold_` minus the number of available buffers. A count of available buffers would cost 2.9 more of 64 instructions a frame (`neap
+  // bench driver`, receive, batch 32).
   std::int32_t missing_ = 0;
   std::uint32_t size_ = 0, threshold_ = 0;
   void (*wanted_)(void*) noexcept = nullptr;

@@ -255,7 +255,7 @@ void ReceiveQueue::refill() noexcept {
       if (wanted_ != nullptr) pool_.call_when(refill_batch_descriptors, wanted_, wanted_context_);
       break;
     }
-    // A batch is contiguous, because it begins at a multiple of its size.
+    // A batch is contiguous, because it begins at a multiple of its size, which divides the ring's size.
     Descriptor* const descriptors = ring_.at(tail_);
     ReceivedFrame* const slots = &slots_[ring_.slot(tail_)];
     pool_.take<refill_batch_descriptors>([=](std::uint32_t i, ReceivePool::Buffer* buffer) {

@@ -56,7 +56,7 @@ class ReceiveQueue {
     return posted_ >= count && is_done(ring_.at(head_ + count - 1)->load_status());
   }
 
-  /// The cache line of the descriptor that the card writes back next.
+  /// Returns the cache line of the descriptor that the card writes back next.
   [[nodiscard]] const volatile void* next_line() const noexcept { return ring_.line_of(head_); }
 
   /// Posts as many buffers as there is room for, in whole batches. If the pool has too few buffers, `wanted(context)` is called when

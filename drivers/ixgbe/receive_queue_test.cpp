@@ -14,9 +14,9 @@ constexpr std::uint32_t ring = 64, capacity = ring - ReceiveQueue::refill_batch_
 using Part = descriptor::ReceiveWriteBackCoalesced;
 using Whole = descriptor::ReceiveWriteBack;
 
-/// The write-back of a frame in one descriptor, or of a frame's last part.
+/// Returns the write-back of a frame in one descriptor, or of a frame's last part.
 Whole whole(std::uint32_t bytes) { return {.descriptor_done = true, .end_of_packet = true, .length = bytes}; }
-/// The write-back of a part that continues in descriptor `next`.
+/// Returns the write-back of a part that continues in descriptor `next`.
 Part part(std::uint32_t next, std::uint32_t bytes) {
   return {.rsc_count = 1, .descriptor_done = true, .next_descriptor = next, .length = bytes};
 }

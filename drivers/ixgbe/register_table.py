@@ -47,7 +47,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Range:
-    """`count` entries from number `first` on, entry `first + i` at `offset + i * stride`."""
+    """Describes `count` entries from number `first` on. Entry `first + i` is at `offset + i * stride`."""
 
     offset: int
     stride: int
@@ -73,7 +73,7 @@ class Register:
 
     @property
     def mask(self) -> int:
-        """The bits that fields name."""
+        """Returns a mask of the bits that belong to a field."""
         return sum(f.mask for f in self.fields)
 
     @property
@@ -112,7 +112,7 @@ def whole(row: str, key: str, value: object, low: int, high: int) -> int:
 
 
 def parse_fields(row: str, raw: object, bits: int) -> list[Field]:
-    """Fields of a register (bits = 32) or a descriptor (128), in bit order."""
+    """Returns the fields of a register (bits = 32) or a descriptor (128), in bit order."""
     if not isinstance(raw, dict):
         raise TableError(f"{row}: fields must be a table")
     fields = []
@@ -204,7 +204,7 @@ def parse_register(name: str, block: str, default_section: str, raw: dict) -> Re
 
 
 def parse(text: str) -> Table:
-    """The checked table. Raises TableError."""
+    """Returns the checked table. Raises TableError."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

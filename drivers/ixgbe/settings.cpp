@@ -60,7 +60,7 @@ constexpr CardSetting of_option(policy::Row row, std::uint32_t QueueOptions::* o
 constexpr CardSetting stopping(const policy::Row& row, std::uint32_t QueueOptions::* option, Preset preset = Preset::sets) {
   return of_option(row, option, false, preset);
 }
-/// A row that changes while the queues run.
+/// A row whose change does not stop the queues.
 constexpr CardSetting running(const policy::Row& row, std::uint32_t QueueOptions::* option, Preset preset = Preset::sets) {
   return of_option(row, option, true, preset);
 }

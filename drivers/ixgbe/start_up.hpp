@@ -48,7 +48,7 @@ void program_multicast(Registers registers, std::span<const MacAddress> groups, 
 /// 7.4.5: of tagged frames, accepts only those of `vlan`; with 0, accepts any tag.
 void program_vlan(Registers registers, std::uint32_t vlan);
 
-/// 3.7.7: `flow_control` says whether the card obeys pause frames and sends them.
+/// 3.7.7: `flow_control` says whether the card obeys pause frames, and whether it sends them.
 void program_flow_control(Registers registers, const QueueOptions& options);
 
 /// 7.5, 8.2.3.11: turns DCA on or off, for the card and for the queues of one core. `tag` names the core.

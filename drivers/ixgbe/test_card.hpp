@@ -27,7 +27,7 @@ namespace neap::ixgbe::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A frame of `bytes` bytes whose content depends on `seed`.
+/// Returns a frame of `bytes` bytes whose content depends on `seed`.
 inline Bytes frame_of(std::uint32_t seed, std::size_t bytes) {
   Bytes frame(bytes);
   std::uint32_t state = seed * 2654435761U + 1;
@@ -54,7 +54,7 @@ class TestCard {
   [[nodiscard]] Registers registers() const { return Registers(std::span<volatile std::byte>(memory_, Registers::bytes)); }
   void all_registers_read(std::uint8_t byte) { std::memset(memory_, byte, Registers::bytes); }
 
-  /// Number of buffers that queue 0 has posted.
+  /// Returns the number of buffers that queue 0 has posted and the card has not used.
   [[nodiscard]] std::uint32_t receive_room() const { return (registers().read(reg::RDT(0)).tail - receive_head_) % receive_size(); }
 
   /// Receives `frame` into queue 0, in as many descriptors as needed; `last` gives status and error bits of the last descriptor. Returns

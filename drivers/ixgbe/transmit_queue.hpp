@@ -38,7 +38,7 @@ namespace neap::ixgbe {
 
 class TransmitQueue {
  public:
-  /// The card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1). One of these may be a context.
+  /// For a frame, the card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1). One of these may be a context.
   static constexpr std::uint32_t frame_descriptors_max = 40 - 2;
   /// 16 KiB for each descriptor: the length field allows more, but no known driver uses more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
@@ -93,14 +93,14 @@ class TransmitQueue {
   [[nodiscard]] bool ready() const noexcept { return reports_head_ != reports_tail_ && oldest_report_is_done(); }
   /// Frees the descriptors that the card has reported.
   void reclaim() noexcept;
-  /// True if `deliver` has tokens or room to report.
+  /// True if `deliver` has tokens to return or room to report.
   [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
   /// Returns the tokens of sent frames in order, each once. Then reports room if a frame was refused and there is room again.
   void deliver(FrameReceiver& receiver) noexcept;
 
-  /// Descriptors queued or in flight.
+  /// Returns the number of descriptors queued or in flight.
   [[nodiscard]] std::uint32_t pending() const noexcept { return next_ - clean_; }
-  /// Changes whenever the card makes progress.
+  /// Returns a number that changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
   void count_hang() noexcept { counters_.hangs.add(); }
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Locks that wait by spinning, with a bound.
+// Locks whose waiters spin, for a bounded time.
 //
 // The C and C++ libraries expect mutexes, once-flags and condition variables. An event may not block. So these locks are only for set-up
 // and for library internals that cores share (a function-local static, the table of open streams). A waiting core spins. It panics if its

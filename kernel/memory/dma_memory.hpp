@@ -32,8 +32,8 @@ class DmaMemory {
     if (start_ != nullptr) memory::free_pages(start_, order_);
   }
 
-  /// At least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`; `invalid` above the page allocator's
-  /// maximum.
+  /// Allocates at least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`; `invalid` above the page
+  /// allocator's maximum.
   [[nodiscard]] static Result<DmaMemory> allocate(std::size_t bytes) noexcept {
     require(bytes != 0, "DmaMemory::allocate: no bytes");
     const std::size_t pages = (bytes + memory::page_bytes - 1) / memory::page_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A slab is 64 KiB, aligned to its size: a header, then objects of one size class. A slab has the same owner as long as it exists, so the
-// owner of an object is found by masking the object's address. Objects over 8 KiB are runs of pages.
+// A slab is 64 KiB, aligned to its size: a header, then objects of one size class. A slab has the same owner as long as it exists, so an
+// object's owner is found in the header, at the object's address with the low bits cleared. Objects over 8 KiB are runs of pages.
 //
 // A page-aligned pointer may be a run or an object in a slab. The page allocator records where runs begin, and the first byte of a slab is
 // never an object.
@@ -31,8 +31,8 @@ constexpr unsigned slab_order = 4;
 constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
-/// A batch holds objects of one other core that this core has freed. It is sent when it is full, at the end of the event, or when another
-/// core's objects need its slot.
+/// A batch holds objects of one other core that this core has freed. It is sent to that core when it is full, in `pass_boundary`, or when
+/// objects of a third core need its slot.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
 /// Returned objects that one `pass_boundary` puts back into slabs.
@@ -113,7 +113,7 @@ class Heap {
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
   [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
-  /// Asks all other cores to release their reserves, and wakes sleeping cores that hold some.
+  /// Asks all other cores to release their reserves (spare slabs and pages), and wakes sleeping cores that hold some.
   void ask_other_cores() noexcept;
   void release_if_asked() noexcept {
     if (asked_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -436,7 +436,7 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // Masking any valid pointer gives readable memory (see `before_first_page`). For a run those bytes may belong to another core.
+  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run, it may be data of another core.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);

@@ -7,8 +7,8 @@
 // caches).
 //
 // The heap works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and
-// all their forms use it (malloc.cpp, in images). Without memory the result is null. The other cores are then asked to release their
-// reserves, so a later attempt may succeed.
+// all their forms use it (malloc.cpp, in images). Without memory the result is null. The other cores are then asked to release their spare
+// memory, so a later attempt may succeed.
 #pragma once
 
 #include <cstddef>
@@ -32,15 +32,15 @@ void deallocate(void* pointer) noexcept;
 /// As realloc: keeps the content up to the smaller size. If the result is null, the old object is unchanged. A new object is aligned to 16.
 [[nodiscard]] void* reallocate(void* pointer, std::size_t bytes) noexcept;
 
-/// Returns the pages beyond the first `bytes` bytes of an object to the page allocator. True: done in place, with no window in which
-/// another core could take the memory first. False: nothing changed, because the object is too small or `heap=checked` is set.
+/// Returns the pages beyond the first `bytes` bytes of an object to the page allocator. True: done in place, so the object needs no second
+/// allocation, which might fail. False: nothing changed, because the object is too small or `heap=checked` is set.
 [[nodiscard]] bool shrink(void* pointer, std::size_t bytes) noexcept;
 
 /// Bytes of the object that the caller may use: at least the requested size.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called by the event loop once in each pass. Returns objects to their cores, and puts some of the objects that other cores returned into
-/// slabs. Releases the reserves if another core was refused memory. True if some returned objects are not in their slabs yet.
+/// Called by the event loop once in each pass. Returns objects to their cores, and puts some of this core's returned objects into slabs.
+/// Releases spare memory if another core was refused memory. True if some returned objects are not in their slabs yet.
 bool pass_boundary() noexcept;
 
 /// Sums over all cores. While cores run, the values are from slightly different moments.

@@ -160,7 +160,7 @@ void measure(bool tsc_known) {
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
   if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference stopped during the measurement, so its count is useless
   std::uint64_t hz = reference.hz;
-  if (tsc_known) {  // the TSC is the better reference
+  if (tsc_known) {  // a known TSC is a better reference than the timer
     ticks = last.tsc - first.tsc;
     hz = tsc_hz;
   } else if (ticks != 0) {

@@ -17,7 +17,7 @@ void open(const EarlyOptions& options);
 /// The options passed to `open`.
 [[nodiscard]] const EarlyOptions& options();
 
-/// Moves to the final page tables. MUST be called before anything is written through them.
+/// Moves the devices to the final page tables. MUST be called before the first write after these tables are loaded.
 void use_new_tables();
 
 /// Waits until the last line is sent, at most 80 ms. Called before power goes off.

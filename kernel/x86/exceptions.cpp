@@ -126,7 +126,7 @@ void step_out_of_bad_jump(ExceptionFrame& frame) {
 }
 
 // A core with badly damaged registers may fault again in each report, without end. No per-core state can be trusted then, so the reports of
-// all cores are counted. So many concurrent reports have no other explanation.
+// all cores are counted. Only such a core causes `reports_max` reports.
 constinit std::atomic<unsigned> reports{0};
 constexpr unsigned reports_max = 20;
 
@@ -173,7 +173,7 @@ constinit std::atomic<unsigned> inspected{no_core};                // the core t
 constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // the frame at which it waits
 constexpr std::uint64_t inspection_limit_ns = 1'000'000'000;
 
-// An NMI may arrive after its sender has given up. Such an NMI is ignored, one for each failed attempt.
+// An NMI may arrive after its sender has given up. For each failed attempt, one such NMI is ignored.
 constinit std::array<std::atomic<unsigned>, machine::cores_max> late_inspections{};
 bool is_late_inspection(unsigned core) {
   unsigned left = late_inspections[core].load();

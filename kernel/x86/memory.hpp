@@ -12,8 +12,8 @@
 
 namespace neap::x86::memory {
 
-/// Builds the list of usable ranges, in whole pages. They are the available memory of the map without ranges that the map also lists as
-/// another type, the first MiB, the image, and the place of a kept panic. False if no range is within reach of the boot tables.
+/// Builds the list of usable ranges, in whole pages. They are the map's available memory without the first MiB, the image, the place of a
+/// kept panic, and ranges that the map also lists as another type. False if no range is within reach of the boot tables.
 [[nodiscard]] bool initialise();
 
 /// All available RAM of the map above the first MiB, including the image. The direct map covers this memory. Ascending.

@@ -18,8 +18,8 @@ namespace neap::x86::serial {
 /// Writes `text` to all open ports, with newlines as CR LF. A port that accepts nothing for 1 s is written to without waiting from then on.
 void write(std::string_view text);
 
-/// Waits until the last byte is sent, at most 20 ms for each port (so that a FIFO of 16 bytes is empty at 9600 baud). Called before power
-/// goes off.
+/// Waits until the last byte is sent, at most 20 ms for each port (16 bytes of a FIFO take 17 ms at 9600 baud). Called before power goes
+/// off.
 void drain();
 
 }  // namespace neap::x86::serial

@@ -12,7 +12,7 @@ namespace neap::x86::vga {
 /// Clears the screen; false if there is none in text mode. `console.hpp` serialises calls of all functions here.
 [[nodiscard]] bool open();
 
-/// Moves to the final page tables. MUST be called before the next write.
+/// Moves the screen to the final page tables. MUST be called before the first write after these tables are loaded.
 void use_new_tables();
 
 /// Appends text and scrolls. A character that is not printable ASCII becomes a question mark.

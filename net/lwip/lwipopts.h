@@ -17,7 +17,7 @@
 #endif
 #define LWIP_HOOK_FILENAME "net/lwip/lwip_hooks.h"
 
-/* --- Memory: the kernel's malloc below, per-core free lists with a limit for lwIP's objects (lwip-patches/0002)
+/* --- Memory: per-core free lists with a limit for each kind of object, filled by malloc (lwip-patches/0002)
  * ------------------------------ */
 #define MEM_ALIGNMENT 8
 #define MEM_LIBC_MALLOC 1
@@ -118,7 +118,7 @@
    smallest retransmission time-out is then 200 to 300 ms, well above a Linux peer's delayed acknowledgement (40 ms). */
 #define TCP_TMR_INTERVAL 50
 #define LWIP_TCP_RTO_TIME 1000 /* before a round trip was measured (RFC 6298) */
-#define TCP_SYNMAXRTX 12       /* one each second; `connect` times out earlier */
+#define TCP_SYNMAXRTX 12       /* one each second; `connect` times out after 10 s */
 #define TCP_MAXRTX 12
 #define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000

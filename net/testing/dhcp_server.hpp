@@ -35,7 +35,7 @@ class DhcpServer {
   [[nodiscard]] int requests() const noexcept { return requests_; }    ///< received requests, including refused ones
   [[nodiscard]] int discovers() const noexcept { return discovers_; }  ///< received DISCOVER messages
   std::atomic<int> ignore_first{0};                                    ///< number of packets that are ignored at first
-  std::atomic<bool> answers_arp{false};                                ///< needed for a renewal, which is unicast
+  std::atomic<bool> answers_arp{false};                                ///< true: answers ARP, as a renewal needs (it is unicast)
 
  private:
   void take(const Bytes& frame);

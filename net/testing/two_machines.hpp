@@ -61,7 +61,7 @@ class TwoMachines {
       EXPECT_TRUE(listening.has_value());
     });
   }
-  /// Connects from `core`, or from the client's first core. Returns the error's code, if any.
+  /// Connects from `core`, by default from the client's first core. Returns the error's code, if any.
   std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor,
                                    int core = -1) {
     std::optional<ErrorCode> error;

@@ -66,7 +66,7 @@ class WireCard final : public NetDevice {
   [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< frames that arrived with a bad checksum
   [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
   [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< receive buffers not returned yet
-  /// Multicast frames that the filter dropped.
+  /// Returns the number of multicast frames that the filter dropped.
   [[nodiscard]] std::uint64_t filtered() const noexcept { return filtered_; }
   [[nodiscard]] std::vector<MacAddress> multicast() const;
   [[nodiscard]] unsigned pieces_max_seen() const noexcept { return pieces_max_; }

@@ -46,14 +46,14 @@ class InputGenerator {
   std::mt19937_64 random_;
 };
 
-/// Any bytes: `least`, and mostly up to `usual` more, sometimes up to `most` more.
+/// Generates random bytes: `least` and mostly up to `usual` more, sometimes up to `most` more.
 template <unsigned least, unsigned usual, unsigned most>
 struct AnyBytes : InputGenerator {
   using InputGenerator::InputGenerator;
   std::string stream() { return any(least + below(below(4) == 0 ? most : usual)); }
 };
 
-/// The sizes of the pieces into which a stream is divided, which an input's first four bytes select.
+/// Divides a stream into pieces. The first four bytes of an input select the sizes of the pieces.
 class Pieces {
  public:
   /// `selection`: 0 for one piece.
@@ -74,7 +74,7 @@ class Pieces {
   std::uint32_t state_;
 };
 
-/// Calls `check(stream, selection)` with the parts of an input; for the fuzzers of a divided stream.
+/// Splits an input into `selection` (four bytes) and `stream`, and calls `check(stream, selection)`; for fuzzers of a divided stream.
 template <class Check>
 int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
   std::uint32_t selection = 0;
@@ -84,7 +84,7 @@ int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
   return 0;
 }
 
-/// A text as a failure prints it.
+/// Returns `text` in the form in which a failure prints it.
 inline std::string printable(std::string_view text) {
   std::string shown;
   for (const char letter : text) {

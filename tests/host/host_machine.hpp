@@ -89,11 +89,11 @@ class ClockRunner {
   std::thread thread_;
 };
 
-/// The alarm that `core` last set (`machine::alarm_none`: none), and the number of alarms that it has set.
+/// Return the alarm that `core` last set (`machine::alarm_none`: none), and the number of alarms that it has set.
 [[nodiscard]] std::uint64_t alarm_of(unsigned core);
 [[nodiscard]] std::uint64_t alarms_set(unsigned core);
 
-/// The state in which `core` sleeps now; no value while the core is awake.
+/// Returns the state in which `core` sleeps now; no value while the core is awake.
 [[nodiscard]] std::optional<IdleState> asleep_in(unsigned core);
 
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------

@@ -28,9 +28,9 @@ class WatchedWork {
   WatchedWork& operator=(WatchedWork&&) = delete;
   ~WatchedWork();
 
-  /// MUST be called when a piece begins and the previous one has returned.
+  /// MUST be called at the beginning of each piece, after the previous piece has returned.
   void begin_piece() noexcept { piece_.store(++pieces_, std::memory_order_relaxed); }
-  /// MUST be called when the piece has returned and no other has begun.
+  /// MUST be called after a piece has returned, unless the next piece begins at once.
   void end_piece() noexcept { piece_.store(0, std::memory_order_relaxed); }
 
  private:

@@ -26,7 +26,7 @@ CONNECT_SECONDS = 20.0
 
 
 def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket.socket:
-    """A connection of this machine's kernel. `reads`: False gives it the smallest window that the kernel allows."""
+    """Opens a connection of this machine's kernel. `reads`: False gives it the smallest window that the kernel allows."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not reads:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALLEST_RECEIVE_BUFFER)
@@ -84,7 +84,7 @@ class Attack:
 
     @classmethod
     def address_word(cls, address: str, gateway: str) -> str:
-        """The word that gives the image its address."""
+        """Returns the word that gives the image its address."""
         return f"ip={address}/24,{gateway}"
 
     def prepare(self) -> None:
@@ -94,7 +94,7 @@ class Attack:
         """Opens the attack's connections."""
 
     def press(self) -> None:
-        """One step of a few milliseconds."""
+        """Performs one step of a few milliseconds."""
         time.sleep(PAUSE_SECONDS)
 
     def end(self) -> None:
@@ -106,7 +106,7 @@ class Attack:
         self.connections.clear()
 
     def findings(self) -> dict[str, int]:
-        """Counts that are specific to this attack. Each MUST be 0."""
+        """Returns counts that are specific to this attack. Each MUST be 0."""
         return {}
 
     def end_of_scene(self) -> None:

@@ -69,7 +69,7 @@ class DhcpServer(threading.Thread):
 
 
 def message_kind(message: bytes) -> int:
-    """The value of option 53; 0 if the message has none."""
+    """Returns the value of option 53; 0 if the message has none."""
     at = OPTIONS_AT
     if len(message) <= at or message[236:240] != COOKIE:
         return 0

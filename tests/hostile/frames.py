@@ -29,7 +29,7 @@ class Segment:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071)."""
+    """Returns the Internet checksum (RFC 1071)."""
     if len(data) % 2:
         data += b"\0"
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
@@ -47,7 +47,7 @@ def arp_reply(mac: bytes, address: bytes, target_mac: bytes, target_address: byt
 
 
 def ip_packets(source: str, destination: str, protocol: int, payload: bytes, *, identification: int = 0) -> list[bytes]:
-    """One packet, or its fragments if the payload does not fit into one frame."""
+    """Returns one packet, or its fragments if the payload does not fit into one frame."""
     packets = []
     for at in range(0, max(1, len(payload)), FRAGMENT_BYTES):
         piece = payload[at : at + FRAGMENT_BYTES]
@@ -62,7 +62,7 @@ def tcp(
     source: tuple[str, int], destination: tuple[str, int], sequence: int, acknowledgement: int, flags: int, window: int,
     payload: bytes = b"", options: bytes = b"",
 ) -> bytes:  # fmt: skip
-    """A segment with a valid checksum. `options`: a multiple of four bytes."""
+    """Returns a segment with a valid checksum. `options`: a multiple of four bytes."""
     sequence, acknowledgement = sequence & SEQUENCE_MASK, acknowledgement & SEQUENCE_MASK
     offset = (20 + len(options)) // 4 << 4
     segment = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0) + options + payload
@@ -71,7 +71,7 @@ def tcp(
 
 
 def udp(source: tuple[str, int], destination: tuple[str, int], payload: bytes) -> bytes:
-    """A datagram without a checksum, which IPv4 allows."""
+    """Returns a datagram without a checksum, which IPv4 allows."""
     return struct.pack("!HHHH", source[1], destination[1], 8 + len(payload), 0) + payload
 
 
@@ -80,7 +80,7 @@ def mss_option(mss: int) -> bytes:
 
 
 def parse_tcp(frame: bytes) -> Segment | None:
-    """The TCP segment in an Ethernet frame; None if there is none."""
+    """Returns the TCP segment in an Ethernet frame; None if there is none."""
     if len(frame) < 54 or frame[12:14] != b"\x08\x00" or frame[23] != PROTOCOL_TCP:
         return None
     at = 14 + (frame[14] & 0xF) * 4

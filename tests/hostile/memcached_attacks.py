@@ -69,7 +69,7 @@ class LongPieces(Attack):
         time.sleep(20 * PAUSE_SECONDS)
 
     def findings(self) -> dict[str, int]:
-        """The number of remaining values whose content has changed."""
+        """Returns the number of remaining values whose content has changed."""
         wrong = 0
         with contextlib.closing(client(self.scene)) as other:
             for number in range(1, self.marks, 2):
@@ -142,7 +142,7 @@ class Replacements(Attack):
         time.sleep(10 * PAUSE_SECONDS)
 
     def findings(self) -> dict[str, int]:
-        """The number of values that were lost although there was room for them."""
+        """Returns the number of values that were lost although there was room for them."""
         gone = 0
         with contextlib.closing(client(self.scene)) as other:
             for mark in range(self.marks):
@@ -296,6 +296,6 @@ class SlowReaders(Attack):
 
 
 def _binary(opcode: int, key: bytes = b"", value: bytes = b"", extras: bytes = b"") -> bytes:
-    """A request of memcached's binary protocol."""
+    """Returns a request of memcached's binary protocol."""
     body = extras + key + value
     return struct.pack("!BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(body), 0, 0) + body

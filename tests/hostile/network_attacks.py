@@ -117,7 +117,7 @@ class ShortLeases(Attack):
         return "ip=dhcp"
 
     def findings(self) -> dict[str, int]:
-        """The number of messages above the limit while requests were refused, and the number of missing renewals."""
+        """Returns the number of messages above the limit while requests were refused, and the number of missing renewals."""
         return {
             "messages_in_excess": max(0, self._server.messages_while_refusing - self.messages_max),
             "renewals_missing": max(0, 1 + self.renewals_min - self._server.leases),

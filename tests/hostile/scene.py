@@ -91,20 +91,20 @@ class Scene:
 
     @staticmethod
     def foreign_address(number: int) -> str:
-        """One of up to 200 addresses of the network that this machine's kernel does not have."""
+        """Returns one of up to 200 addresses of the network that this machine's kernel does not have."""
         return f"{NETWORK}.{50 + number}"
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Local ports of this machine's open connections to memcached (proc_pid_net(5)). Callers MUST NOT use it more often than about once
-        a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
+        """Returns local ports of this machine's open connections to memcached (proc_pid_net(5)). MUST NOT be called more often than about
+        once a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]
 
 
 def numbers(command: str) -> dict[str, int]:
-    """The counters in the answer to control's `stats`."""
+    """Returns the counters in the answer to control's `stats`."""
     with control_client.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
         answer = connection.ask(command)
     fields = (field.partition("=") for field in answer.removeprefix("ok ").split("; "))
@@ -125,7 +125,7 @@ class Load:
         return self._process.poll() is None
 
     def result(self) -> dict:
-        """The run's figures. Raises RuntimeError if the run failed."""
+        """Returns the run's figures. Raises RuntimeError if the run failed."""
         text = self._process.stdout.read().decode()
         self._process.wait()
         _, brace, found = text.partition("\n{\n")
@@ -143,7 +143,7 @@ class Load:
 
 
 def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> dict:
-    """Boots, attacks, and gives the observations. `calm`: also measures before and after the attack."""
+    """Boots, attacks, and gives the observations. If `calm`, also measures before and after the attack."""
     kind = ATTACKS[name]
     result: dict = {"attack": name, "row": kind.row, "cores": cores}
     words = [kind.address_word(ADDRESS, OWN_ADDRESS), f"control_token={TOKEN}", *kind.words]
@@ -194,7 +194,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
 
 
 def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) -> dict[str, int]:
-    """The number of bytes by which the heap exceeded the attack's limit."""
+    """Returns the number of bytes by which the heap exceeded the attack's limit."""
     if attack.limit_bytes is None:
         return {}
     grown = during["memory.heap_used_bytes"] - level["memory.heap_used_bytes"]

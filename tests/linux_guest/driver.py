@@ -20,8 +20,8 @@ PATIENT_SECONDS = 180
 
 
 def reached(host: str, options: str = "") -> str:
-    """A script that succeeds as soon as `host` answers a ping, within about a minute. A single request may be lost, because ARP resolution
-    times out if a machine stops for seconds."""
+    """Returns a script that succeeds as soon as `host` answers a ping, within about a minute. A single request may be lost, because ARP
+    resolution times out if a machine stops for seconds."""
     tries = f"for i in $(seq 30); do ping -c 1 -W 2 {options} {host} >/tmp/ping && break; done"
     return f"rm -f /tmp/ping; {tries}; grep ' 0% packet loss' /tmp/ping"
 
@@ -48,7 +48,7 @@ WARNING = 4
 
 
 def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[str]:
-    """The kernel's warnings and worse messages about the driver or its device, and any alarm, except `known`."""
+    """Returns the kernel's warnings and worse messages about the driver or its device, and any alarm, except `known`."""
     found = []
     for severity, line in _log(guest):
         about_card = severity <= WARNING and re.search("ixgbe|eth0|0000:00:0[12]", line)
@@ -62,23 +62,23 @@ def alarms(guest: LinuxGuest) -> list[str]:
 
 
 def warnings(guest: LinuxGuest) -> frozenset[str]:
-    """All warnings and worse messages of the kernel, in a form that can be compared with another boot."""
+    """Returns all warnings and worse messages of the kernel, in a form that can be compared with another boot."""
     return frozenset(comparable(line) for severity, line in _log(guest) if severity <= WARNING and not BUSY_HOST.search(line))
 
 
 def comparable(line: str) -> str:
-    """A line of the kernel's log without the parts that differ from boot to boot."""
+    """Returns a line of the kernel's log without the parts that differ from boot to boot."""
     return re.sub(r"\d+", "N", line).strip()
 
 
 def _log(guest: LinuxGuest) -> list[tuple[int, str]]:
-    """(severity, text) of each line of the kernel's log."""
+    """Returns (severity, text) of each line of the kernel's log."""
     rows = re.findall(r"^<(\d+)>\[[^\]]*\] ?(.*)$", guest.output_of("dmesg -r", seconds=60), re.MULTILINE)
     return [(int(level) & 7, text) for level, text in rows]
 
 
 def fields(text: str) -> dict[str, str]:
-    """'name: value' lines as a dictionary."""
+    """Returns 'name: value' lines as a dictionary."""
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
 
 
@@ -94,7 +94,7 @@ def register(guest: LinuxGuest, name: str) -> int:
 
 
 def self_test(guest: LinuxGuest, kind: str) -> dict[str, int]:
-    """The driver's own test of the card, `online` or `offline`: the result of each line, 0 for passed. The test itself must pass."""
+    """Runs the driver's own test of the card (`online` or `offline`), which must pass. Returns the result of each line, 0 for passed."""
     output = guest.output_of(f"ethtool -t eth0 {kind}", seconds=120)
     assert "The test result is PASS" in output, output
     return {name: int(value) for name, value in re.findall(r"^(\w+) test\s+\([^)]*\)\s+(\d+)$", output, re.MULTILINE)}

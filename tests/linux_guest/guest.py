@@ -126,7 +126,7 @@ class LinuxGuest:
         self.stop()
 
     def port(self, guest_port: int) -> int:
-        """The port on 127.0.0.1 that reaches `guest_port`."""
+        """Returns the port on 127.0.0.1 that reaches `guest_port`."""
         return self.machine.port(guest_port)
 
     def run(self, script: str, *, seconds: int = 30) -> Result:
@@ -146,7 +146,7 @@ class LinuxGuest:
         raise self._failure(f"no whole answer to script {name} in {CHANNEL_TRIES} attempts")
 
     def _answer(self, name: str, seconds: float, *, last: bool) -> Result | None:
-        """The answer to script `name`; None if it must be requested again."""
+        """Returns the answer to script `name`; None if it must be requested again."""
         while True:
             try:
                 line = self._line(seconds, f"script {name}")

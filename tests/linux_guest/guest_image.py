@@ -192,7 +192,7 @@ def _depth_first(name: str, direct: dict[str, list[str]], ordered: list[str]) ->
 
 
 def _module(path: Path) -> bytes:
-    """A kernel module's content; newer Debian suites compress it."""
+    """Returns a kernel module's content; newer Debian suites compress it."""
     content = path.read_bytes()
     return lzma.decompress(content) if path.suffix == ".xz" else content
 

@@ -57,15 +57,15 @@ class Network:
         self.run("ip link set lo up")
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` in the namespace."""
+        """Returns the command line that runs `argv` in the namespace."""
         return [*self._enter, *argv]
 
     def run(self, script: str, *, seconds: float = 60) -> str:
-        """The output of a shell script in the namespace. Raises Failure on error."""
+        """Returns the output of a shell script in the namespace. Raises Failure on error."""
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """A process in the namespace, whose standard output the caller reads. It ends with this process."""
+        """Starts a process in the namespace, which ends with this process. The caller reads its standard output."""
         return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -88,7 +88,7 @@ class Namespace(Network):
         self.run("\n".join(["set -e", *self._setup]))
 
     def program(self, path: Path) -> Path:
-        """An executable file that runs `path` in the namespace, for callers that need a single file name."""
+        """Makes an executable file that runs `path` in the namespace, for callers that need a single file name."""
         script = self.directory / path.name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
         script.chmod(0o755)
@@ -96,7 +96,7 @@ class Namespace(Network):
 
     @contextlib.contextmanager
     def tagged(self, tag: int, address: str) -> Iterator[str]:
-        """A device of a VLAN on TAP, with an address ("10.0.5.1/24"); gives its name."""
+        """Makes a device of a VLAN on TAP, with an address ("10.0.5.1/24"); gives its name."""
         name = f"tag{tag}"
         tagger = self.spawn([sys.executable, str(Path(__file__).with_name("tagger.py")), TAP, str(tag), name])
         try:

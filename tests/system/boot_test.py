@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Every way from power-on to an answering memcached: stock firmware, boot loader and card, with trees and discs made here.
 
-QEMU's `-kernel` is one of ten ways. In a tree, each machine has a file with its command line, found by MAC or by serial number. memcached's
-`stats settings` shows whether the right file was used. The last test prints the observations as a table.
+QEMU's `-kernel` is one of ten ways. A boot tree (docs/booting.md) has a file for each machine with its command line. The boot loader
+selects the file by MAC or serial number, and memcached's `stats settings` shows whether it was the right one. The last test prints the
+observations as a table.
 """
 
 import dataclasses
@@ -157,7 +158,7 @@ def made(linux_image: guest_image.GuestImage) -> Iterator[BootMedia]:
 
 
 def _write_ipxe_disk(disk: Path) -> None:
-    """A disk for trying iPXE by hand: a FAT disk from which UEFI starts ipxe.efi."""
+    """Writes a disk for trying iPXE by hand: a FAT disk from which UEFI starts ipxe.efi."""
     programs = boot_programs.require()
     with disk.open("wb") as file:
         file.truncate(8 * MEBIBYTE)

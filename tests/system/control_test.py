@@ -31,7 +31,7 @@ TOKEN = "tide-and-time"
 
 @contextlib.contextmanager
 def boot(*arguments: str, cores: int = CORES) -> Iterator[Machine]:
-    """A memcached that listens, with a small log unless the words set its size."""
+    """Boots a memcached that listens, with a small log unless the words set its size."""
     words = [*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments]
     with NeapServer(cores=cores, arguments=words) as server:
         yield server.machine
@@ -64,14 +64,14 @@ def send_bytes(client: control_client.Control, data: bytes) -> None:
 
 
 def policy_of(client: control_client.Control) -> list[dict[str, str]]:
-    """One dictionary per core."""
+    """Returns one dictionary of settings per core."""
     answer = client.ask("policy")
     assert answer.startswith("ok generation="), answer
     return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:] if not part.startswith("card ")]
 
 
 def load(machine: Machine, requests: int) -> None:
-    """Traffic on every core: RSS spreads the connections."""
+    """Causes traffic on every core: RSS spreads the connections."""
     for number in range(16):
         time.sleep(CONNECT_PAUSE_SECONDS)
         with socket.create_connection((LOOPBACK, machine.port(GUEST_PORT)), 20) as wire:

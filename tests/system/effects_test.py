@@ -198,7 +198,7 @@ def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float
 
 
 def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
-    """The card's counts once the load's queues are idle."""
+    """Returns the card's counts once the load's queues are idle."""
     deadline = time.monotonic() + DRAIN_SECONDS
     before = server.card_traffic()
     while True:

@@ -25,7 +25,7 @@ SHORTER = {"--seconds 20": "--seconds 6", "sleep 5": "sleep 1"}
 
 
 def commands() -> tuple[str, list[str]]:
-    """The page's first command, and the commands for the second terminal."""
+    """Returns the page's first command, and the commands for the second terminal."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     (start,), rest = blocks[0].splitlines(), blocks[1].splitlines()
     assert [int(number) for number in re.findall(r"# (\d+)", "\n".join(blocks[:2]))] == list(range(1, 11)), "ten commands"

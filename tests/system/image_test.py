@@ -189,7 +189,7 @@ def unlisted(waits: dict[str, int]) -> bool:
 
 
 def settled_cores(control: control_client.Control, own: int) -> list[dict[str, str]]:
-    """The answer to `cores`, once the cores woken by earlier requests sleep again."""
+    """Returns the answer to `cores`, once the cores woken by earlier requests sleep again."""
     seen = cores_of(control)
 
     def same() -> bool:
@@ -203,7 +203,7 @@ def settled_cores(control: control_client.Control, own: int) -> list[dict[str, s
 
 
 def cores_of(control: control_client.Control) -> list[dict[str, str]]:
-    """The answer to `cores`, by core. The request wakes only the core of its connection."""
+    """Returns the answer to `cores`, by core. The request wakes only the core of its connection."""
     elements = control.ask("cores").removeprefix("ok ").split("; ")
     return [dict(part.split("=", 1) for part in element.split() if "=" in part) for element in elements]
 

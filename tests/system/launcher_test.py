@@ -52,7 +52,7 @@ class Run(contextlib.AbstractContextManager):
 
 
 def family(pid: int) -> set[int]:
-    """All live descendants of a process."""
+    """Returns all live descendants of a process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

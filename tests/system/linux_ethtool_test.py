@@ -49,7 +49,7 @@ def packets(guest: LinuxGuest, direction: str) -> list[int]:
 
 
 def queues_reached(guest: LinuxGuest) -> set[int]:
-    """The receive queues on which TCP connections from outside to TRAFFIC_PORT arrive."""
+    """Returns the receive queues on which TCP connections from outside to TRAFFIC_PORT arrive."""
     guest.output_of(SERVE)
     before = packets(guest, "rx")
     for _ in range(CONNECTIONS):

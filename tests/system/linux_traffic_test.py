@@ -117,7 +117,7 @@ class Counts:
         return Counts(*({name: now[name] - was.get(name, 0) for name in now} for now, was in pairs))
 
     def on_their_way(self) -> dict[str, int]:
-        """Frames that one side has sent and the other side has not counted. The values are zero unless frames are lost or in flight."""
+        """Returns the frames that one side has sent and the other has not counted. The values are 0 unless frames are lost or in flight."""
         return {
             "to the guest": self.tap["tx_packets"] - self.driver["rx_pkts_nic"],
             "from the guest": self.driver["tx_pkts_nic"] - self.tap["rx_packets"],
@@ -125,7 +125,7 @@ class Counts:
 
 
 def counts(flow: Flow) -> Counts:
-    """All counters, read while no frame was in flight, so that they can be compared. After a time-out, the latest values."""
+    """Returns all counters, read while no frame was in flight, so that they can be compared. After a time-out, the latest values."""
     both = "cat /proc/net/snmp /proc/net/netstat"
     for _ in range(QUIET_TRIES):
         before = tap_counters(flow.namespace)

@@ -41,7 +41,7 @@ PATIENT = ["--time-out", "60"]
 
 
 def load(server: Server, *words: str) -> dict:
-    """One run of the program; gives its figures."""
+    """Runs the program once; returns its figures."""
     address = f"{server.address[0]}:{server.address[1]}"
     done = finished([str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words], RUN_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -52,7 +52,7 @@ def load(server: Server, *words: str) -> dict:
 
 
 def answered(figures: dict, client: str = "loading") -> int:
-    """The number of the window's requests that were answered. All answers must be right, and none may be missing."""
+    """Returns the number of the window's requests that were answered. All answers must be right, and none may be missing."""
     requests = figures[client]["requests"]
     assert requests["errors"] == 0, requests
     count = sum(requests["outcomes"].values())
@@ -149,7 +149,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
 
 
 def asked_for(site: Network) -> int | None:
-    """The number of gets and sets that the server in a namespace has received; None if it does not answer."""
+    """Returns the number of gets and sets that the server in a namespace has received; None if it does not answer."""
     try:
         output = site.run(f"printf 'stats\\r\\nquit\\r\\n' | nc {NETWORK}.1 11211")
     except Failure:
@@ -159,7 +159,7 @@ def asked_for(site: Network) -> int | None:
 
 
 def lines_of_the_page() -> list[list[str]]:
-    """The commands under docs/load.md's options, as words for `./neap load TARGET`."""
+    """Returns the commands under docs/load.md's options, as words for `./neap load TARGET`."""
     page = (build.REPOSITORY / "docs/load.md").read_text()
     block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     return [shlex.split(line, comments=True)[3:] for line in block[1].splitlines() if line.startswith("./neap load ")]
@@ -189,7 +189,7 @@ def watched_server() -> NeapServer:
 
 
 def counted_by(server: Server) -> int:
-    """The server's own count of gets and sets since boot."""
+    """Returns the server's own count of gets and sets since boot."""
     with server.connect() as wire:
         counts = wire.statistics()
     return int(counts["cmd_get"]) + int(counts["cmd_set"])

@@ -100,7 +100,7 @@ def size_of_logs(folder: Path) -> int:
 
 
 def start_collector(address: str, out: Path) -> subprocess.Popen:
-    """A collector of a run in progress. It prints run.json at the end."""
+    """Starts a collector of the run in progress. It prints run.json at the end."""
     argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out), "--json"]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -42,7 +42,7 @@ MODES = {
 
 
 def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
-    """Index, bytes, repeats, and whether contents were checked, for each line with a result."""
+    """Returns index, bytes, repeats, and whether contents were checked, for each line with a result."""
     return [(match["index"], match["bytes"], match["repeats"], match["checked"] or "measured") for match in netpipe.results(lines)]
 
 
@@ -121,7 +121,7 @@ def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
 
 
 def sizes(words: Sequence[str]) -> list[int]:
-    """NetPIPE's series of sizes for these words, computed independently."""
+    """Returns NetPIPE's series of sizes for these words, computed independently."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     start = int(given.get("from", 5 if checked else 1))

@@ -33,13 +33,13 @@ class Control(control_client.Control):
     """A connection to the guest's control port. Every answer must begin with `ok`."""
 
     def ok_answer(self, line: str) -> str:
-        """The answer after `ok`. Raises AssertionError for any other answer."""
+        """Returns the answer after `ok`. Raises AssertionError for any other answer."""
         answer = self.ask(line)
         assert answer == "ok" or answer.startswith("ok "), f"{line}: {answer!r}"
         return answer[3:]
 
     def fetched(self, line: str) -> bytes:
-        """All bytes until the guest closes."""
+        """Sends `line` and returns all bytes until the guest closes."""
         self.send(line)
         return self.read(LOG_BYTES_MAX, CONTROL_SECONDS)
 
@@ -64,13 +64,13 @@ class CoreLog:
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
-        """Traffic between the run's first and last record. Each record counts the traffic since the previous record."""
+        """Returns the traffic between the run's first and last record. Each record counts the traffic since the previous record."""
         assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}
 
     def interrupt_intervals_us(self) -> list[float]:
-        """Intervals between consecutive interrupts, by the guest's own clock."""
+        """Returns the intervals between consecutive interrupts, by the guest's own clock."""
         times = [record.tsc for record in self.records if record.kind == INTERRUPT]
         return [(after - before) / self.tsc_hz * 1e6 for before, after in zip(times, times[1:])]
 
@@ -141,7 +141,7 @@ class ObservedServer(NeapServer):
                 return trace
 
     def card_traffic(self) -> dict[int, dict[str, int]]:
-        """Frames and bytes by queue since the card's last reset, from the card's counters."""
+        """Returns frames and bytes by queue since the card's last reset, from the card's counters."""
         queues: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(("rx_frames", "rx_bytes", "tx_frames", "tx_bytes"), 0))
         for name, value in self.machine.card_command("statistics").items():
             if match := re.fullmatch(r"([rt]x_(?:frames|bytes))\[(\d+)\]", name):

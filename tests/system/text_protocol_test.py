@@ -18,7 +18,7 @@ def wire(server: Server):
 
 
 def wait_until_gone(wire: Wire, key: bytes, seconds: float) -> float:
-    """How long `key` still existed. Raises AssertionError after `seconds`."""
+    """Returns how long `key` still existed. Raises AssertionError after `seconds`."""
     start = time.monotonic()
     while wire.fetch(key) is not None:
         assert time.monotonic() - start < seconds, f"{key!r} is still there after {seconds} s"

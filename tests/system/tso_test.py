@@ -55,7 +55,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 def ask_control(namespace: Namespace, *lines: str) -> list[str]:
-    """The answers of the machine's control without `ok`, with which each answer must begin."""
+    """Returns the answers of the machine's control without `ok`, with which each answer must begin."""
     answers = output_of(namespace.inside([*NEAP, "ctl", IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
     assert len(answers) == len(lines) and all(answer.startswith("ok ") for answer in answers), answers
     return [answer.removeprefix("ok ") for answer in answers]
@@ -87,7 +87,7 @@ class Stream(contextlib.AbstractContextManager):
 
 
 def grown(before: Sequence[str], after: Sequence[str]) -> dict[str, int]:
-    """The growth of counters between two answers to `stats`."""
+    """Returns the growth of counters between two answers to `stats`."""
     then, now = fields_of(before[0]), fields_of(after[0])
     return {name: int(value) - int(then[name]) for name, value in now.items() if value.isdecimal() and name in then}
 

@@ -46,7 +46,7 @@ class Wire(contextlib.AbstractContextManager):
         self._socket.shutdown(socket.SHUT_WR)
 
     def send(self, data: bytes) -> None:
-        """Raises Closed if the server no longer takes it."""
+        """Sends `data`. Raises Closed if the server no longer takes it."""
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -66,7 +66,7 @@ class Wire(contextlib.AbstractContextManager):
         return data
 
     def read_line(self) -> bytes:
-        """The next line without its CR LF."""
+        """Returns the next line without its CR LF."""
         while (end := self._received.find(b"\n")) < 0:
             assert len(self._received) < LINE_BYTES_MAX, f"a line without end: {bytes(self._received[:80])!r}…"
             self._read()
@@ -120,7 +120,7 @@ class Wire(contextlib.AbstractContextManager):
         self.ask(request, b"STORED\r\n")
 
     def fetch(self, key: bytes) -> bytes | None:
-        """The value of a key, None if there is none."""
+        """Returns the value of a key, None if there is none."""
         head = self.ask_line(b"get %s\r\n" % key)
         if head == b"END":
             return None
@@ -131,7 +131,7 @@ class Wire(contextlib.AbstractContextManager):
         return value
 
     def unique(self, key: bytes) -> int:
-        """The cas number of an existing key."""
+        """Returns the cas number of an existing key."""
         head = self.ask_line(b"gets %s\r\n" % key)
         _word, _key, _flags, size, unique = head.split(b" ")
         self.read_exactly(int(size))
@@ -139,7 +139,7 @@ class Wire(contextlib.AbstractContextManager):
         return int(unique)
 
     def statistics(self, group: bytes = b"") -> dict[str, str]:
-        """The answer to `stats`, as names and values."""
+        """Returns the answer to `stats`, as names and values."""
         self.send(b"stats %s\r\n" % group if group else b"stats\r\n")
         found: dict[str, str] = {}
         while (line := self.read_line()) != b"END":

@@ -18,7 +18,7 @@ LAMBDA = r"neap::application\(.*\{lambda\(\)#\d\}"
 
 
 def gdb_says(*words: str) -> list[str]:
-    """gdb's output for these commands, in a machine that waits at STOP."""
+    """Returns gdb's output for these commands, in a machine that waits at STOP."""
     with Machine(IMAGE, cores=3, memory="256M", card=False, debugger=True) as machine:
         argv = debugger.command(IMAGE, machine.debugger_socket)
         argv[1:1] = ["-nx", "-batch"]

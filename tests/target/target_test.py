@@ -54,7 +54,7 @@ def judge(run: Run, status: int, lines: list[str]) -> None:
 
 
 def bare(image: str, **options) -> Machine:
-    """A machine without a card, with 256 MB unless `options` differ."""
+    """Returns a machine without a card, with 256 MB unless `options` differ."""
     return Machine(image_path(image), card=False, **{"memory": "256M", **options})
 
 
@@ -80,14 +80,14 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Words of all characters that a boot loader can pass. Each call with the same number gives the same words."""
+    """Returns this number of characters, of all kinds that a boot loader can pass. Equal numbers give equal words."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
 
 
 def distances(*rows: list[int]) -> list[str]:
-    """QEMU's words for the distances between nodes."""
+    """Returns QEMU's words for the distances between nodes."""
     words = []
     for source, row in enumerate(rows):
         for target, value in enumerate(row):
@@ -113,7 +113,7 @@ def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
 
 
 def stressed(*images: str) -> list[Run]:
-    """The short form of the images that `./neap soak kernel` runs for minutes."""
+    """Returns the short form of the images that `./neap soak kernel` runs for minutes."""
     return [Run(image, cores=cores, memory="512M", name=f"{image}-{cores}") for image in images for cores in (1, 2, 4)]
 
 
@@ -366,7 +366,7 @@ def test_a_machine_that_cannot_be_switched_off_reports_it() -> None:
 
 
 def screen(machine: Machine, folder: Path) -> list[str]:
-    """The lines of the machine's text screen."""
+    """Returns the lines of the machine's text screen."""
     dump = folder / "screen"
     machine.qmp("pmemsave", val=0xB8000, size=4000, filename=str(dump))
     cells = dump.read_bytes()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A timer fires at its time or later, on every core; a cancelled one never; a core that waits for a timer sleeps meanwhile.
+// A timer fires at its time or later, on every core. A cancelled timer never fires. A core that waits for a timer sleeps meanwhile.
 #include <array>
 #include <atomic>
 #include <chrono>

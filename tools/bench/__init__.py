@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench NAME`: costs and rates, as a table or as JSON.
 
-Instruction counts are the same everywhere. Times depend on this machine and on emulation. So they are reported beside a peer's times of the
-same run, and have no targets.
+Instruction counts are the same everywhere. Times depend on this machine and on emulation. So they have no targets, and are reported beside
+the times of another program (the peer) in the same run.
 """
 
 import dataclasses

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench hostile`: how much each attack of tests/hostile slows a bystander's requests, on 1, 2 and 4 cores.
+"""`./neap bench hostile`: how much each attack of tests/hostile slows the requests of a bystander (another client), on 1, 2 and 4 cores.
 
 The bystander's p99 during the attack is compared with its p99 before and after the attack, in the same run. The host emulates the machine
 and runs the attacker as well, so use an otherwise idle host. The bench also counts the bystander's failed or refused requests, new clients

@@ -29,7 +29,7 @@ ANSWER_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """Counts between two marks. The median covers the first 16,384 visits."""
+    """Instruction counts of the code between two marks. The median covers its first 16,384 executions."""
 
     visits: int
     instructions: int
@@ -42,7 +42,7 @@ class Region:
         return self.instructions / self.visits
 
     def rows(self, name: str, target: float | None, less: float = 0.0, median_target: float | None = None) -> list[Row]:
-        """Mean, median and maximum of a step. `less`: the cost that is not the step's own."""
+        """Mean, median and maximum of a step. `less`: the cost to subtract, which is not the step's own."""
         return [
             Row(name, "instructions, mean", self.mean - less, target),
             Row(f"{name}.median", "instructions", self.median - less, median_target),

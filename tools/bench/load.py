@@ -4,8 +4,8 @@
     python -m tools.bench.load HOST PORT CONNECTIONS DEPTH
 
 It is one process with one loop, because the machine also emulates the server. Each connection always has DEPTH requests in flight. Answers
-have a known length and are compared as a whole. The process sends at once, prints the number of answers so far for each input line, and
-ends at the end of its input.
+have a known length and are compared as a whole. The process begins to send at once. For each input line it prints the number of answers so
+far. It ends at the end of its input.
 """
 
 import selectors

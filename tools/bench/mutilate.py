@@ -27,7 +27,7 @@ BUILD_SECONDS = 600
 
 
 def command() -> list[str]:
-    """Its command line; builds it if necessary. Raises Failure if its source or a build dependency is not available."""
+    """mutilate's command line. Builds mutilate if necessary. Raises Failure if its source or a build dependency is not available."""
     root = debian.unpacked("gengetopt", "libevent-dev")
     entry = cache.Entry("mutilate", cache.digest(COMMIT, str(root), Path(__file__).read_bytes()))
     with entry.making() as needed:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One line of a benchmark's table. `value` is None if it is not available; `unit` then says why. `value` should stay below `target`, if
-    any. `peer` is the cost of the same step in the peer that `peer_is` names. If None, it was not measured, and `peer_is` may say why."""
+    any. `peer` is the cost of the same step in the peer that `peer_is` names. If `peer` is None, `peer_is` may say why."""
 
     name: str
     unit: str

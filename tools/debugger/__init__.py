@@ -43,7 +43,7 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
     # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file, and the breakpoint is a hardware
-    # breakpoint; KVM would have to write a software breakpoint into memory.
+    # breakpoint, because KVM would have to write a software breakpoint into memory at its unmapped address.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
     words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
     for word in words:

@@ -2,9 +2,9 @@
 """CRC-32C (Castagnoli; RFC 3720 appendix B.4), fast enough for a log in plain Python.
 
 The standard library has only CRC-32 with another polynomial, and one table look-up per byte processes only 5 MB/s in the interpreter. A CRC
-is linear, so all 64-byte entries of a block are processed in parallel, the n-th byte of each entry in one step. The interpreter's C code
-does the work: `bytes.translate` is the table look-up, and XOR of long integers adds the results. Then the results of the entries are joined
-in one short step per entry.
+is linear, so all 64-byte entries (lanes) of a block are processed in parallel, the n-th byte of each entry in one step. The interpreter's C
+code does the work: `bytes.translate` is the table look-up, and XOR of long integers adds the results. Then the results of the entries are
+joined in one short step per entry.
 """
 
 POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41 with its bits reversed
@@ -54,7 +54,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def _lane_registers(data: bytes, lanes: int) -> list[int]:
-    """The register's value after each lane's bytes, if it was zero before."""
+    """The CRC register's value after the bytes of each lane, if the register was zero before that lane."""
     low = middle = high = top = bytes(lanes)
     number = int.from_bytes
     for offset in range(LANE_BYTES):

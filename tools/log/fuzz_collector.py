@@ -104,7 +104,7 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fetching(inventor: Inventor, answers: list[bytes], out: Path) -> Iterator[None]:
-    """What must hold for `out` after a command that fetches logs, and after one that failed."""
+    """Serves `answers` to the command in the `with`. Then checks that `out` can be resumed, and after success that it is complete."""
     try:
         with machine(inventor, answers):
             yield

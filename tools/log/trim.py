@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run is between its anchors. The `start` record begins the first interval, and the `stop` record ends the last interval. The counts of the
-start record are from before the run. All cores of a package read the same energy counter, so their readings form one series.
+A run is between its anchors, the entries behind its start and stop records. The start record begins the first interval; its counts are from
+before the run. The stop record ends the last interval. The cores of a package share an energy counter, whose readings form one series.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ class CoreRun:
         return int(self.inside[field].astype(np.uint64).sum())
 
     def counter(self, name: str) -> Counter:
-        """A counter at the run's records."""
+        """The values of a counter at the run's records."""
         found = self.log.counters[name]
         return Counter(found.values[self.first : self.end], found.present[self.first : self.end])
 

@@ -5,8 +5,8 @@
 //! from its intended time, however late it was sent. So a stalled server cannot hide its own stall ("coordinated omission").
 //!
 //! A gap is a random number scaled to the rate. If the rate changes over time, an exponential random number is drawn for each arrival. The
-//! arrival is the time at which the expected number of requests has grown by this number. The arrivals are then an exact Poisson process
-//! for any course of the rate.
+//! arrival is the time at which the expected number of requests since the previous arrival reaches this number. The arrivals are then an
+//! exact Poisson process for any course of the rate.
 
 use crate::distributions::{Distribution, Rng};
 use rand::Rng as _;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const SECOND_NS: f64 = 1e9;
-/// A request with a later arrival is never sent; no run is so long.
+/// The latest arrival time. A request with a later arrival is never sent, because no run is so long.
 const NEVER_NS: f64 = 1e18;
 
 /// An arrival process without its rate, which is given separately.
@@ -27,7 +27,7 @@ pub enum Process {
     Exponential,
     /// Bursts of this many requests at one time. The bursts are a Poisson process.
     Bursts { requests: u32 },
-    /// Gaps from a generalised Pareto distribution, scaled to the rate. ETC has the distribution (0, 16.0292, 0.154971).
+    /// Gaps from a generalised Pareto distribution, scaled to the rate. Facebook's ETC pool has location 0, scale 16.0292, shape 0.154971.
     Pareto(Distribution),
 }
 
@@ -160,12 +160,12 @@ impl Arrivals {
         Self { kind, rng, at }
     }
 
-    /// Poisson arrivals at the fraction `share` of a rate that changes over time. They end with the course.
+    /// Poisson arrivals at the rate of `course` multiplied by `share`. They end at the end of the course.
     pub fn over(course: Arc<Course>, share: f64, rng: Rng) -> Self {
         Self { kind: Kind::Course { course, share, segment: 0 }, rng, at: 0.0 }
     }
 
-    /// None if there are no more arrivals.
+    /// Returns the next intended time; None if there are no more arrivals.
     pub fn next_ns(&mut self) -> Option<u64> {
         match &mut self.kind {
             Kind::Scaled { gaps, gap } => self.at += gaps.draw(&mut self.rng) * *gap,
@@ -185,8 +185,8 @@ impl Arrivals {
     }
 }
 
-/// The time at which `requests` requests are expected since `from`. The search begins at `segment`, which is advanced. None if the course
-/// ends before.
+/// Returns the time at which `requests` requests are expected since `from`; None if the course ends before that time. The search begins at
+/// `segment`, which is advanced.
 fn after(course: &Course, segment: &mut usize, mut from: f64, mut requests: f64) -> Option<f64> {
     while let [(start, low), (end, high), ..] = course.points[*segment..] {
         let slope = (high - low) / (end - start);

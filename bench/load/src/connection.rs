@@ -77,7 +77,7 @@ pub trait Sink {
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
-/// More than the longest reply, which is the longest value and its first line. A longer reply is `Garbage`.
+/// A bound above the longest correct reply, which is the longest value and its first line. A longer reply is `Garbage`.
 const REPLY_BYTES_MAX: usize = 2 << 20;
 /// Buffer capacity that an idle connection keeps after a long reply.
 const KEPT_BYTES: usize = 64 << 10;
@@ -307,8 +307,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends requests that have waited too long. After an error the connection must be closed, because replies come in order. `seen_ns`: all
-    /// bytes that arrived before this time have been read. Only time up to `seen_ns` counts, so a slow client causes no time-outs.
+    /// Ends requests that have waited too long. After an error the caller must close the connection, because a late reply would pass for
+    /// the next one. All bytes that came before `seen_ns` were read. Only time before it counts, so a slow client causes no time-outs.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
@@ -323,8 +323,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. `failure` is the failure of the first request, whose reply was expected or had begun. The other requests get
-    /// the same failure, unless that is a half reply or `Garbage`, which can concern only one request.
+    /// Closes the connection. `failure` is the result of the first request, whose reply was expected or had begun. The other requests get
+    /// the same failure, unless it is a half reply or `Garbage`, which can concern only one request.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {
@@ -337,7 +337,7 @@ impl Connection {
     }
 }
 
-/// Reports the complete replies at the beginning of the input. Returns their length in bytes.
+/// Reports the complete replies at the beginning of the input. Returns their total length in bytes.
 fn take_replies(
     outstanding: &mut VecDeque<Outstanding>,
     settings: &ConnectionSettings,

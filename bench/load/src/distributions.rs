@@ -49,7 +49,7 @@ const ETC_SMALL_VALUES: [f64; 15] =
     [0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989, 0.00092, 0.00326, 0.01980];
 const ETC_TAIL: Distribution = Distribution::GeneralisedPareto { location: 15.0, scale: 214.476, shape: 0.348238 };
 
-/// For a shape closer to zero than this, formulas are replaced by their limit for shape zero, because their power would lose all its
+/// For a shape closer to zero than this, formulas are replaced by their limit for shape zero, because the power in them would lose all its
 /// digits.
 const SHAPE_MIN: f64 = 1e-9;
 
@@ -102,7 +102,7 @@ impl Distribution {
         }
     }
 
-    /// None if the mean is infinite (a shape of 1 or more) or has no formula here.
+    /// Returns the mean; None if it is infinite (a shape of 1 or more) or has no formula here.
     pub fn mean(&self) -> Option<f64> {
         match *self {
             Self::Fixed { value } => Some(value),

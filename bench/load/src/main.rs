@@ -23,7 +23,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 const SEARCH_PRECISION: f64 = 0.02;
-/// Time between two checks for a stop while waiting.
+/// Time between two checks for a requested stop while waiting.
 const CHECK_INTERVAL_NS: u64 = 10_000_000;
 
 fn main() -> ExitCode {
@@ -147,7 +147,7 @@ impl Bench<'_> {
         let Self { team, control, environment, .. } = self;
         let starts_at_once = run.warm_up_ns == 0;
         let mut started = match control.as_mut().filter(|_| starts_at_once) {
-            // No request may precede the log's start.
+            // The run has no warm-up, so the log must start before the first request.
             Some(control) => Some(control.start()?),
             None => None,
         };
@@ -229,7 +229,7 @@ impl Bench<'_> {
     }
 }
 
-/// Starts the log when the window begins. Returns None if the run was stopped before.
+/// Starts the log when the window begins. Returns None if the run was stopped before that.
 fn start_log<'scope, 'control: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     control: &'control mut NeapControl,

@@ -18,7 +18,7 @@ pub struct NeapControl {
     lines: BufReader<TcpStream>,
 }
 
-/// The machine's clock and ours.
+/// One reading of the machine's clock, and our clock at that moment.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ClockOffset {
     pub tsc: u64,
@@ -43,7 +43,7 @@ impl NeapControl {
         Ok(control)
     }
 
-    /// Sends a line. Returns the text behind `ok` of its answer.
+    /// Sends a line. Returns the text behind `ok` in the answer.
     fn ask(&mut self, line: &str) -> Result<String, String> {
         let name = &self.name.clone();
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");

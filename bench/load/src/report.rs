@@ -55,7 +55,7 @@ fn row(name: &str, latency: &Histogram<u64>) -> String {
     line
 }
 
-/// The table at the end. `asked`: requests a second; None in a closed loop.
+/// The table at the end. `asked`: the requested rate, in requests a second; None in a closed loop.
 pub fn table(outcomes: &Outcomes, asked: Option<f64>) -> String {
     let mut lines = vec![format!(
         "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",

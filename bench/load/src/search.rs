@@ -73,7 +73,7 @@ impl FromStr for Promise {
 
 /// The server has kept up if it achieved at least this share of the intended rate.
 pub const KEPT_UP_SHARE_MIN: f64 = 0.98;
-/// A server keeps up even if the answers to so many of the window's requests arrive after the window.
+/// A server still keeps up if the answers to at most this many of the window's requests arrive after the window.
 const CROSSING_REQUESTS: f64 = 3.0;
 
 impl Promise {

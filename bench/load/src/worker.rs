@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Counts nanoseconds since the program's start, the same for all workers.
+/// Counts nanoseconds since the program's start. All workers use the same clock.
 #[derive(Clone, Copy)]
 pub struct Clock {
     epoch: Instant,
@@ -57,7 +57,7 @@ pub struct Plan {
     pub start_ns: u64,
     /// The intended times of the measured requests.
     pub window: Range<u64>,
-    /// No request has a later intended time.
+    /// The run's end. No request has a later intended time.
     pub end_ns: u64,
     pub demand: Demand,
     /// The run ends at the first failure or lost connection.
@@ -91,7 +91,7 @@ const BATCH: usize = 64;
 const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// Number of connections checked at each interval. A check of ten thousand would delay due requests by a large part of a millisecond.
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
-/// Largest number of connection attempts at a time. A server's backlog of connections is usually not longer.
+/// Largest number of connection attempts at a time. A server's backlog is usually not longer than this.
 const ATTEMPTS_MAX: usize = 64;
 /// Time within which housekeeping detects the last time-out.
 const DRAIN_NS: u64 = 100_000_000;
@@ -258,7 +258,7 @@ impl Worker {
     /// Sends at most one batch of due requests. Returns the time of the next request before the end.
     fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> Option<u64> {
         let Demand::Open(open) = &mut plan.demand else { return None };
-        // The end of a run that was stopped before it began is not after its start.
+        // A run that was stopped before it began sends no requests: its end is not after its start.
         let end_ns = plan.end_ns.checked_sub(plan.start_ns).filter(|&length| length != 0)?;
         let until_ns = now_ns.saturating_sub(plan.start_ns).min(end_ns - 1);
         for _ in 0..BATCH {
@@ -409,7 +409,7 @@ impl Worker {
     fn run_housekeeping(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
-            // All closed connections wait equally long, and the first has waited longest. If the first may not retry yet, no other may.
+            // All closed connections wait equally long for a retry, and the first has waited longest. If it may not retry, none may.
             if !self.connections[index].may_retry(now_ns) {
                 break;
             }

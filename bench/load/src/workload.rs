@@ -227,7 +227,7 @@ impl Mix {
         Request { operation, key: self.key(number), value_bytes: Some(self.value_bytes(number)), expiry_s: self.expiry_s }
     }
 
-    /// Sets for every `stride`-th key from `first` on, which one of `stride` workers stores before the run.
+    /// Returns set requests for every `stride`-th key from `first` on. One of `stride` workers sends them before the run.
     pub fn preload(self, first: u64, stride: u64) -> impl Iterator<Item = Request> + Send {
         (first..self.keys).step_by(stride as usize).map(move |number| self.request(Operation::Set, number))
     }

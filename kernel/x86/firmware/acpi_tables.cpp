@@ -51,7 +51,7 @@ Affinity affinity_of(std::uint8_t type, const Bytes& entry) {
   }
 }
 
-// The domains stay in ascending order.
+// Keeps the domains in ascending order.
 void add_domain(Nodes& nodes, std::uint32_t domain) {
   auto* const end = nodes.domains.begin() + nodes.count;
   auto* const place = std::lower_bound(nodes.domains.begin(), end, domain);
@@ -73,7 +73,7 @@ std::uint32_t node_of_domain(const Nodes& nodes, std::uint32_t domain) {
 
 // --- Power -------------------------------------------------------------------------------------------------------------------------------
 
-// The 64-bit description of a register if present, otherwise the 32-bit port number (5.2.9).
+// Returns the 64-bit description of a register if present, otherwise the 32-bit port number (5.2.9).
 Register fadt_register(const Bytes& fadt, std::size_t port_offset, std::size_t general_offset) {
   const auto space = fadt.read<std::uint8_t>(general_offset);
   const auto address = fadt.read<std::uint64_t>(general_offset + 4);

@@ -15,7 +15,7 @@
 namespace neap::x86::pcie {
 
 constexpr std::uint8_t capability_id = 0x10;
-// In the capability (PCIe 6.0, 7.5.3).
+// Offsets in the capability (PCIe 6.0, 7.5.3).
 constexpr std::uint16_t device_capabilities = 0x04, device_control = 0x08, link_control = 0x10, link_status = 0x12;
 
 /// Values read from registers of the capability.

@@ -66,8 +66,8 @@ Found turn_off(Registers& unit) noexcept {
     found.absent = true;
     return found;
   }
-  // Translation is turned off first: from then on the card's DMA addresses are physical. The queue serves both other features, so it is
-  // turned off last (6.5.2 allows that when the queue is unused).
+  // Translation is turned off first: from then on the card's DMA addresses are physical. The invalidation queue serves both translation and
+  // interrupt remapping, so it is turned off last (6.5.2 allows that when the queue is unused).
   const bool done = turn_bit_off(unit, translation, found.translation) && turn_bit_off(unit, interrupts, found.interrupts) &&
                     turn_bit_off(unit, queued_invalidation, found.queued_invalidation);
   const auto protection = unit.read(protected_memory_enable);

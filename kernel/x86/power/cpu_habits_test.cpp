@@ -18,7 +18,7 @@ using enum IdleState;
 CpuPower found_on_copy(FakeCpu cpu) { return found_on(cpu); }
 
 // The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A parked core
-// keeps firmware's request, usually the highest, unless the core requests a lower one.
+// keeps firmware's request, usually the highest, unless the core requests a lower P-state.
 TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::misc_enable] = 0;

@@ -42,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// False: the CPU continues to demote. The lock bit covers only the bits below it, so a write, which may fault, is tried in any case.
+/// False: the CPU continues to demote. The lock covers only bits below these, so a locked register is written, too. A fault is ignored.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);

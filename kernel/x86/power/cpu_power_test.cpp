@@ -25,7 +25,7 @@ using enum IdleState;
 struct SandyBridge : testing::Test {
   FakeCpu cpu = sandy_bridge_ep();
 };
-/// Its core has started, and `cpu.writes` has only later writes.
+/// A Sandy Bridge whose core has started; `cpu.writes` has only writes after the start.
 struct StartedSandyBridge : SandyBridge {
   const CpuPower power = found_on(cpu);
   const CoreAtBoot at_boot = power.start_core(cpu);

@@ -64,7 +64,7 @@ constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t rat
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
 }
-/// The energy preference is in bits 31:24: 0 prefers speed, 255 saving. The function replaces it and keeps the other fields as above.
+/// The preference is bits 31:24: 0 is speed, 255 saving. The function replaces it, and clears package control and its valid bits as above.
 constexpr unsigned hwp_preference_shift = 24;
 constexpr std::uint64_t hwp_preference_mask = std::uint64_t{0xff} << hwp_preference_shift;
 constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::uint64_t preference_bits) {

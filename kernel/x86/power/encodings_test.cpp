@@ -53,7 +53,7 @@ TEST(PowerLimit, RoundsToTheNearestUnit) {
 TEST(PowerLimit, ChangesOnlyTheSustainedLimit) {
   // Firmware's value: limit 1 of 135 W, enabled, window 1 s; limit 2 of 162 W, enabled and clamped, window 7.8 ms.
   constexpr std::uint64_t firmware = 0x0007'8510'0014'8438;
-  // 60 W = 480 units = 0x1e0, enable and clamp set, its window and limit 2 kept.
+  // 60 W = 480 units = 0x1e0, enable and clamp set, firmware's window and limit 2 kept.
   EXPECT_EQ(power_limit_value(firmware, 480, units), 0x0007'8510'0015'81e0U);
   EXPECT_EQ(power_limit_value(0, 480, units), 0x0000'0000'0015'81e0U) << "without a window: one second";
 }

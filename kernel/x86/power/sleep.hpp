@@ -51,8 +51,8 @@ struct SleepWays {
   Hints hints{};                       ///< of states that the CPU lists and in which the core's timer runs
   std::uint8_t parked_hint = no_hint;  ///< of the deepest state that the CPU lists: a parked core needs no timer
 
-  /// Halts for every state that is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest state, for quick
-  /// answers.
+  /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest
+  /// state, for quick answers.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
     if (!mwait_sleeps) return {};
     const bool watch = asked == IdleState::monitor;
@@ -95,12 +95,12 @@ class alignas(64) WakeWord {
 };
 static_assert(sizeof(WakeWord) == 64);
 
-/// The vectors with a meaning for `judge`.
+/// The vectors that `judge` tells apart from those of devices.
 struct OwnVectors {
   std::uint8_t alarm, wake;
 };
 
-/// The cause that ended a sleep: the first interrupt taken (`vector`, 0: none), otherwise a wake-up by memory.
+/// The cause that ended a sleep: the first interrupt taken (`vector`, 0: none), otherwise another core's write if `called`.
 constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept {
   if (vector == own.alarm) return {.cause = WakeCause::timer, .vector = vector};
   if (vector == own.wake) return {.cause = WakeCause::wake_up, .vector = vector};

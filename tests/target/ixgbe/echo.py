@@ -35,7 +35,7 @@ class Peer:
         self._socket.sendall(struct.pack(">I", len(frame)) + frame)
 
     def receive(self, timeout: float = ANSWER_SECONDS) -> bytes | None:
-        """The next frame, or None after `timeout` seconds."""
+        """Returns the next frame, or None after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while True:
             if len(self._input) >= 4:

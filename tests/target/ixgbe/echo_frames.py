@@ -32,7 +32,7 @@ def ip_frame(protocol: int, payload: bytes, identification: int = 0) -> bytes:
 
 
 def udp_frame(number: int, source_port: int, size: int) -> bytes:
-    """A UDP datagram with valid checksums, `size` bytes in all."""
+    """Returns a UDP datagram with valid checksums, `size` bytes in all."""
     payload = struct.pack(">I", number) + random.Random(number).randbytes(size - 46)
     datagram = frames.udp((PEER_ADDRESS, source_port), (CARD_ADDRESS, 7), payload)
     pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, frames.PROTOCOL_UDP, len(datagram))
@@ -43,7 +43,7 @@ def udp_frame(number: int, source_port: int, size: int) -> bytes:
 def tcp_frame(
     payload: bytes, source_port: int, destination_port: int, sequence: int, acknowledgement: int = 1, identification: int = 0
 ) -> bytes:
-    """A TCP segment with valid checksums."""
+    """Returns a TCP segment with valid checksums."""
     addresses = (PEER_ADDRESS, source_port), (CARD_ADDRESS, destination_port)
     return ip_frame(frames.PROTOCOL_TCP, frames.tcp(*addresses, sequence, acknowledgement, frames.ACK, TCP_WINDOW, payload), identification)
 

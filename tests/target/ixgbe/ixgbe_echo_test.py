@@ -32,7 +32,7 @@ RSS_KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da
 
 
 def numbered_segment(number: int, source_port: int, destination_port: int, size: int) -> bytes:
-    """A TCP segment that carries its number, `size` bytes in all."""
+    """Returns a TCP segment that carries its number, `size` bytes in all."""
     payload = struct.pack(">I", number) + random.Random(number).randbytes(size - 58)
     return tcp_frame(payload, source_port, destination_port, number, 0, number)
 
@@ -176,7 +176,7 @@ def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
     """RSS supports 16 cores. Further cores have their own transmit queues and interrupts, also after queues and card are set up again."""
 
     def ask(text: str) -> tuple[str, list[int]]:
-        """The answer, and the cores that sent a frame of their own meanwhile."""
+        """Returns the answer, and the cores that sent a frame of their own meanwhile."""
         echo.peer.send(setting_frame(text))
         senders = []
         while (frame := echo.peer.receive(ANSWER_SECONDS)) is not None:

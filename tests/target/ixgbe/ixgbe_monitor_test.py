@@ -28,7 +28,7 @@ def one_by_one(peer: Peer, frames: int, seed: int = 0) -> None:
 
 
 def interrupts_of_queues(echo: Echo) -> int:
-    """The number of the queues' interrupt messages since the trace began. Ends the trace."""
+    """Returns the number of the queues' interrupt messages since the trace began. Ends the trace."""
     echo.machine.card_command("trace stop")
     messages = 0
     while True:

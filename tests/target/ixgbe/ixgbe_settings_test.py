@@ -143,7 +143,7 @@ def test_frames_for_others_come_while_the_card_is_promiscuous_and_only_then() ->
 
 
 def tcp_segments(sequence: int, payloads: list[bytes]) -> list[bytes]:
-    """Consecutive segments of one connection, which the card can join."""
+    """Returns consecutive segments of one connection, which the card can join."""
     starts = itertools.accumulate((len(payload) for payload in payloads), initial=sequence)
     return [tcp_frame(payload, 1234, 80, start) for start, payload in zip(starts, payloads)]
 

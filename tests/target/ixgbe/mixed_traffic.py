@@ -120,7 +120,7 @@ class MixedTraffic:
         self._out[number] = flow, expected
 
     def _arp(self, number: int) -> tuple[bytes, bytes]:
-        """The sender's IP address is the number."""
+        """Returns a request and its answer. The sender's IP address is the number."""
         sender = struct.pack(">I", number)
         ask = b"\xff" * 6 + PEER_MAC + b"\x08\x06" + ARP_REQUEST + PEER_MAC + sender + bytes(6) + CARD_IP
         reply = PEER_MAC + CARD_MAC + b"\x08\x06" + ARP_REPLY + CARD_MAC + CARD_IP + PEER_MAC + sender
@@ -175,7 +175,7 @@ class MixedTraffic:
 
     @staticmethod
     def _separated(reply: bytes) -> list[tuple[int, bytes]] | None:
-        """Numbers and contents of the frames that this frame answers; None if it answers none."""
+        """Returns numbers and contents of the frames that this frame answers; None if it answers none."""
         ethertype = reply[12:14]
         if ethertype == ECHO:
             return [(struct.unpack_from(">I", reply, 14)[0], reply)]

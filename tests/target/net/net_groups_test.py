@@ -83,7 +83,7 @@ class Station:
         self._process.stdin.flush()
 
     def wait(self, start: str, again: Callable[[], None]) -> str:
-        """The next line with this start. Calls `again` until it arrives."""
+        """Returns the next line with this start. Calls `again` until it arrives."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             again()

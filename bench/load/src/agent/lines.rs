@@ -12,10 +12,10 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// Time between two calls of `check` while waiting.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The functions' errors describe the failure. The caller adds the peer's name in front.
+/// The errors of these functions describe the failure, without the peer's name. The caller adds that name in front.
 pub struct Lines {
     reader: BufReader<TcpStream>,
-    /// The part of the next line that has arrived.
+    /// The bytes of the next line that have arrived so far.
     line: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ mod tests {
         let mut next = || lines.next::<Vec<u32>>(soon(), |_| Ok(()));
         assert_eq!((next(), next(), next()), (Ok(vec![1, 2]), Ok(vec![3]), Ok(vec![4])));
         writer.join().unwrap();
-        // The last line has no line feed.
+        // The last line ends without a line feed, so it is not returned.
         assert_eq!(next(), Err("closed the connection".into()));
     }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Version of this protocol. Both ends must have the same version.
 pub const VERSION: u32 = 1;
-/// A peer that has been silent for so long is considered gone. An agent that executes an order sends a line each second.
+/// A peer that has been silent for longer than this is considered gone. An agent that executes an order sends a line each second.
 pub const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// The pace of a run. A rate file or a trace is sent as its text.
@@ -46,13 +46,13 @@ pub enum PaceOrder {
 pub enum Order {
     /// The first line of a session.
     Hello { version: u32 },
-    /// Asks for the agent's clocks, which are answered at once.
+    /// Asks for the readings of the agent's clocks, which the agent sends at once.
     Clock {},
     /// Opens the connections of a load. `share`: the agent's index among the `shares` programs that generate load.
     Load { arguments: Vec<String>, share: u64, shares: u64 },
     /// Stores the agent's share of the keys.
     Preload {},
-    /// Performs one run. Its start is a time of the agent's clock.
+    /// Performs one run. `start_ns` is a time on the agent's run clock.
     Run { pace: PaceOrder, start_ns: u64 },
     /// Ends the current order.
     Stop {},
@@ -97,7 +97,7 @@ pub enum Answer {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasurementText {
-    /// By operation.
+    /// One histogram for each operation.
     latency: [String; 3],
     from_sending: String,
     lateness: String,

@@ -132,7 +132,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent perform one run from `start_ns` of our clock. A run that has not ended at `late_ns` is an error.
+    /// Lets the agent perform one run, which starts at `start_ns` on our clock. A run that has not ended at `late_ns` is an error.
     pub fn run(
         &mut self,
         pace: &PaceOrder,

@@ -16,7 +16,7 @@ use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A master is silent while its other agents store keys. After a silence longer than this, the agent gives the master up.
+/// A master is silent while its other agents store keys. After a silence longer than this, the agent ends the session.
 const IDLE_TIME_OUT: Duration = Duration::from_secs(3600);
 /// Interval of keep-alives during an order.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     let is_busy = Arc::new(AtomicBool::new(false));
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // Usually the process has too many open files for the moment.
+            // The usual reason is that this process has too many open files. During the pause some of them may be closed.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -64,7 +64,7 @@ fn session(stream: TcpStream) -> Result<(), String> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut lines = Lines::new(stream, SILENCE_MAX)?;
     let stream = lines.try_clone()?;
-    // A thread of its own reads the orders, so that an order to stop, or the end of the connection, takes effect during a run.
+    // A separate thread reads the orders, so that an order to stop, or the end of the connection, takes effect during a run.
     let (sender, orders) = sync_channel(1);
     let reader = std::thread::spawn({
         let stop = stop.clone();
@@ -205,7 +205,7 @@ impl Session {
         run(team, &mut |second| self.send_or_stop(&Answer::second(second)))
     }
 
-    /// Stops the run if the master no longer reads.
+    /// Sends an answer. If the send fails, the master no longer reads, and the run is stopped.
     fn send_or_stop(&mut self, answer: &Answer) {
         if self.send(answer).is_err() {
             self.stop.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ const RESPONSE: u8 = 0x81;
 const SET: u8 = 0x01;
 const DELETE: u8 = 0x04;
 const GETK: u8 = 0x0C;
-/// Flags and expiry.
+/// Length of a set's extras, which are flags and expiry.
 const SET_EXTRAS_BYTES: u8 = 8;
 /// No reply body (value with key) is as long as this. A greater length is `Garbage`.
 const BODY_BYTES_MAX: usize = 16 << 20;

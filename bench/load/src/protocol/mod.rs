@@ -101,7 +101,7 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbage;
 
-/// Which parts of a reply are checked.
+/// The parts of a reply that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
     /// Each byte of a value is compared, not only key and length.

@@ -7,8 +7,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 /// A busy machine may delay both programs at any time, and both record their largest lateness. So in each attempt the measured latency must
-/// be at least the certain minimum, and must not exceed the real delay by more than the recorded lateness. The attempts end when one
-/// attempt is as accurate as on a quiet machine.
+/// be at least `made_min`, and must not exceed the real delay by more than the recorded lateness. The attempts end when one attempt is as
+/// accurate as on a quiet machine.
 const ATTEMPTS: usize = 3;
 /// The recorded lateness is multiplied by this, because the client does not record its delay between the arrival in the kernel and its
 /// reading of the clock.
@@ -16,7 +16,7 @@ const UNRECORDED_FACTOR: f64 = 2.0;
 /// Both histograms round to three digits.
 const ROUNDING: f64 = 0.002;
 
-/// Nanoseconds of the server's real delay, its certain minimum, the measured latency, and the largest lateness of both programs.
+/// In nanoseconds: the server's real delay, the lowest latency that it permits, the measured latency, and both programs' largest lateness.
 struct Figure {
     name: &'static str,
     made: f64,
@@ -107,7 +107,7 @@ fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
     });
 }
 
-// In contrast, a client that waits for its one reply sends no requests during the freeze.
+// Unlike an open loop, a closed loop with one request in flight sends no requests during the freeze.
 #[test]
 fn a_closed_loop_hides_a_freeze() {
     let (finished, made, _) = frozen((2000, 1000), 3.0, "--closed -c 1");
@@ -131,7 +131,7 @@ fn an_overloaded_server_has_not_achieved_the_rate() {
     assert_eq!(finished.accounted("loading"), finished.number("loading/intended"));
 }
 
-/// Runs the program against a server that answers every line with a miss. Returns the received bytes.
+/// Runs the program against a server that answers every line with a miss. Returns the bytes that the server received.
 fn recorded(words: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -180,7 +180,7 @@ impl Load {
 }
 
 impl Finished {
-    /// A number of the first run, by the path of names to it.
+    /// Returns a number of the JSON's first run. `path`: the names that lead to it, like `loading/intended`.
     pub fn number(&self, path: &str) -> f64 {
         self.number_of(0, path)
     }

@@ -20,7 +20,7 @@ fn each_fault_is_counted_by_its_kind() {
         ("miss", "outcomes/miss"),
     ] {
         let stub = Stub::start(&format!("--fault {fault} --every 25"));
-        // The time-out is so long that a busy machine alone causes none.
+        // The time-out is so long that a busy machine alone causes no time-outs.
         let time_out = if fault == "stall" { 4.0 } else { 50.0 };
         let words = format!("--no-preload -w 0 -s 0.5 --rate 1000 -c 50 --check-bytes -q --time-out {time_out}");
         let finished = load(&stub.address, &words);
@@ -28,7 +28,7 @@ fn each_fault_is_counted_by_its_kind() {
         assert!(finished.is_good, "{fault}: {}", finished.stderr);
         let faults = report["faults"].as_f64().unwrap();
         assert!(faults > 5.0, "{fault}: {report}");
-        // An endless answer may still be arriving at the end.
+        // An endless answer may still be arriving when the run ends. It is then not counted as a fault of this kind.
         let counted_min = if fault == "endless" { 1.0 } else { faults };
         let counted = finished.number(&format!("loading/requests/{kind}"));
         assert!(counted >= counted_min && counted <= faults, "{fault}: {counted} of {faults}\n{}", finished.table);

@@ -50,7 +50,7 @@ pub struct Card {
     pub(crate) rsc: Rsc,
     pub(crate) receive_queues: Vec<ReceiveQueue>,
     pub(crate) transmit_queues: Vec<TransmitQueue>,
-    /// Queues that have descriptors to send.
+    /// Bit q: transmit queue q has descriptors to send.
     pub(crate) transmit_ready: u128,
     pub(crate) transmit_turn: usize,
     /// The wire is busy or was busy recently. Packet buffers are then assumed to be full up to their thresholds (transmit_buffer.rs).
@@ -214,12 +214,12 @@ impl Card {
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
-    /// Writes the transmit heads that `trigger` selects a second time, `by` later, so that they overwrite newer heads.
+    /// Repeats, after the time `by`, the write of each transmit head that `trigger` selects. The repeated head overwrites newer heads.
     pub fn repeat_heads(&mut self, by: Nanoseconds, trigger: Trigger) {
         (self.faults.stale_head_delay, self.faults.stale_heads) = (by, trigger);
     }
-    /// Loses the messages that `trigger` selects, of one vector or (`None`) of all. The card counts lost messages as sent, but does not
-    /// send them.
+    /// Loses the messages that `trigger` selects, of one vector or (`None`) of all vectors. The card counts lost messages as sent, but does
+    /// not send them.
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
     }
@@ -246,7 +246,7 @@ impl Card {
         self.transmit(host, now);
         self.drain_packet_buffer(host, now);
     }
-    /// Removes the card from the bus, or returns it as after power-on.
+    /// Removes the card from the bus, or returns it in the state after power-on.
     pub fn set_removed(&mut self, host: &mut impl Host, now: Nanoseconds, gone: bool) {
         if gone != self.faults.gone {
             self.function_reset(host, now);

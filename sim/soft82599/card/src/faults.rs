@@ -93,7 +93,7 @@ struct Late {
 
 #[derive(Default)]
 pub struct Faults {
-    /// Bit q: the queue takes no descriptors.
+    /// Bit q: receive queue q is hung and takes no descriptors.
     pub hung_receive: u128,
     pub hung_transmit: u128,
     pub write_back_delay: Nanoseconds,
@@ -152,7 +152,7 @@ impl Faults {
         host.dma_publish_u32(address, value)
     }
 
-    /// MUST be called when a transmit head was written. The head becomes a stale head if the fault selects it.
+    /// MUST be called after each write of a transmit head. The head becomes a stale head if the fault selects it.
     pub fn head_written(&mut self, now: Nanoseconds, queue: usize, address: u64, head: u32) {
         if self.stale.len() < STALE_MAX && self.stale_heads.selects() {
             let at = now.saturating_add(self.stale_head_delay).max(self.stale.back().map_or(0, |last| last.0));
@@ -175,7 +175,7 @@ impl Faults {
         self.hold(now, direction, queue, LateAction::Event)
     }
 
-    /// Writes the oldest entry early if there are too many. If that entry is an event, it is lost and counted.
+    /// While `late` has LATE_MAX entries, writes its oldest entry early. If that entry is an event, it is lost and counted.
     fn make_room(&mut self, host: &mut impl Host) {
         while self.late.len() >= LATE_MAX {
             match self.late.pop_front().map(|late| late.action) {
@@ -201,7 +201,7 @@ impl Faults {
         self.late.front().map(|late| late.at).into_iter().chain(stale).min()
     }
 
-    /// Writes the due entries up to the next due queue event. Late write-backs to unmapped memory are lost and counted.
+    /// Writes the due entries up to the next due queue event, which is returned. Late write-backs to unmapped memory are lost and counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
             let Late { direction, queue, action, .. } = self.late.pop_front()?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Flow director: a table of flows with the queue of each, maintained by the driver (datasheet 7.1.2.7).
 //!
-//! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses, without the masked
-//! bits. Its hash selects a bucket, a list of filters. In perfect mode a filter contains the flow itself and a number that the driver
-//! assigns. In signature mode a filter contains only a second hash, so the card cannot distinguish two flows with equal hashes. To add,
-//! remove or query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
+//! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses. Masked bits do not
+//! count. The flow's hash selects a bucket, a list of filters. In perfect mode a filter contains the flow itself and a number that the
+//! driver assigns. In signature mode a filter contains only a second hash, so the card cannot distinguish two flows with equal hashes. To
+//! add, remove or query a filter, the driver gives its bucket and its number (or signature), so the driver must compute the same hashes.
 //!
 //! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
 //! the XOR of all other parts. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket
@@ -58,7 +58,7 @@ struct Filter {
     command: u32,
     /// All zeros in signature mode.
     flow: Flow,
-    /// The list had already reached FDIRCTRL's limit when this filter was added.
+    /// The bucket's list had already reached FDIRCTRL's limit when this filter was added.
     too_long: bool,
 }
 
@@ -140,7 +140,7 @@ impl FlowDirector {
         regs.set(Register::Fdirfree, field::fdirfree::FREE.put((self.capacity - self.filters) as u32));
     }
 
-    /// MUST be called when FDIRHKEY or FDIRSKEY has changed.
+    /// MUST be called after each change of FDIRHKEY or FDIRSKEY.
     pub fn keys_changed(&mut self, regs: &RegisterFile) {
         let (bucket, signature) = (regs.get(Register::Fdirhkey), regs.get(Register::Fdirskey));
         for (position, table) in self.tables.iter_mut().enumerate() {
@@ -154,7 +154,7 @@ impl FlowDirector {
         }
     }
 
-    /// MUST be called when a mask register has changed.
+    /// MUST be called after each change of a mask register.
     pub fn masks_changed(&mut self, regs: &RegisterFile) {
         self.masks = Masks::of(regs);
     }

@@ -87,7 +87,7 @@ impl Bus {
         self.pulls_low = false;
     }
 
-    /// Data is valid while the clock is high.
+    /// Takes a bit from the data wire, which is valid while the clock is high.
     fn rising_edge(&mut self, data: bool) {
         match self.state {
             State::Idle => {}
@@ -107,7 +107,7 @@ impl Bus {
         }
     }
 
-    /// Data may change while the clock is low.
+    /// Sets our side of the data wire, which may change while the clock is low.
     fn falling_edge(&mut self) {
         self.pulls_low = false;
         match self.state {

@@ -59,7 +59,7 @@ pub struct Interrupts {
     pub(crate) other_requested: u32,
     /// Without MSI-X: the single interrupt has unreported causes.
     pub(crate) single_requested: bool,
-    /// An enabled cause is set and its delay has ended; `line_shown` is the level on the bus.
+    /// True while an enabled cause is set and its delay has ended. `line_shown` is the level on the bus.
     pub(crate) line: bool,
     pub(crate) line_shown: bool,
     pub(crate) gates: Gates,
@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// The level of the INTx line before the gates of the configuration space.
+    /// The level that the INTx line would have without the gates of the configuration space.
     pub fn line(&self) -> bool {
         self.line
     }

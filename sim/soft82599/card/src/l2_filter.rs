@@ -30,7 +30,7 @@ impl L2Filter {
         Self { addresses: Vec::new() }
     }
 
-    /// MUST be called after a change of RAL, RAH or MPSAR.
+    /// MUST be called after each change of RAL, RAH or MPSAR.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.addresses.clear();
         for i in 0..Register::Rah.info().count as usize {
@@ -79,7 +79,7 @@ impl L2Filter {
     }
 }
 
-/// The multicast table's bit for a frame.
+/// True if the multicast filter is on and the table's bit for the frame is set.
 fn multicast_hit(regs: &RegisterFile, frame: &[u8]) -> bool {
     let control = regs.get(Register::Mcstctrl);
     field::mcstctrl::FILTER_ENABLE.is_set(control) && {

@@ -22,7 +22,7 @@ pub struct Link {
     laser: bool,
     forced: bool,
     up: bool,
-    /// The link went down since LINKS was read.
+    /// The link went down since the last read of LINKS.
     lost: bool,
     training_until: Option<Nanoseconds>,
 }
@@ -42,7 +42,7 @@ impl Link {
         self.laser
     }
 
-    // The following functions return true if the link's state changed at once.
+    // The following functions return true if the call itself changed the link's state.
 
     /// Connects or disconnects the peer.
     pub fn set_peer(&mut self, regs: &mut RegisterFile, now: Nanoseconds, peer: bool) -> bool {

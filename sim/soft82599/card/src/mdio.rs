@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! MDIO (datasheet 8.2.3.22.11): an SFP+ card has no PHY there, so commands complete at once and reads return all ones.
+//! MDIO (datasheet 8.2.3.22.11): an SFP+ card has no PHY on this bus, so commands complete at once and reads return all ones.
 
 use crate::registers::{field, Register, RegisterFile};
 

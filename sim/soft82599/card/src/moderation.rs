@@ -112,7 +112,7 @@ impl Moderation {
     fn schedule(&mut self, at: Nanoseconds, vector: u8) {
         let v = usize::from(vector);
         if at >= self.scheduled[v] {
-            return; // The existing entry is due no later, and then the vector is checked again.
+            return; // The existing entry is due at `at` or earlier; the vector is then checked again.
         }
         if self.scheduled[v] != NEVER {
             self.timers.retain(|Reverse((_, other))| *other != vector);
@@ -177,7 +177,7 @@ impl Moderation {
         self.held >> vector & 1 != 0
     }
 
-    /// Handles a write to EITR. Returns the counter in ns if the write set it. A waiting vector MUST then be checked again.
+    /// Handles a write to EITR. Returns the counter in ns if the write set it. The caller MUST then check a waiting vector again.
     pub fn write(&mut self, now: Nanoseconds, vector: usize, value: u32) -> Option<Nanoseconds> {
         self.interval[vector] = u64::from(field::eitr::ITR_INTERVAL.get(value)) * STEP;
         self.needs_credit &= !(1 << vector);

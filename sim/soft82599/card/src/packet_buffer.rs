@@ -71,7 +71,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         class.bytes -= entry.0.len() + OVERHEAD_BYTES;
         Some(entry)
     }
-    /// Puts a frame from `take` back: it still has no descriptor.
+    /// Puts back a frame that `take` returned, because it still has no descriptor.
     pub fn put_back(&mut self, class: usize, frame: Vec<u8>, arrival: Arrival) {
         let class = &mut self.classes[class];
         class.bytes += frame.len() + OVERHEAD_BYTES;

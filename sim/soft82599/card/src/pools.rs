@@ -37,7 +37,7 @@ impl Pools {
         }
     }
 
-    /// MUST be called when VT_CTL, VMOLR, VLVF, VLVFB or VFRE has changed.
+    /// MUST be called after each change of VT_CTL, VMOLR, VLVF, VLVFB or VFRE.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.enabled = field::vt_ctl::ENABLE.is_set(regs.get(Register::VtCtl));
         let set = |flag: crate::registers::Field| {

@@ -32,7 +32,7 @@ pub struct Choice {
     pub low_latency: bool,
 }
 
-/// One filter: the mask and the value of a frame's `flow_bits`.
+/// One filter. It matches a frame whose `flow_bits`, after the mask, equal the value.
 struct FiveTuple {
     mask: u128,
     value: u128,
@@ -200,14 +200,14 @@ impl QueueSelect {
         }
     }
 
-    /// MUST be called when SAQF, DAQF, SDPQF, FTQF or L34TIMIR has changed.
+    /// MUST be called after each change of SAQF, DAQF, SDPQF, FTQF or L34TIMIR.
     pub fn update_five_tuples(&mut self, regs: &RegisterFile) {
         self.five_tuples.clear();
         self.five_tuples.extend((0..128).filter_map(|i| FiveTuple::of(regs, i)));
         self.five_tuples.sort_by_key(|filter| std::cmp::Reverse(filter.priority));
     }
 
-    /// MUST be called when ETQF, ETQS, SYNQF or MRQC has changed.
+    /// MUST be called after each change of ETQF, ETQS, SYNQF or MRQC.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.ethertypes.clear();
         self.ethertypes.extend((0..8).filter_map(|i| Ethertype::of(regs, i)));
@@ -218,7 +218,7 @@ impl QueueSelect {
         self.spread = Spread::of(field::mrqc::MODE.get(regs.get(Register::Mrqc))).unwrap_or_default();
     }
 
-    /// MUST be called when an entry of RETA has changed.
+    /// MUST be called after each change of an entry of RETA.
     pub fn update_redirection(&mut self, regs: &RegisterFile, index: usize) {
         for (entry, byte) in self.redirection[4 * index..4 * index + 4].iter_mut().zip(regs.get_at(Register::Reta, index).to_le_bytes()) {
             *entry = byte & 15;

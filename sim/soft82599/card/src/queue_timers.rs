@@ -18,7 +18,7 @@ impl QueueTimers {
         self.armed
     }
 
-    /// A timer that is already armed keeps its time.
+    /// Arms the queue's timer. A timer that is already armed keeps its time.
     pub fn arm(&mut self, queue: usize, at: Nanoseconds) {
         if self.armed >> queue & 1 == 0 {
             self.armed |= 1 << queue;

@@ -129,7 +129,7 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// No buffers yet, for a frame with this split.
+    /// Makes a `Fill` without buffers, for a frame with this split.
     pub fn new(split: Split) -> Self {
         Self { split, ..Self::default() }
     }

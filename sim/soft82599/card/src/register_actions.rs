@@ -140,8 +140,8 @@ impl Card {
         }
     }
 
-    /// Pin 2 is an input that reports whether a module is present. Pin 3 is an output that turns the module's laser off. The other pins
-    /// keep the driven value.
+    /// Handles a write to ESDP. Pin 2 is an input that reports whether a module is present. Pin 3 is an output that turns the module's
+    /// laser off. The other pins keep the driven value.
     fn write_esdp(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let pin = field::esdp::SDP2_DATA;
         let value = self.regs.get(Register::Esdp) & !pin.ones();

@@ -33,7 +33,7 @@ pub struct RegisterInfo {
     pub access: Access,
     pub reset: u32,
     pub reset_first: u32,
-    /// Bits that belong to a field. The other bits read as after a reset.
+    /// Bits that belong to a field. The other bits always read as they do after a reset.
     pub mask: u32,
     /// Bits of `mask` that start an action when written as one, and that read as zero.
     pub self_clearing: u32,

@@ -2,8 +2,8 @@
 //! Violations: actions of a driver that the datasheet forbids or leaves undefined.
 //!
 //! After a violation, real hardware would misbehave silently, or work by chance. Here every violation is counted under the rule that it
-//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The file of the block describes the
-//! card's reaction; usually the access has no effect.
+//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The file of the block that detects
+//! the violation describes the card's reaction; usually the access has no effect.
 
 use std::collections::VecDeque;
 

@@ -301,7 +301,7 @@ impl Card {
         let findings =
             Findings { frame, parsed: &arrival.parsed, accepted: arrival.accepted, choice: &arrival.choice, checks, tag: trimmed.tag };
         let words = findings.advanced(&self.regs);
-        // The next segment continues the datagram, not its padding.
+        // The next segment's payload must follow this datagram directly, so this frame's padding is not written.
         let padding = frame.len() - (segment.payload_at + segment.payload_bytes);
         let unpadded = &frame[..frame.len() - padding];
         let trimmed = Trimmed::new(unpadded, &arrival.parsed, queue.strip_vlan, false);

@@ -29,7 +29,7 @@ impl Rss {
         Self { tables: vec![[0; 256]; INPUT_BYTES], stale: true }
     }
 
-    /// MUST be called when a driver changes the key.
+    /// MUST be called after each change of the key.
     pub fn key_changed(&mut self) {
         self.stale = true;
     }

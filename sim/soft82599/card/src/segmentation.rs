@@ -180,7 +180,7 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
     Ok(())
 }
 
-/// A UDP checksum of zero would mean that there is none.
+/// Writes a checksum. A UDP checksum of zero would mean that there is none, so it is written as 0xFFFF.
 fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     let sum = if transport == Transport::Udp && sum == 0 { 0xFFFF } else { sum };
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
@@ -205,7 +205,7 @@ fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     }
 }
 
-/// The old contents of the checksum field are part of the sum.
+/// Writes the checksum of an IPv4 header. The old contents of the checksum field are part of the sum.
 fn insert_ip_checksum(header: &mut [u8]) {
     let sum = internet_checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());

@@ -8,7 +8,7 @@
 //! frames. The counters of the DMA (QPRC, QBRC, QPTC, QBTC, RXDGBC, TXDGBC) count memory bytes. Received memory bytes are the sum of the
 //! lengths in the descriptors (without a stripped VLAN tag, with a CRC that is kept). Sent memory bytes are the lengths of the frames as
 //! passed to the MAC, before padding and without CRC. For a segmented packet these are the frames of all segments, headers included. The
-//! datasheet does not define memory bytes so exactly; DPDK's driver interprets QBRC the same way.
+//! datasheet does not define memory bytes so exactly; DPDK's driver interprets QBRC as described here.
 //!
 //! QPRC and similar counters count by statistics set. RQSMR and TQSM give the set of each queue; after a reset all queues have set 0. For
 //! tests the card also keeps totals by queue, which only a reset clears.

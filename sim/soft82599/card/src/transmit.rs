@@ -2,7 +2,7 @@
 //! Transmit: from rings to the wire (datasheet 7.2, 4.6.8).
 //!
 //! A write of a new tail makes the queue ready. Ready queues take turns; a queue handles a bounded number of descriptors per turn. All
-//! queues wait while the wire has no room or the link is down, as on the card. Descriptors are fetched in batches, as by a real card's
+//! queues wait while the wire has no room or the link is down, as on a real card. Descriptors are fetched in batches, as by a real card's
 //! cache. A packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), and the frames are sent.
 //! Descriptors that request a report are reported (write_back.rs). The work per frame does not depend on the number of queues, and it
 //! allocates no memory once the buffers have grown.

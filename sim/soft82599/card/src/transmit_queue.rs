@@ -62,7 +62,7 @@ pub enum Form {
 pub struct Packet {
     pub begun: bool,
     pub form: Form,
-    /// The vector is longer than its contents, so that gathering need not zero new space. The card lends it while a packet is built.
+    /// The vector is longer than its contents, so that gathering need not zero new space. The card lends the vector to each packet.
     pub bytes: Vec<u8>,
     pub filled: usize,
     pub wanted: Wanted,

@@ -60,7 +60,7 @@ fn frames_are_lost_reordered_and_corrupted_as_requested_and_counted() {
     assert_eq!(guest.receive(&[1, 2, 3], 3), [3]);
     assert_eq!(server.control("fault reorder rx next 1"), OK);
     assert_eq!(guest.receive(&[4, 5], 4), [5, 4]);
-    // The delay is on the card's clock, so the other frames overtake the delayed frame.
+    // Frame 6 is delayed by 200 ms of the card's clock, so frame 7 overtakes it.
     assert_eq!(server.control("fault delay rx 200000000 next 1"), OK);
     assert_eq!(guest.receive(&[6, 7], 6), [7, 6]);
     assert_eq!(server.control("fault corrupt tx next 1"), OK);

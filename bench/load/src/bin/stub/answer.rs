@@ -4,7 +4,7 @@
 use super::Fault;
 use load::workload::{Key, Mix};
 
-/// The effect of an answer on its connection after it was sent.
+/// The action on a connection after an answer was sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     GoOn,
@@ -13,7 +13,7 @@ pub enum After {
     Stall,
 }
 
-/// More than neap-load accepts as one reply.
+/// Length of an endless answer: more than neap-load accepts as one reply.
 const ENDLESS_BYTES: usize = 4 << 20;
 
 /// The first complete request of the input: its number of bytes and, for a get, its key. None if no request is complete.

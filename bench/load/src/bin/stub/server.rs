@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const LISTENER: u64 = u64::MAX;
 const INPUT: u64 = u64::MAX - 1;
 const MS_NS: u64 = 1_000_000;
-/// The poll interval while absences are recorded. A gap longer than ABSENCE_NS_MIN is an absence.
+/// The poll interval while absences are recorded. A time without polls longer than ABSENCE_NS_MIN is an absence.
 const POLL_INTERVAL_NS: u64 = MS_NS;
 const ABSENCE_NS_MIN: u64 = 3 * MS_NS;
 
@@ -254,7 +254,7 @@ impl Server<'_> {
             "answers": self.delays.len(),
             "delay": {"p50_ns": percentile(50.0), "p99_ns": percentile(99.0), "p99.9_ns": percentile(99.9), "max_ns": self.delays.max()},
             "late_max_ns": self.late_max_ns,
-            // Each absence has its start, counted from the first request, and its length.
+            // Each absence (a time without polls) is written as [start, length]. The start counts from the first request.
             "absences_ns": self.absences.iter().map(|(at, length)| [at.saturating_sub(self.first_request_ns), *length]).collect::<Vec<_>>(),
         })
     }

@@ -83,7 +83,7 @@ fn registers_pass_the_test_of_linux() {
     assert_eq!(driver.read_offset(0x03000) & 1, 1);
 }
 
-/// Without MSI-X, each of the first ten causes must interrupt while it is unmasked, and the other causes must not while they are masked.
+/// Without MSI-X, each of the first ten causes must interrupt while it is unmasked, and no other cause while it is masked.
 #[test]
 fn interrupts_pass_the_test_of_linux() {
     const EICR: u32 = 0x00800;
