@@ -105,7 +105,7 @@ def test_frequency_sets_the_pace_and_the_power(measured: tuple[cpu_model.CpuMode
 
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_equal_runs_are_equal_on_a_busy_host(cores: int, tmp_path: Path) -> None:
-    path = image("tests/target", "timers_are_never_early" if cores == 1 else "no_wakeup_is_lost")
+    path = image("tests/model", "cores_sleep_and_count")
     first = run(path, tmp_path / "quiet", model="e5-2690", cores=cores)
     assert first.status == SUCCESS, "\n".join(first.lines)
     with busy_host():

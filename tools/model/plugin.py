@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """The plugin that models the CPUs (sim/machine), and QEMU's options for a machine with it.
 
-    cpu = cpu_model.load("e5-2690")
-    with Machine(image, cores=2, one_thread=True, cpu=cpu.qemu_cpu(), qemu_options=plugin.options(cpu, directory)) as machine:
-        machine.wait_exit(60)
-    print(plugin.snapshots(directory)[-1]["package_j"])
+cpu = cpu_model.load("e5-2690")
+with Machine(image, cores=2, one_thread=True, cpu=cpu.qemu_cpu(), qemu_options=plugin.options(cpu, directory)) as machine:
+    machine.wait_exit(60)
+print(plugin.snapshots(directory)[-1]["package_j"])
 """
 
 from __future__ import annotations
