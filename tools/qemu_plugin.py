@@ -21,7 +21,7 @@ def library(source: Path) -> Path:
 
 
 def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], compiler: Sequence[str]) -> Path:
-    """A plugin of these sources. It is compiled again if one of the files `depends_on` is newer. `compiler`: the program and its own words."""
+    """A plugin of these sources. It is compiled again if one of `depends_on` is newer. `compiler`: the program and its own words."""
     version = qemu.version_of(qemu.command())
     if version is None:
         raise Failure("QEMU does not say its version")

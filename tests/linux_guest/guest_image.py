@@ -73,7 +73,9 @@ KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
 
 
 def build(*, debian_13_kernel: bool = False, power_programs: bool = False) -> GuestImage:
-    """The guest, with POWER_PROGRAMS if asked for. It is made if the cache does not hold it (75 to 105 MB of packages, some seconds of work).
+    """The guest, with POWER_PROGRAMS if asked for. It is made if the cache does not hold it.
+
+    That takes 75 to 105 MB of packages and some seconds, more with POWER_PROGRAMS.
 
     Raises Failure, and then leaves nothing behind.
     """
