@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tools import cache, machine_registry, qemu
 from tools.card_control import CardControl
@@ -83,6 +84,8 @@ class Machine:
     debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
     on_line: called with each line of the console as it arrives, from a thread of this class.
     """
+
+    card_ready: ClassVar[bytes] = b"soft82599: ready"  # the line that the card's program prints
 
     image: Path | None = dataclasses.field(kw_only=False)
     cores: int = 1
@@ -290,7 +293,7 @@ class Machine:
 
         def read() -> None:
             for line in card.stdout:
-                if line.strip() == program.name.encode() + b": ready":
+                if line.strip() == self.card_ready:
                     ready.set()
                     finished.set()
             finished.set()

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <random>
 #include <vector>
 

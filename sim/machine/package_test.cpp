@@ -78,7 +78,7 @@ TEST(Package, TurboDependsOnTheActiveCores) {
 
 TEST(Package, ThePowerLimitHoldsOverItsWindow) {
   Package package(test_model(), 1);
-  EXPECT_TRUE(write_msr(package, 0, 0x199, 40 << 8));  // 10 + 2 * 4 + 1 = 19 W
+  EXPECT_TRUE(write_msr(package, 0, 0x199, 40 << 8));                                // 10 + 2 * 4 + 1 = 19 W
   constexpr std::uint64_t limit_w = 15, enabled = 1 << 15, sixteen_units = 4 << 17;  // 2^4 / 1024 s = 15.6 ms
   EXPECT_TRUE(write_msr(package, 0, 0x610, limit_w * 8 | enabled | sixteen_units));
   const auto run_until = [&](Ticks end) {

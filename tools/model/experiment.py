@@ -70,6 +70,8 @@ class Experiment:
 class ModelMachine(machine.Machine):
     """A Machine whose card is in a world, and whose CPUs the plugin models. Its results are written below `out`."""
 
+    card_ready = b"neap-world: ready"
+
     def __init__(self, image: Path, experiment: Experiment, out: Path, on_line: Callable[[str], None] | None = None):
         self._experiment = experiment
         self._out = out
