@@ -52,7 +52,7 @@ class ForgedSegments : public ::testing::Test {
   std::vector<std::size_t> drained(std::uint16_t window = 0xFFFF) { return drain(peer, received, window); }
 
   HandPeer peer;
-  std::size_t received = 0;  ///< bytes of the machine's application
+  std::size_t received = 0;  ///< payload bytes that the peer received from the application
 };
 
 class CheckedForgedSegments : public ForgedSegments {

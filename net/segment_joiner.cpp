@@ -165,7 +165,7 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   return true;
 }
 
-// Adds one piece for the headers and the pieces of the second segment. The sum may be too high, because adjacent pieces are merged.
+// The second segment needs one piece for its headers, and its pieces. That may be an overestimate, because adjacent pieces are merged.
 bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
   return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }

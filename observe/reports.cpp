@@ -2,7 +2,7 @@
 // Reports of the machine's settings, state and counters, as text.
 //
 // A report must not disturb the machine that it describes. So it reads values that other cores publish, and wakes no core. `card` and
-// `timers` are exceptions: the card's own counters are in its registers, and only a core can read its timer wheel.
+// `timers` are exceptions: `card` reads the card's registers, and `timers` asks each core, because no other core can read its timer wheel.
 #include <chrono>
 
 #include "kernel/application.hpp"

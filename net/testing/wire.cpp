@@ -205,7 +205,7 @@ void WireCard::run_engine(Queue& own) {
     if (posted.offload.tcp() || posted.offload.udp()) {
       require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes,
               "layer 4 begins at the offset that the offload names");
-      put_word(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the field holds the seed
+      put_word(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the stack left the pseudo-header's sum here
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();

@@ -269,7 +269,7 @@ class OtherSizes(Attack):
 
 
 class SlowReaders(Attack):
-    """69 readers that request copied values and read a few bytes a second."""
+    """69 readers that read a few bytes a second. The server copies the values that they request, because the values are short."""
 
     row = 9
     words = ("memory=16M",)

@@ -2,8 +2,8 @@
 """A running Linux guest that takes shell scripts.
 
 A test boots it once and runs many scripts. The first serial port is the kernel's console, which a failing test shows. The second port
-carries scripts to the guest and their output back (init.sh describes the two kinds of line). So no output is mixed with console messages. A
-script that hangs is ended inside the guest by its own time limit, and the guest stays usable.
+carries scripts to the guest and their output back (init.sh describes this protocol). So no output is mixed with console messages. A script
+that hangs is ended inside the guest by its own time limit, and the guest stays usable.
 """
 
 from __future__ import annotations

@@ -381,7 +381,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await changes.over;
     print("ixgbe_echo: ", changes.made, " changes of policy");
   }
-  // Requests for settings that arrived before the stop frame still hold their frames, and each waits for the earlier changes.
+  // Waits for the requests that arrived before the stop frame: each holds its frame until its setting and all earlier ones have changed.
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
     const auto deadline = BootClock::now() + std::chrono::seconds{30};
     while (co_await on_core(core, [echo = echoes[core].get()] { return echo->asked_for != 0 || !echo->waiting.empty(); })) {
