@@ -7,6 +7,7 @@ All figures are those of a model: they show how settings compare, not what a mac
 """
 
 import dataclasses
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from tools import build, machine, progress
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
+from tools.log.folder import RUN, describe_run, log_files
 from tools.model import cpu_model, plugin, results
 
 SERVER = "10.0.0.2"
@@ -111,6 +113,9 @@ def run(experiment: Experiment, image: Path, out: Path, on_line: Callable[[str],
         status = vm.wait_exit(TIME_OUT_SECONDS)
     if status != machine.POWER_OFF:
         raise Failure(f"the modelled machine ended early, with status {status}")
+    # So that ./neap log reads the folder as a collected run.
+    described = describe_run(log_files(out / LOG), **{"from": "the model machine", "mode": "get"})
+    (out / LOG / RUN).write_text(json.dumps(described, indent=1) + "\n")
     return results.read(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
 
 
