@@ -43,7 +43,9 @@ Ticks Machine::between_runs() noexcept {
     most = std::max(most, local);
     if (qemu::is_awake(i)) least = std::min(least, local);
   }
-  const Ticks seen = std::max(latest_.load(), least == ~Ticks{0} ? most : least);
+  // A wake-up moves a core's clock past moments at which the world acts. These come first, so that the world acts in time.
+  const Ticks acts = world_acts_ - std::min(world_acts_, package_.skipped());
+  const Ticks seen = std::max(latest_.load(), std::min(acts, least == ~Ticks{0} ? most : least));
   latest_ = seen;
   return seen;
 }
@@ -308,6 +310,7 @@ void Machine::look_at_world() noexcept {
     qemu::notify_card_vector(number);
   }
   const std::uint64_t next = link_.next_ns();
+  world_acts_ = next == Link::never ? ~Ticks{0} : from_ns(next);
   if (next == Link::never) {
     qemu::clear_timer();
   } else {

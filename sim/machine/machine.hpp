@@ -101,6 +101,7 @@ class Machine {
   int owner_ = -1;                // the core whose instructions are counted
   Ticks run_end_ = 0;             // local, of the run in progress
   std::atomic<Ticks> latest_{0};  // local: what other threads see as the time
+  Ticks world_acts_ = ~Ticks{0};  // absolute: the next moment at which the world acts by itself
   Phase phase_ = Phase::set_up;
   bool exit_written_ = false;
 };

@@ -17,6 +17,7 @@ def run(wanted: Experiment, directory: Path) -> results.Result:
     directory.mkdir()
     result = experiment.run(wanted, MEMCACHED, directory)
     assert result.world["failed"] == 0 and result.answered == result.world["offered"] > 0
+    assert result.window_ns == wanted.window_ms * 1e6, "the CPUs' snapshots are of the moments at which the world's window begins and ends"
     return result
 
 
