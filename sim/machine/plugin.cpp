@@ -17,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 
@@ -46,7 +45,7 @@ void qemu_plugin_register_atexit_cb(std::uint64_t plugin, void (*callback)(void*
 
 namespace {
 
-std::unique_ptr<Machine> machine;
+Machine* machine = nullptr;  // never destroyed, because QEMU calls the plugin until the process ends
 
 [[noreturn]] void refuse(const std::string& why) {
   std::fprintf(stderr, "neap-machine: %s\n", why.c_str());
@@ -145,7 +144,7 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
   if (!words.link.empty()) {
     if (const char* const why = link.connect(words.link.c_str())) refuse(why);
   }
-  machine = std::make_unique<Machine>(model, cores, words.options, link);
+  machine = new Machine(model, cores, words.options, link);
   machine->add_seed(words.seed);
   qemu_plugin_register_vcpu_init_cb(
       plugin,

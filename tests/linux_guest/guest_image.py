@@ -29,7 +29,7 @@ MODULES = ["ixgbe", "igb", "e1000e", "8021q"]
 # What reads a CPU's power and counters, for the model machine. perf and its libraries make the guest 60 MB larger, so it is asked for.
 POWER_PACKAGES = ["linux-cpupower", "msr-tools", "linux-perf"]
 POWER_PROGRAMS = ["turbostat", "cpupower", "rdmsr", "wrmsr", "perf"]
-POWER_MODULES = ["msr", "intel_rapl_msr"]
+POWER_MODULES = ["cpuid", "msr", "intel_rapl_msr"]
 
 _HERE = Path(__file__).parent
 _LOADER = "lib64/ld-linux-x86-64.so.2"
