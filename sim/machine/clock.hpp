@@ -57,7 +57,7 @@ class CoreClock {
   Wide cycle_parts_ = 0;  // of 1/156250 cycle
 };
 
-/// What the order of turns depends on, of one core.
+/// The state of one core that the order of turns depends on.
 struct Runner {
   Ticks local = 0;
   bool awake = false;

@@ -54,8 +54,9 @@ struct PowerShares {
 
 /// The package's sustained limit (PL1, SDM 3B 15.10.3): the mean power over a window stays below it, by a lower frequency.
 ///
-/// Every period it takes the mean so far, as an exponential average over the window. What the mean leaves below the limit may be used up
-/// above it. It allows the highest ratio whose estimated power is below that. Intel does not publish its control loop: this one is assumed.
+/// Every period it takes the mean so far, as an exponential average over the window. If the mean is below the limit, the next period may
+/// exceed the limit by the difference. The control loop allows the highest ratio whose estimated power is below that. Intel does not
+/// publish its control loop: this one is assumed.
 class PowerLimit {
  public:
   static constexpr Ticks period = ticks_per_ms;

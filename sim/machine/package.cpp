@@ -200,7 +200,7 @@ void Package::control(Ticks now) noexcept {
   PowerShares shares{.dynamic_w_per_v2_ghz = (dynamic - dynamic_at_period_) / seconds,
                      .leakage_w_per_v = (leakage - leakage_at_period_) / seconds};
   const double watts = (joules - joules_at_period_) / seconds;
-  // What does not scale is the rest. Cores that ran at several ratios within the period make it inexact; the next period corrects that.
+  // The rest does not scale. It is inexact if cores ran at several ratios within the period; the next period corrects that.
   const double v = cpu_.volts(core_[0].clock.ratio());
   scaled_j = shares.dynamic_w_per_v2_ghz * v * v * gigahertz_of(core_[0].clock.ratio()) + shares.leakage_w_per_v * v;
   shares.other_w = std::max(0.0, watts - scaled_j);

@@ -21,7 +21,7 @@ namespace neap::model::qemu {
 
 constexpr const char* pinned_version = "11.1.3";
 
-/// What MWAIT asks for, and under which conditions.
+/// The operands of MWAIT, and the state of interrupts at that time.
 struct MwaitRequest {
   std::uint8_t hint = 0;
   bool breaks_by_masked_interrupt = false;  ///< ECX bit 0 while interrupts are disabled (SDM 2B, MWAIT)

@@ -24,7 +24,7 @@ TOLERANCE = 0.001
 
 @dataclass(frozen=True)
 class Part:
-    """What the guest counted in one part, and the model's snapshots at its ends."""
+    """The guest's own counts of one part, and the model's snapshots at its ends."""
 
     read: dict[str, int]
     before: dict[str, Any]
