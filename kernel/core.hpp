@@ -38,7 +38,7 @@ struct VectorSlot {
 
 /// Counters of a core. Only the core itself writes them.
 struct CoreCounters {
-  Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ns;
+  Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ticks;
 };
 
 /// The settings of a core (policy.cpp). Only the core itself writes them, except the values of a card, which `policy::use` writes.

@@ -55,6 +55,13 @@ void hand_over(unsigned core, RemoteNode& node) noexcept {
 void run_event_loop() { event_loop.run(); }
 void stop_event_loop() noexcept { event_loop.stop(); }
 
+/// Converts ticks of `machine::timestamp`. No product overflows: a rate in Hz has at most 34 bits.
+static std::uint64_t nanoseconds(std::uint64_t ticks) noexcept {
+  constexpr std::uint64_t second_ns = 1'000'000'000;
+  const std::uint64_t hz = machine::timestamp_hz();
+  return ticks / hz * second_ns + ticks % hz * second_ns / hz;
+}
+
 EventCounters event_counters(unsigned core) noexcept {
   const CoreCounters& counters = core_state(core).counters;
   return {.events = counters.events.value(),
@@ -64,16 +71,14 @@ EventCounters event_counters(unsigned core) noexcept {
           .remote_received = counters.remote_received.value(),
           .remote_refused = counters.remote_refused.value(),
           .sleeps = counters.sleeps.value(),
-          .asleep_ns = counters.asleep_ns.value()};
+          .asleep_ns = nanoseconds(counters.asleep_ticks.value())};
 }
 
 EventEndHook::~EventEndHook() {
   if (is_queued<QueueLink>(*this)) event_loop.withdraw(*this);
 }
 
-void EventEndHook::request() noexcept {
-  if (!is_queued<QueueLink>(*this)) event_loop.request(*this);
-}
+void EventEndHook::enqueue() noexcept { event_loop.request(*this); }
 
 IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)) {
   require(look_ != nullptr, "an idle hook without a function");
@@ -287,11 +292,10 @@ void EventLoop::sleep() noexcept {
   self_->asleep.store(true, std::memory_order_seq_cst);
   self_->counters.sleeps.add();
   const IdleState asked = idle_state_;
-  const std::uint64_t from_ns = machine::now_ns();
   const std::uint64_t from_tsc = machine::timestamp();
   Sleep how = machine::sleep(asked, watched_.line(), &EventLoop::still_idle);
   const std::uint64_t until_tsc = machine::timestamp();
-  self_->counters.asleep_ns.add(machine::now_ns() - from_ns);
+  self_->counters.asleep_ticks.add(until_tsc - from_tsc);
   self_->asleep.store(false, std::memory_order_relaxed);
   rcu::come_online();
   check_alarm_after_sleep();

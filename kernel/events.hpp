@@ -88,11 +88,15 @@ class EventEndHook : QueueLink {
   }
   EventEndHook& operator=(EventEndHook&&) = delete;
   ~EventEndHook();
-  void request() noexcept;
+  void request() noexcept {
+    if (!is_queued<QueueLink>(*this)) enqueue();
+  }
 
  private:
   friend class EventLoop;
   friend class IntrusiveQueue<EventEndHook, QueueLink>;
+  void enqueue() noexcept;
+
   Callback run_;
   Place place_;
 };

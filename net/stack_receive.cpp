@@ -42,15 +42,18 @@ std::uint16_t read_u16(const std::byte* at) noexcept {
   return static_cast<std::uint16_t>(std::to_integer<unsigned>(at[0]) << 8 | std::to_integer<unsigned>(at[1]));
 }
 
-FrameHeaders parse_headers(const std::byte* frame, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline FrameHeaders parse_headers(const std::byte* frame, std::size_t bytes) noexcept {
   FrameHeaders headers{.ethertype = read_u16(frame + 12)};
   if (headers.ethertype != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return headers;
   const std::byte* const ip = frame + ethernet_bytes;
   headers.fragment = (read_u16(ip + 6) & (IP_OFFMASK | IP_MF)) != 0;
+  const auto protocol = std::to_integer<unsigned>(ip[9]);
+  headers.tcp = protocol == IP_PROTO_TCP;
+  if (headers.tcp) [[likely]]
+    return headers;
+  headers.igmp = protocol == IP_PROTO_IGMP;
   const std::size_t ip_bytes = (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4;
-  headers.tcp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_TCP;
-  headers.igmp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_IGMP;
-  if (std::to_integer<unsigned>(ip[9]) == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
+  if (protocol == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
     headers.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
   }
   return headers;

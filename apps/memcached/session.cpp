@@ -116,7 +116,7 @@ void Session::work() {
   return used;
 }
 
-void Session::settle() noexcept {
+void Session::settle_acknowledged() noexcept {
   const std::size_t in_flight = in_flight_bytes();
   if (in_flight == 0) return settle_all();
   require(in_flight <= reply_.taken(), "memcached: more bytes in flight than were taken from the reply", in_flight);

@@ -51,7 +51,10 @@ class Session final : public net::ConnectionHandler, private Holder {
   /// Returns the bytes taken from the reply that the peer has not acknowledged.
   [[nodiscard]] std::size_t in_flight_bytes() noexcept { return connection().unacknowledged_bytes() + unsent_.bytes(); }
   /// Discharges the parts that were acknowledged.
-  void settle() noexcept;
+  void settle() noexcept {
+    if (older_cost_ + newer_cost_ != 0 || listed()) settle_acknowledged();
+  }
+  void settle_acknowledged() noexcept;
   void settle_all() noexcept;
   /// Returns false if more reply bytes are in flight than this connection's share. The input then waits for `writable`, which follows
   /// because bytes are in flight.

@@ -112,13 +112,14 @@ class Heap {
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
-  [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
+  /// A request calls `pass_boundary` several times and seldom finds work there, so the test is inline.
+  [[nodiscard]] bool has_boundary_work() const noexcept {
+    return outgoing_objects_ != 0 || arrived_ != nullptr || !incoming_.empty() || asked_.load(std::memory_order_relaxed);
+  }
+  /// Returns true if arrived objects are left.
+  [[gnu::noinline]] bool do_boundary_work() noexcept;
   /// Asks all other cores to release their reserves (spare slabs and pages), and wakes sleeping cores that hold some.
   void ask_other_cores() noexcept;
-  void release_if_asked() noexcept {
-    if (asked_.load(std::memory_order_relaxed)) [[unlikely]]
-      release_reserves();
-  }
   void release_reserves() noexcept;
 
   // Counted by class, so that the fast path has one counter to write.
@@ -311,6 +312,13 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   }
 }
 
+bool Heap::do_boundary_work() noexcept {
+  send_all();
+  reclaim_arrived(intake_budget);
+  if (asked_.load(std::memory_order_relaxed)) release_reserves();
+  return arrived_ != nullptr;
+}
+
 void Heap::release_reserves() noexcept {
   asked_.store(false, std::memory_order_relaxed);
   checks::release_quarantine();
@@ -470,10 +478,7 @@ bool shrink(void* pointer, std::size_t bytes) noexcept {
 
 bool pass_boundary() noexcept {
   Heap& heap = own_heap();
-  heap.send_all();
-  heap.reclaim_arrived(intake_budget);
-  heap.release_if_asked();
-  return heap.has_arrived();
+  return heap.has_boundary_work() && heap.do_boundary_work();
 }
 
 HeapCounters heap_counters() noexcept {
