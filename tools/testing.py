@@ -221,10 +221,8 @@ def _system() -> Outcome:
     build.build_load()
     qemu.command()
     boot_programs.require()
-    # Machines wait more than they compute, so their tests run in parallel. Tests that need all cores run alone afterwards.
-    outcome = _pytest("system", ["tests/system"], 3600, "-m", "not alone", *SIDE_BY_SIDE)
-    outcome.add(_pytest("system-alone", ["tests/system"], 1800, "-m", "alone"))
-    return outcome
+    # Machines wait more than they compute, so their tests run in parallel.
+    return _pytest("system", ["tests/system"], 3600, *SIDE_BY_SIDE)
 
 
 def _style() -> Outcome:

@@ -28,7 +28,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
-    config.addinivalue_line("markers", "alone: judges moments of a machine that has the cores to itself, so it runs after the others")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ import random
 from collections import Counter
 
 import pytest
-from observed import INTERRUPT, POLL, TRACE_ENTRIES, ObservedServer
+from observed import INTERRUPT, POLL, ObservedServer
 from wire import Wire
 
 pytestmark = pytest.mark.image_only
@@ -37,23 +37,23 @@ def store_and_fetch(wires: list[Wire]) -> int:
 def test_only_the_cards_writes_wake_a_monitoring_core_and_the_log_shows_it() -> None:
     words = ["memory=64M", "log=64K", "log_idle=on", "mwait=assumed", "idle=halt"]
     with (
-        ObservedServer(cores=CORES, memory="512M", arguments=words, time_scale=1) as server,
+        ObservedServer(cores=CORES, memory="512M", arguments=words) as server,
         contextlib.ExitStack() as stack,
         server.control() as control,
     ):
         wires = [stack.enter_context(wire) for wire in server.connect_to_each_core(range(CORES), CONNECTIONS_A_CORE)]
         assert "idle=monitor" in control.ok_answer("idle,monitor")
         server.machine.card_command("reset-counters")
-        server.machine.card_command(f"trace start {TRACE_ENTRIES}")
+        server.start_trace()
         control.ok_answer("start")
         requests = store_and_fetch(wires)
         control.ok_answer("stop")
-        trace = server.stop_trace()
+        messages = server.stop_trace()
         accesses = server.machine.card_counters()
         assert "idle=halt" in control.ok_answer("idle,halt")
         logs = [server.log(core) for core in range(CORES)]
 
-    assert not any(trace.messages[core] for core in range(CORES)), "interrupts of the queues"
+    assert not any(messages[core] for core in range(CORES)), "interrupts of the queues"
     assert not any(accesses["reads"].values()), "a register was read with traffic"
     assert {name[:3] for name, count in accesses["writes"].items() if count} == {"RDT", "TDT"}
     causes: Counter[int] = Counter()

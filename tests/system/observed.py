@@ -7,10 +7,9 @@ The log is parsed here with a few lines of struct, independently of tools/log, s
 import json
 import re
 import struct
-import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from servers import CONTROL_PORT, CONTROL_SECONDS, NeapServer
 from wire import Wire
@@ -69,11 +68,6 @@ class CoreLog:
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}
 
-    def interrupt_intervals_us(self) -> list[float]:
-        """Returns the intervals between consecutive interrupts, by the guest's own clock."""
-        times = [record.tsc for record in self.records if record.kind == INTERRUPT]
-        return [(after - before) / self.tsc_hz * 1e6 for before, after in zip(times, times[1:])]
-
 
 def read_log(data: bytes) -> CoreLog:
     assert data.startswith(b"NEAPLOG\n"), f"no log: {data[:200]!r}"
@@ -91,25 +85,8 @@ def read_log(data: bytes) -> CoreLog:
     return CoreLog(core, unwritten, tsc_hz, records, sleeps)
 
 
-@dataclass
-class Trace:
-    """Events of the card by vector, in the card's nanoseconds."""
-
-    messages: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
-    intervals: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    now: int = 0
-
-    def distances(self, vector: int) -> list[int]:
-        times = [message["at"] for message in self.messages[vector]]
-        return [after - before for before, after in zip(times, times[1:])]
-
-
 class ObservedServer(NeapServer):
-    """The memcached image with its control port, on a card whose clock may run slowly."""
-
-    def __init__(self, *, cores: int, memory: str, arguments: Sequence[str], time_scale: float) -> None:
-        super().__init__(cores=cores, memory=memory, arguments=arguments, card_options=["--time-scale", str(time_scale)])
-        self.time_scale = time_scale
+    """The memcached image with its control port."""
 
     def control(self) -> Control:
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
@@ -118,27 +95,21 @@ class ObservedServer(NeapServer):
         with self.control() as connection:
             return read_log(connection.fetched(f"get,{core}"))
 
-    def sleep_card_us(self, us: float) -> None:
-        """Waits until the card's clock has advanced by this much."""
-        time.sleep(us / 1e6 / self.time_scale)
-
     def start_trace(self) -> None:
         self.machine.card_command(f"trace start {TRACE_ENTRIES}")
 
-    def stop_trace(self) -> Trace:
+    def stop_trace(self) -> dict[int, list[dict[str, int]]]:
+        """Returns the card's interrupt messages since `start_trace`, by vector."""
         self.machine.card_command("trace stop")
-        trace = Trace()
+        messages: dict[int, list[dict[str, int]]] = defaultdict(list)
         while True:
             piece = self.machine.card_command("trace read")
             assert piece["lost"] == 0, "the trace was too short"
             for entry in piece["entries"]:
                 if "held" in entry:
-                    trace.messages[entry["vector"]].append(entry)
-                else:
-                    trace.intervals[entry["vector"]].append(entry["interval"])
-            trace.now = piece["now"]
+                    messages[entry["vector"]].append(entry)
             if piece["left"] == 0:
-                return trace
+                return messages
 
     def card_traffic(self) -> dict[int, dict[str, int]]:
         """Returns frames and bytes by queue since the card's last reset, from the card's counters."""

@@ -9,12 +9,14 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.model import modelled
 from tests.target.images import BUILD, image_path
 from tools import toolchain
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, REPOSITORY, RESET, SUCCESS, Machine
@@ -34,6 +36,7 @@ class Run:
     qemu: list[str] = field(default_factory=list)
     machine_type: str = "q35"
     nodes: int = 1
+    model: str = ""  # runs on the model machine with this CPU, in virtual time
     ends: int = SUCCESS
     # Regular expressions. Each must match a line after the match of the previous expression.
     says: list[str] = field(default_factory=list)
@@ -60,6 +63,11 @@ def bare(image: str, **options) -> Machine:
 
 def boot(run: Run) -> list[str]:
     options = {name: getattr(run, name) for name in ("cores", "memory", "machine_type", "nodes")}
+    if run.model:
+        with tempfile.TemporaryDirectory() as directory:
+            done = modelled.run(image_path(run.image), Path(directory), model=run.model, cores=run.cores, words=run.words)
+        judge(run, done.status, done.lines)
+        return done.lines
     with bare(run.image, arguments=run.words.split(), qemu_options=run.qemu, **options) as machine:
         status = machine.wait_exit(TIMEOUT_SECONDS)
     judge(run, status, machine.lines)
@@ -181,7 +189,7 @@ RUNS = [
     Run("no_wakeup_is_lost", cores=4),
     Run("no_wakeup_is_lost", cores=2, qemu=cpu("max,-x2apic"), name="no_wakeup_is_lost-without-x2apic"),
     *stressed("spawns_all_arrive", "table_holds_under_writers", "timers_by_the_million"),
-    Run("idle_cores_take_no_timer_interrupt", cores=4),
+    Run("idle_cores_take_no_timer_interrupt", cores=4, model="e5-2690"),
     Run(
         "watchdog_names_the_event",
         cores=2,

@@ -23,6 +23,7 @@ SERVER_WORDS = (f"ip={SERVER}/24",)
 WORLD_RESULT = "world.json"
 RESULT = "result.json"
 LOG = "log"
+INTERRUPTS = "interrupts.jsonl"
 TIME_OUT_SECONDS = 1800.0
 CORES_MAX = 16
 
@@ -32,7 +33,7 @@ class Experiment:
     """The settings of a run. Equal settings and an equal image give an equal result.
 
     load, rate: the mix (a preset of the load generator) and its requests per second. window_ms, warm_up_ms: virtual time.
-    arguments: words of the image's command line.
+    arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Experiment:
     depth: int = 4
     seed: int = 1
     arguments: Sequence[str] = ()
+    trace_interrupts: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -99,6 +101,8 @@ class ModelMachine(machine.Machine):
             *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
             *("--out", str(self._out / WORLD_RESULT), "--log", str(self._out / LOG)),
         ]
+        if wanted.trace_interrupts:
+            self.card_options += ["--interrupts", str(self._out / INTERRUPTS)]
         super().start_card()
         self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed)
 

@@ -10,6 +10,7 @@ use crate::machine::CardMachine;
 use crate::options::Options;
 use crate::report::{report, Figures};
 use crate::world::World;
+use soft82599::commands::entry_as_json;
 use soft82599::control::Control;
 use soft82599::log::Log;
 use soft82599::options::Strict;
@@ -46,6 +47,7 @@ pub struct EventLoop {
     seed: u64,
     rate: f64,
     out: Option<PathBuf>,
+    interrupts: Option<PathBuf>,
     reported: bool,
     failed: bool,
     printed: u32,
@@ -68,6 +70,7 @@ impl EventLoop {
             seed: options.seed,
             rate: options.rate,
             out: options.out.clone(),
+            interrupts: options.interrupts.clone(),
             reported: false,
             failed: false,
             printed: 0,
@@ -233,7 +236,7 @@ impl EventLoop {
         let phase = self.world.experiment().phase();
         if phase == Phase::Finished && !self.reported && !self.failed {
             self.reported = true;
-            if let Err(why) = self.write_report() {
+            if let Err(why) = self.write_report().and_then(|()| self.write_interrupts()) {
                 self.fail(&why);
             }
         }
@@ -266,6 +269,16 @@ impl EventLoop {
             digest: self.world.digest(),
         };
         std::fs::write(path, format!("{}\n", report(&figures))).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    fn write_interrupts(&mut self) -> Result<(), String> {
+        let Some(path) = &self.interrupts else { return Ok(()) };
+        let trace = self.world.machine.rig.card.interrupt_trace();
+        if trace.lost() != 0 {
+            return Err(format!("{} interrupts more than the trace can hold", trace.lost()));
+        }
+        let lines: String = trace.take(usize::MAX).map(|entry| entry_as_json(&entry) + "\n").collect();
+        std::fs::write(path, lines).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Prints the driver's violations: all of them with --strict, otherwise a limited number.

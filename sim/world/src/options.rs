@@ -120,6 +120,9 @@ pub struct Options {
     /// Folder for the cores' logs of the window: core0.log, core1.log, ...
     #[arg(long, value_name = "DIR", requires = "load")]
     pub log: Option<PathBuf>,
+    /// The card's interrupt messages and writes to EITR since the machine's reset, one JSON object a line, as in soft82599's trace
+    #[arg(long, value_name = "FILE", requires = "out")]
+    pub interrupts: Option<PathBuf>,
     /// Result: one JSON object
     #[arg(long, value_name = "FILE", requires = "load")]
     pub out: Option<PathBuf>,

@@ -20,6 +20,9 @@ use soft82599::net::Wire;
 use soft82599::rig::Rig;
 use soft82599::vfio::interrupts::Eventfds;
 
+/// Entries of the interrupt trace that a run keeps, 40 MB. A run with more of them fails.
+const INTERRUPTS_MAX: usize = 1_000_000;
+
 /// The soft card on the world's clock and wire.
 pub fn card(options: &Options) -> Result<CardMachine, String> {
     let mut eventfds = Eventfds::default();
@@ -37,7 +40,10 @@ pub fn card(options: &Options) -> Result<CardMachine, String> {
         transmit_faults: Default::default(),
         log: Log::new(options.log_level),
     };
-    let card = Card::new(&Configuration { mac: options.mac, link: true }, &mut host, 0);
+    let mut card = Card::new(&Configuration { mac: options.mac, link: true }, &mut host, 0);
+    if options.interrupts.is_some() {
+        card.start_interrupt_trace(0, INTERRUPTS_MAX);
+    }
     Ok(CardMachine::new(Rig { card, host, cable: Cable::new() }, options.faults()?))
 }
 

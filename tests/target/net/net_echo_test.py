@@ -15,8 +15,6 @@ from tests.target.net.served import ANSWER_SECONDS, START_SECONDS, Served
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
 
 IMAGE = image_path("net/net_echo")
-# For a core without connections: one check of the DHCP lease a minute, two of its neighbours, and a few frames of the user network.
-IDLE_SLEEPS_MAX = 10
 
 
 def booted(cores: int = 1, words: str = ""):
@@ -96,20 +94,6 @@ def test_static_address_serves_without_dhcp():
     with booted(words="ip=10.0.2.15/24,10.0.2.2") as run, connect(run) as connection:
         assert any("net: 10.0.2.15/24 gateway 10.0.2.2 (static), 1 core" in line for line in run.machine.lines)
         exchange([connection], 5_000, 3)
-
-
-def test_an_idle_machine_sleeps():
-    with booted(2) as run:
-        run.counters()
-        time.sleep(2)
-        before = run.counters()
-        after = run.counters()
-        one_reading = sum(core["kernel.sleeps"] for core in after) - sum(core["kernel.sleeps"] for core in before)
-        time.sleep(20)
-        quiet = run.counters()
-        sleeps = sum(core["kernel.sleeps"] for core in quiet) - sum(core["kernel.sleeps"] for core in after)
-        # Unnecessary timer ticks would wake a core 20 times a second.
-        assert sleeps <= IDLE_SLEEPS_MAX + 3 * one_reading, f"{sleeps} sleeps in 20 quiet seconds, {one_reading} for one reading"
 
 
 @pytest.mark.parametrize("word", ["ip=10.0.2.15", "ip=10.0.2.15/24,10.0.3.1", "ip=x"])
