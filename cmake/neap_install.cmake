@@ -30,7 +30,7 @@ install(PROGRAMS boot/link_image.py boot/write_commit.py DESTINATION lib/neap)
 install(FILES cmake/neap_image.cmake DESTINATION "${package_folder}")
 install(FILES LICENSE DESTINATION share/doc/neap)
 
-# Twice: for the build directory, and for the installed files.
+# The package's configuration is written twice: for the build directory, and for the installed files.
 set(NEAP_BOOT_FOLDER_OF_PACKAGE "${NEAP_BOOT_FOLDER}")
 set(NEAP_IMAGE_MODULE "${PROJECT_SOURCE_DIR}/cmake/neap_image.cmake")
 configure_file(cmake/NeapConfig.cmake.in "${PROJECT_BINARY_DIR}/${package_folder}/NeapConfig.cmake" @ONLY)

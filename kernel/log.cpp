@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs: all cores begin and end together, observers are notified, and any core may read. log_writer.cpp composes the entries of one core.
+// Runs: all cores begin and end them together, observers are notified, any core may read. log_writer.cpp composes the entries of one core.
 #include "kernel/log.hpp"
 
 #include <algorithm>
@@ -161,7 +161,7 @@ void finish_start() noexcept {
 }
 
 void add_to_run(std::uint64_t requests) noexcept {
-  // While the run still begins, `end_run` does nothing and `finish_start` checks the bound again.
+  // While the run still begins, `end_run` does nothing, but `finish_start` checks the bound later.
   if (requests_of_run.fetch_add(requests, std::memory_order_acq_rel) + requests >= plan.requests_bound) end_run(nullptr);
 }
 
@@ -242,7 +242,7 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
           .idle_records = prepared_options.idle_records,
           .count_requests = wanted.requests != 0,
           .sample_period_ticks = machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
-          // Small enough that a run with a small bound exceeds it by little.
+          // Small enough that a run exceeds even a small bound only by little.
           .requests_at_once = std::clamp<std::uint64_t>(wanted.requests / 16 / core_count(), 1, 64),
           .requests_bound = wanted.requests};
   const std::uint32_t run = plan.run;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's writer: it counts since the core's last record and turns the counts into entries.
+// One core's writer of log entries: it adds up counts since the core's last record and turns them into entries.
 //
 // A usual record takes the fast path. It reads the TSC once, subtracts the recorded values from six traffic counters, and copies
 // `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
@@ -20,7 +20,7 @@ namespace neap::log {
 struct RunPlan {
   std::uint32_t run = 0;
   bool overwrite = false, idle_records = false, count_requests = false;
-  std::uint64_t sample_period_ticks = 0;  ///< 0: samples with anchors only
+  std::uint64_t sample_period_ticks = 0;  ///< 0: samples only with anchors
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
 };
@@ -54,7 +54,7 @@ class Writer {
   void end(const RunPlan& plan) noexcept;
 
  private:
-  /// The entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
+  /// The number of entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
   static constexpr std::uint64_t stop_entries = 4;
 
   [[gnu::noinline]] bool record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept;

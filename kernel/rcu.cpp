@@ -22,7 +22,7 @@ namespace {
 
 constinit std::atomic<std::uint64_t> epoch{1};
 
-/// Sent to a core that has not passed this core's batch. It runs there as an event and returns.
+/// Sent to a core that has not passed this core's batch. It runs there as an event and is then sent back.
 struct QuiescenceRequest : RemoteNode {
   unsigned home = 0;
   bool in_flight = false;

@@ -102,7 +102,7 @@ TEST_F(Heap, ImpossibleSizesAreRefusedNotFatal) {
   EXPECT_EQ(heap_counters().refused, refused + 3);
 }
 
-// With no memory left every request is refused. Once all objects are freed, the memory is available again, in large pieces too.
+// With no memory left, every request is refused. Once all objects are freed, the memory is available again, in large pieces too.
 TEST_F(Heap, ExhaustionRefusesAndIsRecoveredFrom) {
   const std::uint64_t free_bytes = page_counters().free_bytes;  // other cores may keep slabs from earlier tests
   for (int round = 0; round < 2; ++round) {
@@ -219,7 +219,7 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   machine.on(0, [&] {
     for (void* const object : objects) deallocate(object);
   });
-  // An amount too small to wake a core for may stay until the core wakes.
+  // A small amount does not wake its owner, so it may remain until the owner wakes.
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 

@@ -83,7 +83,7 @@ std::uint64_t measure_bar(const Device& device, unsigned index, bool is_64) {
   return mask == 0 ? 0 : ~mask + 1;
 }
 
-// Address 0 or 0 bytes: not a memory BAR, or firmware gave it no address.
+// A result with address 0 or 0 bytes means: not a memory BAR, or firmware gave it no address.
 Bar read_bar(const Device& device, unsigned index) {
   constexpr std::uint8_t plain_device = 0;
   if (index >= config::bars || (device.read_config(config::header_type, 1) & config::header_kind_mask) != plain_device) return {};

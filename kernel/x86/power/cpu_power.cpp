@@ -42,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// False: the CPU continues to demote. The lock covers only bits below these, so a locked register is written, too. A fault is ignored.
+/// Returns false if the CPU continues to demote. A locked register is written, too, because its lock does not cover these bits.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);
@@ -84,7 +84,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     const std::uint8_t hint = known[static_cast<unsigned>(state)];
     if (hint != no_hint && is_there(state, hint)) ways_.hints[static_cast<unsigned>(state)] = hint;
   }
-  // An MWAIT without any state in CPUID cannot sleep. That is the case where a hypervisor or QEMU's emulator handles MWAIT.
+  // An MWAIT for which CPUID lists no state cannot sleep: a hypervisor or QEMU's emulator handles it.
   const std::uint8_t c1_hint = known[static_cast<unsigned>(IdleState::c1)];
   mwait_lack_ = identity.hypervisor && is_tcg(cpu)    ? MwaitLack::emulated
                 : !hint_is_listed(c1_hint, leaf5.edx) ? MwaitLack::no_states
