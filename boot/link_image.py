@@ -28,7 +28,7 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
-# C and C++ library facilities that are missing in Neap. If one of a facility's functions is undefined at link time, the facility is used.
+# C and C++ library facilities that Neap lacks. A program uses a facility if the linker reports one of its functions here as undefined.
 MISSING = {
     "Neap has no file system: std::filesystem's operations, directories and links cannot be used; fopen and std::fstream find no file": (
         *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),

@@ -10,7 +10,7 @@
 //   cancellation.request();
 //
 // Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) end as usual, because another core or a callback refers to them. The task's next cancellable wait then throws.
+// `co_await completion`) end as usual, because another core or a callback refers to them. A cancelled task's next cancellable wait throws.
 #pragma once
 
 #include <exception>
@@ -40,7 +40,7 @@ struct CancellableWait {
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers with the task's cancellation, if it has one. False: the cancellation was requested already, so the wait is over.
+  /// Registers this wait with the task's cancellation, if it has one. False: the cancellation was requested already, so the wait is over.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

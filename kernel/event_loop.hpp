@@ -88,14 +88,14 @@ class EventLoop {
 
   Core* self_ = nullptr;
   IntrusiveQueue<RemoteNode> local_;     // events of this core
-  IntrusiveQueue<RemoteNode> received_;  // handed over by other cores, taken from the shared list
+  IntrusiveQueue<RemoteNode> received_;  // events from other cores, already taken from `Core::handed_over`
   struct SpareEvent {
     SpareEvent* next;
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
   unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps at most `spare_events_kept`
-  IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // requested in this event
+  IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // hooks requested in this event
   IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;

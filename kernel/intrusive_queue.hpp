@@ -33,7 +33,7 @@ template <typename T, typename Link = T>
 class IntrusiveQueue {
  public:
   constexpr IntrusiveQueue() = default;
-  /// The other queue is empty afterwards.
+  /// `other` is empty afterwards.
   IntrusiveQueue(IntrusiveQueue&& other) noexcept : first_(std::exchange(other.first_, end)), last_(other.last_) {}
   /// This queue MUST be empty.
   IntrusiveQueue& operator=(IntrusiveQueue&& other) noexcept {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t entries_per_core_min = 64;
 
-/// The state of each core that other cores may read. The array has one more element, for test threads that are not a core.
+/// The part of each core's state that other cores may read. The array has one more element, for test threads that are not a core.
 struct alignas(64) PerCore {
   Counter requests;
   std::atomic<const Traffic*> watched{nullptr};
@@ -156,7 +156,7 @@ void finish_start() noexcept {
   if (bounds.time.count() > 0) bound_timer->arm(bounds.time, [] { end_run(nullptr); });
   phase.store(Phase::running, std::memory_order_release);
   notify_observers();
-  // A core may have reached the bound before the last core had begun.
+  // A core may have reached the bound before the last core had begun, so the bound is checked here.
   if (bounds.requests != 0 && requests_of_run.load(std::memory_order_acquire) >= bounds.requests) end_run(nullptr);
 }
 

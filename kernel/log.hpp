@@ -77,7 +77,7 @@ void poll() noexcept;
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
-/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, with tsc and kind filled in.
+/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, whose tsc and kind it sets.
 void policy_changed(Settings settings) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;

@@ -177,7 +177,7 @@ constexpr Form forms[] = {
 #undef NEAP_LOG_BYTES
 #undef NEAP_LOG_RESERVED_BYTES
 
-/// The form of each kind of entry.
+/// A kind of entry and the name of its form.
 struct NamedKind {
   Kind kind;
   std::string_view form;

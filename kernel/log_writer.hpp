@@ -41,7 +41,7 @@ class Writer {
   void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
   void policy_changed(Settings settings) noexcept;
   void publish() noexcept;
-  /// Returns the requests of this core that are not yet in the run's sum; the caller MUST add them.
+  /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
   /// Adds `requests`. Returns true if the caller MUST now add `take_requests` to the run's sum.
   [[nodiscard]] bool add_requests(std::uint64_t requests) noexcept {

@@ -27,7 +27,7 @@ constexpr unsigned cores_max = 256;
 /// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Number of cores that firmware reports as usable, running or not. Present cores are numbered separately; 0 is the core that booted.
+/// Number of cores that firmware reports as usable, running or not. A `present` argument numbers all of these; 0 is the core that booted.
 [[nodiscard]] unsigned cores_present() noexcept;
 
 /// The place of a present core. Package numbers are dense. The CPU itself numbers the cores of a package and the threads of a core.

@@ -105,7 +105,7 @@ class Device {
   /// The present value of one of the card's settings; any core may call it. Presets and settings of scope `named_core` have no value.
   [[nodiscard]] virtual std::uint32_t value_of(Setting) const noexcept { return 0; }
   struct Change {
-    std::uint32_t value = 0;  ///< as it was rounded
+    std::uint32_t value = 0;  ///< the value after rounding
     std::uint64_t lost_frames = 0;
     std::optional<Segmentation> segmentation{};  ///< the value of `segmentation` that belongs to a preset
   };

@@ -23,8 +23,8 @@
 
 namespace neap::rcu {
 
-/// The number of buckets is fixed: choose about the expected number of entries. All functions may be called on any core, within an event. A
-/// returned pointer is valid until the end of that event, not across `co_await`. Values do not change in place: they are replaced.
+/// The number of buckets is fixed and should be about the expected number of entries. All functions may be called on any core, within an
+/// event. A returned pointer is valid until the end of that event, not across `co_await`. Values do not change in place: they are replaced.
 template <typename Key, typename Value, typename Hash = std::hash<Key>>
 class Table {
  public:

@@ -81,7 +81,7 @@ namespace detail {
 /// not promise it in builds with sanitizers. So each coroutine returns to the one loop in `run_coroutine`.
 extern constinit thread_local std::coroutine_handle<> next_coroutine;
 
-/// Runs `coroutine` and the coroutines that it continues with, until one waits.
+/// Runs `coroutine` and then each `next_coroutine`, until one waits.
 void run_coroutine(std::coroutine_handle<> coroutine) noexcept;
 
 /// Resumes a coroutine in an event of its own, on the core that queues it. Part of the waiting coroutine's frame, so queueing cannot fail.

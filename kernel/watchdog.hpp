@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Naming events that run too long.
 //
-// An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. Nothing else would show
+// An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. Without help, nothing shows
 // which event it was. So `watchdog=` sets a limit for the time of an event. When an event over the limit ends, its core prints the event's
 // name. Because the event may never end, another core also prints the name meanwhile. For this it interrupts the event's core for a moment.
 //
