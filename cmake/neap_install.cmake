@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-# The files for applications elsewhere: `cmake --install` copies them below a prefix. The build directory can itself serve as a prefix.
+# The files for applications outside this repository: `cmake --install` copies them below a prefix. The build directory is a prefix, too.
 #
 #   include/neap/          headers, with the same paths as here
 #   lib/neap/              libraries, linker script, linker

@@ -104,7 +104,7 @@ struct Observer : RemoteNode {
   std::function<void()> on_change;
   unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
-  bool removed = false;  // used by its core only: the queued or running event frees the observer
+  bool removed = false;  // used only by its core; true: the queued or running event frees the observer
   bool running = false;
   Observer* after = nullptr;
 };

@@ -97,7 +97,7 @@ class Writer {
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
-  std::uint64_t room_end_ = 0;  // end of the room for all entries except those of `stop`
+  std::uint64_t room_end_ = 0;  // position at which the room ends for all entries except those of `stop`
   std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;

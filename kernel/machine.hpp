@@ -118,8 +118,8 @@ constexpr unsigned firmwares_preference = 256;
 /// not count them.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
-/// Hardware errors of all cores since boot that did not stop the machine. If one of them was uncorrected, no core had used the damaged
-/// data.
+/// Hardware errors of all cores since boot that did not stop the machine. No core had used the damaged data of those counted as
+/// uncorrected.
 struct HardwareErrors {
   std::uint64_t corrected = 0, uncorrected = 0;
 };

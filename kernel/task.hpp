@@ -59,9 +59,9 @@ task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 /// Suspends for at least `delay`. Throws `Cancelled` if its task is cancelled.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
-/// Runs `call()` as an event on `core` (this one too) and resumes the calling task here with the result. Needs no room in the core's
-/// bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have
-/// destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
+/// Runs `call()` as an event on `core` (which may be this core) and resumes the calling task here with the result. Needs no room in the
+/// core's bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures
+/// have destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
 ///
 /// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` is kept
 /// until then. A cancellation of the calling task does not cancel the task on `core`.

@@ -252,8 +252,8 @@ TEST_F(Heap, ASleepingCoreReleasesItsReservesForTheNextAttempt) {
   });
 }
 
-// An empty slab is memory for every class and every core. That includes the last slab of a class, which its core keeps while memory is
-// available.
+// The memory of an empty slab can serve every class and every core. That includes the last slab of a class, which its core keeps while
+// memory is available.
 TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
   HostMachine machine{2};
   machine.on(1, [&] {
@@ -269,7 +269,7 @@ TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
     machine.on(0, [&] {
       if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
     });
-    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes with a slab of 64 KiB each
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // 32 classes had a slab of 64 KiB each
   }));
   machine.on(0, [&] {
     for (void* const pointer : taken) deallocate(pointer);

@@ -97,7 +97,7 @@ std::uint64_t measure_offset() {
   reply.store(0, std::memory_order_relaxed);
   const auto begin = rough_ns();
   for (std::uint32_t round = 1; round <= rounds; ++round) {
-    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // the machine is emulated on too few host cores
+    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // only an emulator on too few host cores is so slow
     const auto before = read_tsc_ordered();
     request.store(round, std::memory_order_release);
     while (reply.load(std::memory_order_acquire) != round) {

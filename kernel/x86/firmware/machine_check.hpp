@@ -31,7 +31,7 @@ struct Banks {
   bool global_control = false;     ///< IA32_MCG_CTL exists
   bool counts_corrected = false;   ///< a status holds the number of corrected errors
   bool software_recovery = false;  ///< an uncorrected error may occur without an exception
-  unsigned first_controlled = 0;   ///< firmware controls the banks before this one
+  unsigned first_controlled = 0;   ///< firmware controls the banks with lower numbers
   bool old_opteron = false;        ///< bank 4 reports harmless walks of the GART's table
 };
 [[nodiscard]] Banks find_banks(power::CpuAccess& cpu) noexcept;

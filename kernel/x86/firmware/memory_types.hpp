@@ -27,7 +27,7 @@ struct Ranges {
   };
   std::array<Range, variable_max> ranges{};
   unsigned count = 0;
-  std::uint64_t fingerprint = 0;  ///< equal on all cores unless firmware has a defect
+  std::uint64_t fingerprint = 0;  ///< a hash of the MTRRs; equal on all cores unless firmware has a defect
 };
 
 [[nodiscard]] Ranges read(power::CpuAccess& cpu) noexcept;
