@@ -277,7 +277,7 @@ void print_other_cores() noexcept {
     const auto symbol = find_symbol(frame->rip, buffer);
     print("core ", core, " was at ", hex(frame->rip), ' ', symbol.name, " + ", hex(symbol.offset));
     if (++backtraces > backtraces_max) continue;
-    // A walk starts with the walking function itself.
+    // A walk starts with the walking function itself, which is skipped.
     Printer printer{.skip = 1, .lines_max = lines_max};
     printer.finish(walk(frame, print_one, &printer));
   }
