@@ -135,7 +135,7 @@ boot_entry:
         leal    boot_image_table_offset(%ebp), %eax
         addl    $PAGE_PRESENT_WRITE, %ebx
         movl    %ebx, 510*8(%eax)
-        // The root: identity, direct map, top.
+        // The root table: the image at the top, the identity mapping, the direct map.
         leal    boot_root_table_offset(%ebp), %ebx
         leal    (boot_image_table_offset + PAGE_PRESENT_WRITE)(%ebp), %eax
         movl    %eax, 511*8(%ebx)

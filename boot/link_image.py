@@ -28,7 +28,7 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
-# C and C++ library facilities that are missing in Neap. For each: functions that, if undefined at link time, show that it is used.
+# C and C++ library facilities that Neap lacks. A program uses a facility if the linker reports one of its functions here as undefined.
 MISSING = {
     "Neap has no file system: std::filesystem's operations, directories and links cannot be used; fopen and std::fstream find no file": (
         *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),
@@ -87,7 +87,7 @@ def readable(tools: str, names: list[str]) -> list[str]:
 
 
 def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
-    """Replaces the most frequent pieces of names by one byte each. Returns the names and the pieces. Deterministic."""
+    """Replaces the most frequent pieces of names by one byte each. Returns the names and the pieces. The result is deterministic."""
     coded = [name.encode() for name in names]
     pieces: list[bytes] = []
     words = re.compile(rb"[A-Za-z0-9_]+|[^A-Za-z0-9_]")

@@ -6,7 +6,7 @@
 #   PORTS …                                        TCP ports of the image that `./neap run PATH` forwards
 #
 # Both files are in the folder's build directory; the target is NAME.elf. boot/link_image.py explains the three steps of linking an image.
-# An application elsewhere gets this by find_package(Neap) (cmake/NeapConfig.cmake.in), which sets the path of boot/'s files.
+# An application outside this repository gets this by find_package(Neap) (cmake/NeapConfig.cmake.in), which sets the path of boot/'s files.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_DEBUG "-Og")
@@ -36,7 +36,7 @@ set(CMAKE_CXX_LINK_EXECUTABLE
   "\"${Python3_EXECUTABLE}\" \"${NEAP_LINKER}\" --compiler <CMAKE_CXX_COMPILER> --script \"${NEAP_LINK_SCRIPT}\" --output <TARGET>")
 string(APPEND CMAKE_CXX_LINK_EXECUTABLE " -- <LINK_FLAGS> <OBJECTS> <LINK_LIBRARIES>")
 
-# Every build reads the commit, and only a changed commit rebuilds anything. An application elsewhere uses the commit of its own folder.
+# Every build reads the commit, and only a changed commit rebuilds anything. An outside application uses its own folder's commit.
 if(NOT TARGET neap_commit)
   set(NEAP_COMMIT_SOURCE "${PROJECT_BINARY_DIR}/boot/commit.cpp")
   add_custom_target(neap_commit_source

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-# The files for applications elsewhere: `cmake --install` copies them below a prefix. The build directory can itself serve as a prefix.
+# The files for applications outside this repository: `cmake --install` copies them below a prefix. The build directory is a prefix, too.
 #
 #   include/neap/          headers, with the same paths as here
 #   lib/neap/              libraries, linker script, linker
@@ -30,7 +30,7 @@ install(PROGRAMS boot/link_image.py boot/write_commit.py DESTINATION lib/neap)
 install(FILES cmake/neap_image.cmake DESTINATION "${package_folder}")
 install(FILES LICENSE DESTINATION share/doc/neap)
 
-# Twice: for the build directory, and for the installed files.
+# The package's configuration is written twice: for the build directory, and for the installed files.
 set(NEAP_BOOT_FOLDER_OF_PACKAGE "${NEAP_BOOT_FOLDER}")
 set(NEAP_IMAGE_MODULE "${PROJECT_SOURCE_DIR}/cmake/neap_image.cmake")
 configure_file(cmake/NeapConfig.cmake.in "${PROJECT_BINARY_DIR}/${package_folder}/NeapConfig.cmake" @ONLY)

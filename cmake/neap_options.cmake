@@ -31,5 +31,5 @@ target_compile_features(neap_options INTERFACE cxx_std_23)
 target_compile_options(neap_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
 option(NEAP_WERROR "Treat warnings in our own code as errors" ON)
-# For our own targets only, not for applications elsewhere that use neap_options.
+# For our own targets only, not for applications outside this repository that use neap_options.
 set(CMAKE_COMPILE_WARNING_AS_ERROR ${NEAP_WERROR})

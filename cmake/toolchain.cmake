@@ -23,6 +23,6 @@ set(CMAKE_RANLIB "${NEAP_TOOLCHAIN}/bin/x86_64-neap-elf-gcc-ranlib")
 set(CMAKE_OBJCOPY "${NEAP_TOOLCHAIN}/bin/x86_64-neap-elf-objcopy")
 set(CMAKE_STRIP "${NEAP_TOOLCHAIN}/bin/x86_64-neap-elf-strip")
 set(CMAKE_NM "${NEAP_TOOLCHAIN}/bin/x86_64-neap-elf-nm")
-# A program links only with the kernel and its linker script.
+# CMake's test programs are not linked, because a program links only with the kernel and its linker script.
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 set(CMAKE_EXE_LINKER_FLAGS_INIT "")

@@ -71,7 +71,7 @@ std::string format_duration(std::chrono::nanoseconds value) {
   return std::to_string(ns) + "ns";
 }
 
-/// A boot loader may pass any byte; the console gets printable ASCII.
+/// A boot loader may pass any byte. All except printable ASCII are replaced by `?`.
 std::string printable(std::string_view text) {
   std::string result(text);
   std::replace_if(result.begin(), result.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');

@@ -2,8 +2,8 @@
 // The command line: `key=value` words.
 //
 // A typing error in a boot option must not lead to a measurement with other settings than intended. Every part of the kernel or application
-// asks for its own keys. `finish()` then stops the boot if a key was not asked for or a value is bad, and prints the accepted keys. The
-// calls that ask for the keys also give their help texts, so every accepted key is documented.
+// asks for its own keys. `finish()` then stops the boot if the command line has a bad value or a key that nothing asked for, and prints the
+// accepted keys. The calls that ask for the keys also give their help texts, so every accepted key is documented.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class Arguments {
     std::uint64_t max = ~std::uint64_t{0};
   };
 
-  /// The value of `key`, decimal or 0x hexadecimal; `otherwise` without the key or if its value is bad, as in the next five functions.
+  /// The value of `key`, decimal or 0x hexadecimal. This and the next five functions return `otherwise` if it is missing or bad.
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
   /// A number with an optional suffix K, M or G (powers of 1024).
   [[nodiscard]] std::uint64_t bytes(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
@@ -39,7 +39,7 @@ class Arguments {
                                    std::string_view help);
   /// Refuses the value of `key`, which was asked for earlier. `why` is the reason.
   void reject(std::string_view key, std::string_view why);
-  /// The value of `key` is shown as `***` wherever a command line is printed. May be called before or after the key is asked for.
+  /// From now on, printed command lines show the value of `key` as `***`. May be called before or after the key is asked for.
   void mark_secret(std::string_view key);
   /// The command line as it may be printed.
   [[nodiscard]] std::string shown() const;

@@ -2,7 +2,7 @@
 // A mutex for tasks.
 //
 // A change that is carried out on all cores must not overlap with another such change. The task that carries it out suspends many times.
-// With a spin lock, a core would spin for milliseconds. A task that waits for this mutex is suspended, and its core runs other work.
+// With a spin lock, waiting cores would spin for milliseconds. Here a waiting task is suspended, and its core runs other work.
 //
 //   AsyncMutex::Lock lock = co_await mutex.lock();   // held until `lock` is destroyed
 #pragma once
@@ -63,7 +63,7 @@ class AsyncMutex {
   AsyncMutex& operator=(AsyncMutex&&) = delete;
   ~AsyncMutex() { require(!held_, "a mutex is destroyed while a task holds it"); }
 
-  /// MUST be awaited at once. Allocates nothing and cannot fail. The task resumes on its own core. A cancellation does not end the wait.
+  /// The caller MUST await the result at once; it resumes on its own core. Cannot fail or allocate. A cancellation does not end the wait.
   Wait lock() noexcept { return Wait(*this); }
 
  private:

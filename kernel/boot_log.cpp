@@ -11,7 +11,7 @@
 namespace neap::boot_log {
 namespace {
 
-// The lock is held only for a short copy. A longer wait means that an exception interrupted this core while it held the lock. The core
+// The lock is held only for a short copy. A longer wait means that an exception interrupted this core while it held the lock. The core then
 // continues without the lock.
 constexpr unsigned tries_max = 10'000'000;
 constinit char ring[bytes_max]{};
@@ -73,7 +73,7 @@ Part read(std::uint64_t from, std::span<char> out) noexcept {
   const std::uint64_t first = oldest(end);
   Part part{.first = std::min(from, end), .end = end};
   if (part.first < first) {
-    // The oldest byte may be in the middle of a line, so the rest of that line is skipped, unless the log ends with it.
+    // The oldest byte may be in the middle of a line, so the rest of that line is skipped, unless nothing would be left.
     std::uint64_t feed = first;
     while (feed + 1 < end && ring[feed % bytes_max] != '\n') ++feed;
     part.first = feed + 1 < end ? feed + 1 : first;

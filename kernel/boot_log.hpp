@@ -3,7 +3,7 @@
 //
 // A machine in a rack often has no serial cable, and its boot messages are wanted an hour later, over the network. So the newest
 // `bytes_max` bytes of console output are kept here. The control command `dmesg` reads them, a console that is set up late prints them, and
-// a panic takes its last lines from here.
+// a panic keeps the newest of them for the next start.
 //
 // Positions count all bytes since boot and never decrease. So a reader can compute how much it missed.
 #pragma once
@@ -17,7 +17,7 @@ namespace neap::boot_log {
 
 constexpr std::size_t bytes_max = 64 * 1024;
 
-/// May be called on any core, before constructors run and in a panic. The machine calls it for everything that it writes to the console.
+/// May be called on any core, even before constructors run or in a panic. The machine calls it for all text that goes to the console.
 void append(std::string_view text) noexcept;
 
 struct Extent {
@@ -36,7 +36,7 @@ struct Part {
 /// in pieces.
 [[nodiscard]] Part read(std::uint64_t from, std::span<char> out) noexcept;
 
-/// From now on this core does not wait for the lock. In a panic the other cores have stopped, and one of them may hold it.
+/// From now on this core does not wait for the lock. In a panic the other cores have stopped, and a stopped core may hold the lock.
 void break_lock() noexcept;
 
 }  // namespace neap::boot_log

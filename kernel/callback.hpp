@@ -16,7 +16,7 @@
 
 namespace neap {
 
-/// Owns a callable without arguments, whose result is ignored; moved, not copied. A callable of up to `room_bytes` is stored inside. A
+/// Owns a callable without arguments and ignores its result. Can be moved, not copied. A callable of up to `room_bytes` is stored inside. A
 /// larger callable, or one whose move may throw, is stored on the heap (throws `bad_alloc`).
 class Callback {
  public:

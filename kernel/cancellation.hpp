@@ -10,7 +10,7 @@
 //   cancellation.request();
 //
 // Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) end as usual, because another core or a callback refers to them. The task's next cancellable wait throws.
+// `co_await completion`) end as usual, because another core or a callback refers to them. A cancelled task's next cancellable wait throws.
 #pragma once
 
 #include <exception>
@@ -34,13 +34,13 @@ namespace detail {
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
-  CancellableWait** link = nullptr;  // the pointer to this wait; null while not registered
+  CancellableWait** link = nullptr;  // the list's pointer to this wait; null while not registered
   bool cancelled = false;
 
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers with the task's cancellation, if it has one. False: the cancellation was requested already, so the wait is over.
+  /// Registers this wait with the task's cancellation, if it has one. False: the cancellation was requested already, so the wait is over.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();
@@ -56,13 +56,13 @@ struct CancellableWait {
 
 }  // namespace detail
 
-/// A cancellation belongs to the core that made it. Its tasks MUST run on that core, and it MUST outlive their waits.
+/// A cancellation belongs to the core that made it. The tasks that it cancels MUST run on that core, and it MUST outlive their waits.
 class Cancellation {
  public:
   Cancellation& operator=(Cancellation&&) = delete;
   ~Cancellation() { require(waits_ == nullptr, "a cancellation is destroyed while a task waits under it"); }
 
-  /// Ends the present and all later waits of its tasks. A second call does nothing.
+  /// Ends the present and all later cancellable waits of its tasks. A second call does nothing.
   void request() noexcept {
     require(machine::this_core() == core_, "a cancellation is requested on its own core", core_);
     requested_ = true;

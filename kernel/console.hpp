@@ -20,7 +20,7 @@ namespace neap {
 struct Hex {
   std::uint64_t value;
 };
-/// Shown as 0x and lower-case digits.
+/// `print` shows the result as 0x and lower-case digits.
 constexpr Hex hex(std::uint64_t value) { return {value}; }
 
 /// Text of bounded length, composed piece by piece. Text that does not fit is cut off; the line then ends with `...`.

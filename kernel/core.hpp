@@ -2,7 +2,7 @@
 // The state of a core that other cores may access.
 //
 // All other state of a core is in its thread-local storage. Other cores access the members here, so these are atomic and in separate cache
-// lines. Core 0 makes the state of a core before that core starts, so no core sees it half initialised. Kernel-internal.
+// lines. Core 0 makes the state of a core before that core starts, so no core sees half-initialised state. Kernel-internal.
 #pragma once
 
 #include <array>

@@ -2,8 +2,8 @@
 // The words of the command line that are needed before there is a heap: the console, the reaction to a panic, assumptions about the CPU.
 //
 // These words select the console, and the first messages are printed before `Arguments` can be made. So they are read from the bare text
-// here. Afterwards `check` passes them to `Arguments`, so that they are in its list and a mistake in them stops the boot. Until then a word
-// that cannot be parsed is ignored, because a complaint needs a console.
+// here. Afterwards `check` passes them to `Arguments`, so that they are in its list of accepted keys and a mistake in them stops the boot.
+// Until then a word that cannot be parsed is ignored, because a complaint needs a console.
 #pragma once
 
 #include <array>

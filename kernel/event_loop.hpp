@@ -88,14 +88,14 @@ class EventLoop {
 
   Core* self_ = nullptr;
   IntrusiveQueue<RemoteNode> local_;     // events of this core
-  IntrusiveQueue<RemoteNode> received_;  // handed over by other cores, taken from the shared list
+  IntrusiveQueue<RemoteNode> received_;  // events from other cores, already taken from `Core::handed_over`
   struct SpareEvent {
     SpareEvent* next;
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
   unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps at most `spare_events_kept`
-  IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // requested in this event
+  IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // hooks requested in this event
   IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
@@ -106,8 +106,8 @@ class EventLoop {
   std::uint64_t poll_budget_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
-  std::uint64_t found_none_at_tsc_ = 0;     // `poll`: when the last check found nothing; 0: it found work
-  WatchedLine watched_;                     // `monitor`: a copy of the line that the card writes next, made before the last check
+  std::uint64_t found_none_at_tsc_ = 0;     // TSC of the last check by `poll`, if it found nothing; else 0
+  WatchedLine watched_;                     // for `monitor`: a copy of the line that the card writes next, made before the last check
 };
 
 extern constinit thread_local EventLoop event_loop;
@@ -132,7 +132,7 @@ namespace rcu {
 /// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over. Returns true
 /// if it reclaimed one.
 bool pass_boundary(unsigned budget) noexcept;
-/// False if a node can be reclaimed now. Otherwise makes sure that this core is woken when its nodes' grace period ends.
+/// Returns false if a node can be reclaimed now. Otherwise it ensures that this core is woken when its nodes' grace period ends.
 [[nodiscard]] bool prepare_sleep() noexcept;
 /// From now on no grace period waits for this core, until the core calls `come_online`.
 void go_offline() noexcept;

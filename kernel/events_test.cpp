@@ -196,7 +196,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
   EXPECT_EQ(order, expected);
 }
 
-// A driver's tail write: it runs when no other hook is left, whatever the order of the requests.
+// For a driver's tail write: the hook runs when no other hook is left, whatever the order of the requests.
 TEST(EventEndHook, PlaceLastRunsAfterAllOthers) {
   std::vector<std::string> order;
   std::unique_ptr<EventEndHook> driver, server, gatherer, gone;

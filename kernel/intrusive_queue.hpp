@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // A queue that allocates nothing.
 //
-// Events and waiters are queued in places where nothing may fail. So the link is a part of the queued object. An object that is queued
+// Queueing an event or a waiter must not fail, so it must not allocate: the link is a part of the queued object. An object that is queued
 // twice would cut the queue in two or turn it into a ring. So a link shows whether it is in use, and queueing its object again panics.
 //
 // The queue belongs to one core, or to a lock. Work from other cores arrives by `RemoteList` (remote_queue.hpp), which uses the same links.
@@ -13,7 +13,7 @@
 
 namespace neap {
 
-/// Ends each queue, in place of null. So the last object of a queue can be distinguished from an object that is in no queue.
+/// Ends each queue. Null cannot end it, because a null link marks an object that is in no queue.
 template <typename Link>
 inline constinit Link queue_end{};
 
@@ -33,7 +33,7 @@ template <typename T, typename Link = T>
 class IntrusiveQueue {
  public:
   constexpr IntrusiveQueue() = default;
-  /// The other queue is empty afterwards.
+  /// `other` is empty afterwards.
   IntrusiveQueue(IntrusiveQueue&& other) noexcept : first_(std::exchange(other.first_, end)), last_(other.last_) {}
   /// This queue MUST be empty.
   IntrusiveQueue& operator=(IntrusiveQueue&& other) noexcept {

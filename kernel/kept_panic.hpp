@@ -21,7 +21,7 @@ struct Kept {
   std::uint32_t panic_boot = 0;  ///< number of the start that ended in the panic below
   std::string_view text;         ///< empty: no panic
 };
-/// If the area is not intact, `boot` is 0 in the result. `text` refers to the area.
+/// If the area is not intact, `boot` is 0 in the result. `text` points into the area.
 [[nodiscard]] Kept read(std::span<const std::byte> area) noexcept;
 /// The beginning of a text that does not fit is cut, by whole lines if possible. An area too small for a header is left unchanged.
 void write(std::span<std::byte> area, const Kept& kept) noexcept;
@@ -33,7 +33,7 @@ void take_over() noexcept;
 /// This start's number since memory was last lost, from 1; 0: memory is not kept on this machine.
 [[nodiscard]] std::uint32_t boot_number() noexcept;
 /// Called in a panic: keeps the last lines of the boot log. May be called again after more was printed. If not all lines fit then, the
-/// newest are cut off. So the last lines of the first call stay, up to a quarter of the area.
+/// newest are left out. So the last lines before the first call stay, up to a quarter of the area.
 void keep() noexcept;
 
 }  // namespace neap::kept_panic

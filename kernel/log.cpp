@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs: all cores begin and end together, observers are notified, and any core may read. log_writer.cpp composes the entries of one core.
+// Runs: all cores begin and end them together, observers are notified, any core may read. log_writer.cpp composes the entries of one core.
 #include "kernel/log.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t entries_per_core_min = 64;
 
-/// The state of each core that other cores may read. The array has one more element, for test threads that are not a core.
+/// The part of each core's state that other cores may read. The array has one more element, for test threads that are not a core.
 struct alignas(64) PerCore {
   Counter requests;
   std::atomic<const Traffic*> watched{nullptr};
@@ -104,7 +104,7 @@ struct Observer : RemoteNode {
   std::function<void()> on_change;
   unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
-  bool removed = false;  // used by its core only: the queued or running event frees the observer
+  bool removed = false;  // used only by its core; true: the queued or running event frees the observer
   bool running = false;
   Observer* after = nullptr;
 };
@@ -156,12 +156,12 @@ void finish_start() noexcept {
   if (bounds.time.count() > 0) bound_timer->arm(bounds.time, [] { end_run(nullptr); });
   phase.store(Phase::running, std::memory_order_release);
   notify_observers();
-  // A core may have reached the bound before the last core had begun.
+  // A core may have reached the bound before the last core had begun, so the bound is checked here.
   if (bounds.requests != 0 && requests_of_run.load(std::memory_order_acquire) >= bounds.requests) end_run(nullptr);
 }
 
 void add_to_run(std::uint64_t requests) noexcept {
-  // While the run still begins, `end_run` does nothing and `finish_start` checks the bound again.
+  // While the run still begins, `end_run` does nothing, but `finish_start` checks the bound later.
   if (requests_of_run.fetch_add(requests, std::memory_order_acq_rel) + requests >= plan.requests_bound) end_run(nullptr);
 }
 
@@ -242,7 +242,7 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
           .idle_records = prepared_options.idle_records,
           .count_requests = wanted.requests != 0,
           .sample_period_ticks = machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
-          // Small enough that a run with a small bound exceeds it by little.
+          // Small enough that a run exceeds even a small bound only by little.
           .requests_at_once = std::clamp<std::uint64_t>(wanted.requests / 16 / core_count(), 1, 64),
           .requests_bound = wanted.requests};
   const std::uint32_t run = plan.run;

@@ -5,9 +5,9 @@
 // non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries on another
 // core. Clients read the copies after the run, unless they ask for a live stream.
 //
-// A log belongs to a core and holds one run: `start` empties it and writes an anchor, `stop` writes another anchor. When the log is full,
-// `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest entries. Positions count all
-// entries of the run from 0 and never go back, so a reader can tell which entries it missed.
+// A log belongs to a core and holds one run: `start` empties it and writes an anchor (wall clock and totals), `stop` writes another anchor.
+// When the log is full, `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest entries.
+// Positions count all entries of the run from 0 and never go back, so a reader can tell which entries it missed.
 //
 // A log record holds the data of one event. It consists of one or more log entries of 64 bytes (kernel/log_record.hpp).
 #pragma once
@@ -31,12 +31,12 @@ enum class WhenFull : std::uint8_t { stop, overwrite };
 struct Options {
   std::uint64_t entries_per_core = 64 * 1024;  ///< rounded up to a power of two, at least 64; 0: no log
   WhenFull when_full = WhenFull::stop;
-  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: samples with anchors only
-  bool idle_records = false;              ///< a record for each sleep, too
+  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: samples only with anchors
+  bool idle_records = false;              ///< true: each sleep gets a record of its own
 };
 
-/// Allocates the memory, each core's on its own node. MUST be called on core 0, once, before the first `start`. Errors: `out_of_memory`,
-/// `invalid` (more than `entries_per_core_max`, or called twice).
+/// Allocates the memory of all logs, each on the NUMA node of its core. MUST be called on core 0, once, before the first `start`. Errors:
+/// `out_of_memory`, `invalid` (more than `entries_per_core_max`, or called twice).
 [[nodiscard]] task<Result<void>> prepare(Options options);
 /// The options that are in force, rounded by `prepare`.
 [[nodiscard]] const Options& options() noexcept;
@@ -64,7 +64,7 @@ struct ControlTraffic {
 void watch(const Traffic* traffic) noexcept;
 /// The present values of the counters that `core` watches; zeros if it watches none. Any core may call it.
 [[nodiscard]] TrafficTotals traffic(unsigned core) noexcept;
-/// Adds control traffic that passed on this core since the last call. Traffic is counted during a run only; `start` begins at zero.
+/// Adds control traffic that passed on this core since the last call. Traffic is counted only during a run; `start` resets the counts.
 void count_control(const ControlTraffic& passed) noexcept;
 
 /// Called at the beginning of an event of this core's queue vector: writes a record. Takes fewer than 60 instructions if no counters are
@@ -77,7 +77,7 @@ void poll() noexcept;
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
-/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, with tsc and kind filled in.
+/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, whose tsc and kind it sets.
 void policy_changed(Settings settings) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
@@ -87,13 +87,13 @@ void count_requests(std::uint64_t requests) noexcept;
 /// Bounds at which a run ends by itself. Zero: no such bound.
 struct Bounds {
   std::chrono::nanoseconds time{0};
-  std::uint64_t requests = 0;  ///< of all cores together; exceeded by at most 64 for each core
+  std::uint64_t requests = 0;  ///< of all cores together; a run may exceed it by up to 64 for each core
 };
 /// Empties all cores' logs and starts a run on every core; returns its number. Entries belong to a run if `state` names that run both
 /// before and after they were read. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time
 /// below zero).
 [[nodiscard]] task<Result<std::uint32_t>> start(Bounds bounds);
-/// Ends the run; complete when every core has written its last anchor. Errors: `closed` (no run is on).
+/// Ends the run. The task ends when every core has written its last anchor. Errors: `closed` (no run is on).
 [[nodiscard]] task<Result<void>> stop();
 /// Empties all logs. Errors: `closed` (a run is on).
 [[nodiscard]] task<Result<void>> clear();

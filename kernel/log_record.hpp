@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The entries of a core's log: 64 bytes each, one cache line, little-endian.
 //
-// A log record holds the data of one event. Writing it must cost next to nothing, and counters in MSRs are expensive to read. So a usual
-// record is one entry, and samples are further entries after it. All entries have one size, so a log is an array.
+// A log record holds the data of one event. Writing it must cost next to nothing, but counters in MSRs are expensive to read. So a usual
+// record is one entry; only a record with samples of counters has further entries. All entries have one size, so a log is an array.
 //
 // The rows below define the format. The structs are generated from them, and so are the names, types and units in a log's header
 // (observe/log_file.cpp). tools/log/ builds its types from that header. docs/log-format.md shows the rows; tools/log/format_test.py
@@ -177,7 +177,7 @@ constexpr Form forms[] = {
 #undef NEAP_LOG_BYTES
 #undef NEAP_LOG_RESERVED_BYTES
 
-/// The form of each kind of entry.
+/// A kind of entry and the name of its form.
 struct NamedKind {
   Kind kind;
   std::string_view form;

@@ -75,7 +75,7 @@ class Ring {
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     unwritten_.subtract(unwritten_.value());
   }
-  /// Entries before `end` may be read. The core may write entries before `claimed`, which overwrites those `capacity` positions earlier.
+  /// Entries before `end` may be read. The core may write entries before `claimed`. They overwrite entries `capacity` positions earlier.
   void publish(std::uint64_t end, std::uint64_t claimed) noexcept {
     claimed_.store(claimed, std::memory_order_release);
     _mm_sfence();

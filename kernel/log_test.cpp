@@ -375,7 +375,7 @@ TEST(Log, AReaderBesideRunsThatComeAndGoNeverMixesThem) {
   EXPECT_EQ(wrong, 0U);
 }
 
-// Concurrent starts and stops from several cores: one of each succeeds, the others are refused.
+// Concurrent starts and stops from several cores: one start and one stop succeed, all others are refused.
 TEST(Log, ConcurrentStartsMakeOneRun) {
   constexpr unsigned cores = 3;
   std::atomic<unsigned> started{0}, stopped{0}, ended{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's writer: it counts since the core's last record and turns the counts into entries.
+// One core's writer of log entries: it adds up counts since the core's last record and turns them into entries.
 //
 // A usual record takes the fast path. It reads the TSC once, subtracts the recorded values from six traffic counters, and copies
 // `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
@@ -20,7 +20,7 @@ namespace neap::log {
 struct RunPlan {
   std::uint32_t run = 0;
   bool overwrite = false, idle_records = false, count_requests = false;
-  std::uint64_t sample_period_ticks = 0;  ///< 0: samples with anchors only
+  std::uint64_t sample_period_ticks = 0;  ///< 0: samples only with anchors
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
 };
@@ -41,7 +41,7 @@ class Writer {
   void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
   void policy_changed(Settings settings) noexcept;
   void publish() noexcept;
-  /// Returns the requests of this core that are not yet in the run's sum; the caller MUST add them.
+  /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
   /// Adds `requests`. Returns true if the caller MUST now add `take_requests` to the run's sum.
   [[nodiscard]] bool add_requests(std::uint64_t requests) noexcept {
@@ -54,7 +54,7 @@ class Writer {
   void end(const RunPlan& plan) noexcept;
 
  private:
-  /// The entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
+  /// The number of entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
   static constexpr std::uint64_t stop_entries = 4;
 
   [[gnu::noinline]] bool record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept;
@@ -97,7 +97,7 @@ class Writer {
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
-  std::uint64_t room_end_ = 0;  // end of the room for all entries except those of `stop`
+  std::uint64_t room_end_ = 0;  // position at which the room ends for all entries except those of `stop`
   std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;

@@ -27,10 +27,10 @@ constexpr unsigned cores_max = 256;
 /// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Number of cores that firmware reports as usable, running or not. These cores have their own numbers; 0 is the core that booted.
+/// Number of cores that firmware reports as usable, running or not. A `present` argument numbers all of these; 0 is the core that booted.
 [[nodiscard]] unsigned cores_present() noexcept;
 
-/// The place of a present core. Package numbers are dense. Core and thread numbers are the CPU's own, within the package and the core.
+/// The place of a present core. Package numbers are dense. The CPU itself numbers the cores of a package and the threads of a core.
 struct CorePlace {
   unsigned package = 0, core = 0, thread = 0;
   unsigned node = 0;             ///< as `node_of`
@@ -101,8 +101,8 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// The ratio at which this core runs now (IA32_PERF_STATUS). It differs from the requested ratio if another thread or core with the same
 /// clock requests a higher one, or if a limit applies. Errors: `unsupported`.
 [[nodiscard]] Result<std::uint8_t> granted_ratio() noexcept;
-/// The energy preference of this core's HWP: 0 (speed) to 255 (saving); `firmwares_preference` restores the value at boot. Errors:
-/// `unsupported`.
+/// The energy preference of this core's HWP: 0 (speed) to 255 (saving); `firmwares_preference` restores the value that it had at boot.
+/// Errors: `unsupported`.
 constexpr unsigned firmwares_preference = 256;
 [[nodiscard]] Result<void> set_energy_preference(unsigned preference) noexcept;
 /// Sets the sustained power limit (PL1) of this core's package and returns the rounded value. 0 restores firmware's limit. Errors:
@@ -118,8 +118,8 @@ constexpr unsigned firmwares_preference = 256;
 /// not count them.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
-/// Hardware errors of all cores since boot that did not stop the machine. If one of them was uncorrected, no core had used the damaged
-/// data.
+/// Hardware errors of all cores since boot that did not stop the machine. No core had used the damaged data of those counted as
+/// uncorrected.
 struct HardwareErrors {
   std::uint64_t corrected = 0, uncorrected = 0;
 };

@@ -23,7 +23,7 @@ namespace neap {
 
 using MacAddress = std::array<std::uint8_t, 6>;
 
-/// As six pairs of digits with colons between them.
+/// Appends `mac` as six pairs of digits with colons between them.
 inline Line& operator<<(Line& line, const MacAddress& mac) noexcept {
   constexpr char digits[] = "0123456789abcdef";
   for (std::size_t i = 0; i < mac.size(); ++i) {
@@ -41,7 +41,7 @@ struct ReceiveBuffer {
   std::uint32_t bytes = 0;        ///< bytes valid at `data`
   ReceiveBuffer* next = nullptr;  ///< next piece of the same frame, or null
   void (*return_to)(ReceiveBuffer*) noexcept = nullptr;
-  std::uint32_t pool_index = 0;  ///< the driver's
+  std::uint32_t pool_index = 0;  ///< used only by the driver
   alignas(8) std::array<std::byte, 104> stack_area{};
 
   void release() noexcept { return_to(this); }
@@ -173,8 +173,8 @@ class NetDevice {
   [[nodiscard]] virtual NetDeviceLimits limits() const noexcept = 0;
   [[nodiscard]] virtual bool link_up() const noexcept = 0;
 
-  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. At most once on each core. The result MUST
-  /// be used on this core only. It is valid as long as the device exists.
+  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. MUST be called at most once on each core.
+  /// The result MUST be used on this core only. It is valid as long as the device exists.
   [[nodiscard]] virtual FrameSender& attach(FrameReceiver& receiver) = 0;
 
   /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4). The stack uses it to choose local

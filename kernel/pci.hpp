@@ -2,7 +2,7 @@
 // Finding a card and wiring its interrupts.
 //
 // A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the right cores.
-// Firmware or hot-plug decides where the BAR is. Configuration accesses use the window of ACPI's MCFG, else the I/O ports.
+// Firmware or hot-plug decides where the BAR is. Configuration accesses use the memory window of ACPI's MCFG table; without it, I/O ports.
 #pragma once
 
 #include <cstddef>

@@ -77,7 +77,7 @@ void set_idle(PolicySlot& slot, IdleState state) noexcept {
   if (card != nullptr && needs_interrupts(before) != needs_interrupts(state)) card->set_interrupt(this_core(), needs_interrupts(state));
 }
 
-/// Writes this core's settings into its log. `setting` has changed.
+/// Writes this core's settings into its log. `setting` is the one that has changed.
 void log_settings(Setting setting, std::uint32_t card_value) noexcept {
   const PolicySlot& slot = core_state(this_core()).policy;
   log::Settings settings{};

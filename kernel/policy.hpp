@@ -46,7 +46,7 @@ struct CorePolicy {
   std::uint32_t generation = 0;  ///< the last change that this core applied
 };
 [[nodiscard]] CorePolicy of(unsigned core) noexcept;
-/// The value of one setting of a core; `setting` MUST be one of the kernel's.
+/// The value of one setting of a core; `setting` MUST be one of the kernel's settings.
 [[nodiscard]] Value value_of(Setting setting, unsigned core) noexcept;
 /// The machine's last accepted change.
 [[nodiscard]] std::uint32_t generation() noexcept;
@@ -56,12 +56,12 @@ struct Applied {
   std::string value;      ///< as it was understood and rounded: "itr=8us"
   std::string cores;      ///< the cores to which it applies: "0-3", "0,2,4"
   std::string granted{};  ///< only of `pstate`: the ratios at which these cores then run; empty if the CPU does not report them
-  std::optional<std::uint64_t> lost_frames{};  ///< frames that a change of a card's setting cost
+  std::optional<std::uint64_t> lost_frames{};  ///< frames lost by a change of a card's setting
 };
 
-/// Checks `value` for every core in scope, then applies it; complete when all have applied it. `core`: one core or `all_cores`. Scopes:
+/// Checks `value` for every core in scope, then applies it. Ends when all of them have applied it. `core`: one core or `all_cores`. Scopes:
 /// - A setting of package scope, set for one core, holds for that core's package.
-/// - For all cores: `itr` is set on those that have a queue, segmentation on those whose network can segment.
+/// - `all_cores` sets `itr` on the cores that have a queue, and `segmentation` on the cores whose network can segment.
 /// - A card's setting MUST be set for all cores; a setting of scope `named_core` MUST be set for one core.
 /// Changes are applied one after the other, in the order of generations. If a CPU refuses a value that it reported as accepted, the cores
 /// that had changed are set back. That counts as another change.
@@ -73,7 +73,7 @@ struct Applied {
 /// `segmentation` is refused. Returns this core's value, which follows later changes of the setting.
 [[nodiscard]] const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept;
 
-/// The command line's settings, for all cores. Values are checked when they are applied: `itr` needs an open card.
+/// The command line's settings, for all cores. Values are checked when they are applied, because checking `itr` needs an open card.
 struct BootSettings {
   std::vector<std::pair<const Row*, std::string>> values;
   /// Asks `arguments` for the name of every row, except rows that need a core. `device_rows`: the rows of the card that will be in use.
@@ -89,12 +89,12 @@ class Device {
   Device& operator=(Device&&) = delete;
   /// Takes the device out of use.
   virtual ~Device();
-  /// The value to which `itr_us` would be rounded; does not change anything. Any core. Errors: `invalid`, `unsupported` with a static text
-  /// that has the accepted values.
+  /// The value to which `itr_us` would be rounded. Changes nothing; any core may call it. Errors: `invalid`, `unsupported` with a static
+  /// text that has the accepted values.
   [[nodiscard]] virtual Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t itr_us(unsigned core) const noexcept = 0;
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
-  /// Turns this core's queue interrupts on or off. They are off in `poll` and `monitor`. Turning them on raises one if work is pending.
+  /// Turns this core's queue interrupts on or off. They are off in idle states `poll` and `monitor`. `on` raises one if work is pending.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
   /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue. Also null
   /// if the core MUST NOT sleep on the line now, because the card will report a frame in flight on another line. Then the core polls.
@@ -102,10 +102,10 @@ class Device {
 
   /// The rows of the card's own settings. Their names and numbers MUST differ from the kernel's. The rows exist as long as the program.
   [[nodiscard]] virtual std::span<const Row> settings() const noexcept { return {}; }
-  /// The present value of one of the card's settings; any core may call it. Presets and settings of scope `named_core` have none.
+  /// The present value of one of the card's settings; any core may call it. Presets and settings of scope `named_core` have no value.
   [[nodiscard]] virtual std::uint32_t value_of(Setting) const noexcept { return 0; }
   struct Change {
-    std::uint32_t value = 0;  ///< as it was rounded
+    std::uint32_t value = 0;  ///< the value after rounding
     std::uint64_t lost_frames = 0;
     std::optional<Segmentation> segmentation{};  ///< the value of `segmentation` that belongs to a preset
   };

@@ -76,17 +76,17 @@ struct Row {
   std::uint32_t value_min = 0, value_max = 0;
   std::string_view unit{};                      ///< of `number` and `time`
   bool off = false;                             ///< `number`: "off" is accepted too, and means 0
-  std::span<const std::string_view> choices{};  ///< by value
+  std::span<const std::string_view> choices{};  ///< the texts of the values 0, 1, ...
   std::string_view accepts{};                   ///< the accepted values in words; empty: as the members above say
   Value initial = 0;
-  std::string_view initial_text{};  ///< the default in words, where it is not a number of this table
+  std::string_view initial_text{};  ///< the default in words, if `initial` does not hold it
   bool preset = false;              ///< sets several settings: it has no value of its own, and at boot it is applied before them
   std::string_view help;            ///< one sentence
   std::span<const OtherName> other_names{};
   /// The field of a log's Settings entry that holds the value.
   std::string_view log_field = "card_value";
   std::string_view log_value{};    ///< the value's "kind:unit:choices" in a log's header; empty: as `kind` says
-  std::string_view report_name{};  ///< in reports; empty: `name`
+  std::string_view report_name{};  ///< the name in reports; empty: `name`
   // A null function means: as `kind` says. Reports show plain numbers, without a unit.
   std::expected<Value, Refusal> (*parse)(const Row& row, std::string_view text, const PowerAbilities& abilities) = nullptr;
   std::string (*print)(Value value) = nullptr;
@@ -103,7 +103,7 @@ struct Row {
 
 /// Returns the value that `text` means. Checks everything that does not depend on a core or a card.
 [[nodiscard]] std::expected<Value, Refusal> parse(const Row& row, std::string_view text, const PowerAbilities& abilities);
-/// The setting and `value` as an answer shows them: "itr=8us".
+/// The setting and `value` as an answer of control shows them: "itr=8us".
 [[nodiscard]] std::string print(const Row& row, Value value);
 /// `value` as a report shows it: "8".
 [[nodiscard]] std::string report(const Row& row, Value value);

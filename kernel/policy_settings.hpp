@@ -12,7 +12,7 @@ namespace neap::policy {
 constexpr std::uint32_t poll_budget_us_max = 1'000'000;
 constexpr std::uint8_t turbo_never_set = 2;
 
-/// "halt poll deepest": the accepted values of `idle` on this CPU.
+/// The accepted values of `idle` on this CPU, for example "halt poll deepest".
 [[nodiscard]] std::string accepted_idle_states(const PowerAbilities& abilities);
 
 }  // namespace neap::policy

@@ -29,7 +29,7 @@ enum class WakeCause : std::uint8_t {
 
 struct Sleep {
   WakeCause cause = WakeCause::not_asleep;
-  std::uint8_t vector = 0;  ///< of the first interrupt taken, for `interrupt`, `timer`, `wake_up`
+  std::uint8_t vector = 0;  ///< the first vector taken, if the cause is `interrupt`, `timer` or `wake_up`
 };
 
 /// Counters that can be sampled: bits of `CounterSample::present` and of a log record's flags.

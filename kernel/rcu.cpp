@@ -4,9 +4,9 @@
 // batch if it has stored the batch's epoch or a later one, or sleeps. The grace period of a batch ends when every core has passed it.
 //
 // Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or
-// a later one has loaded it before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node.
-// Its earlier reads happen before its store, which the reclaiming core loads. A core that comes online stores 0 and then loads the epoch.
-// Either the reclaiming core sees the 0 and waits, or the load sees the increment.
+// a later one has loaded this value before, and that load synchronises with the increment. So the core's later reads do not find the
+// unlinked node. Its earlier reads happen before its store, whose value the reclaiming core loads. A core that comes online stores 0 and
+// then loads the epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace {
 
 constinit std::atomic<std::uint64_t> epoch{1};
 
-/// Sent to a core that has not passed this core's batch. It runs there as an event and returns.
+/// Sent to a core that has not passed this core's batch. It runs there as an event and is then sent back.
 struct QuiescenceRequest : RemoteNode {
   unsigned home = 0;
   bool in_flight = false;
@@ -120,8 +120,8 @@ bool pass_boundary(unsigned budget) noexcept {
   return true;
 }
 
-// A sleeping core cannot check its batch. So, before it sleeps, it sends a request to the first core that has not passed the batch. That
-// core is awake, because it would be offline otherwise. So the request wakes no sleeping core; at worst it delays a sleep.
+// A sleeping core cannot check its batch. So a core that is about to sleep sends a request to the first core that has not passed the batch.
+// That core is awake, because it would be offline otherwise. So the request wakes no sleeping core; at worst it delays a sleep.
 bool prepare_sleep() noexcept {
   Batches& own = batches;
   if (own.pending == 0) [[likely]]

@@ -23,8 +23,8 @@
 
 namespace neap::rcu {
 
-/// The number of buckets is fixed: choose about the expected number of entries. All functions may be called on any core, within an event. A
-/// returned pointer is valid until the end of that event, not across `co_await`. Values do not change in place: they are replaced.
+/// The number of buckets is fixed and should be about the expected number of entries. All functions may be called on any core, within an
+/// event. A returned pointer is valid until the end of that event, not across `co_await`. Values do not change in place: they are replaced.
 template <typename Key, typename Value, typename Hash = std::hash<Key>>
 class Table {
  public:
@@ -34,7 +34,7 @@ class Table {
     require(buckets <= std::size_t{1} << 32, "more buckets than the hash has bits for", buckets);
   }
   Table& operator=(Table&&) = delete;
-  /// No core may use the table any more.
+  /// MUST NOT run while a core uses the table.
   ~Table() {
     for (std::size_t i = 0; i <= mask_; ++i) {
       for (Entry* entry = buckets_[i].load(std::memory_order_relaxed); entry != nullptr;) {
@@ -43,7 +43,7 @@ class Table {
     }
   }
 
-  /// Null if there is no such entry.
+  /// The value of `key`; null if there is no such entry.
   [[nodiscard]] const Value* find(const Key& key) const noexcept {
     for (const Entry* entry = buckets_[bucket(key)].load(std::memory_order_acquire); entry != nullptr;
          entry = entry->next.load(std::memory_order_acquire)) {
@@ -79,7 +79,7 @@ class Table {
     return true;
   }
 
-  /// Removes the entry; false if there is none.
+  /// Removes the entry with this key; returns false if there is none.
   bool erase(const Key& key) noexcept {
     const std::size_t at = bucket(key);
     const std::lock_guard hold(lock_of(at));
@@ -123,7 +123,7 @@ class Table {
     return (mixed >> 32 ^ mixed) & mask_;
   }
   [[nodiscard]] SpinLock& lock_of(std::size_t at) noexcept { return locks_[at % locks_.size()].lock; }
-  /// The link to the entry with this key, or the last link of the chain.
+  /// The link to the entry with this key; without such an entry, the last link of the chain.
   [[nodiscard]] std::atomic<Entry*>* find_link(std::size_t at, const Key& key) noexcept {
     std::atomic<Entry*>* link = &buckets_[at];
     while (Entry* const entry = link->load(std::memory_order_relaxed)) {

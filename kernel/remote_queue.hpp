@@ -2,9 +2,9 @@
 // Queues from many cores to one.
 //
 // Many cores send, one receives, and no core may wait for another: two cores that spin on each other's full queue would deadlock. So the
-// queue for an application's work is bounded and reports when it is full. Queueing the kernel's work must not fail, so that work is linked
-// into a list of nodes, which needs no further memory. Queue and list are lock-free. They use atomic operations without fences, so that the
-// thread sanitizer can check them.
+// queue for an application's work is bounded and reports when it is full. Queueing the kernel's work must not fail, so each piece of it is
+// a node that is linked into a list, without further memory. Queue and list are lock-free. They use atomic operations without fences, so
+// that the thread sanitizer can check them.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace neap {
 
 /// A bounded queue: many producers, one consumer. Each slot has a sequence number that tells whether the slot can be filled or emptied
-/// (after D. Vyukov's bounded queue). A producer claims a position by one compare-and-swap and publishes it by the slot's sequence number.
+/// (after D. Vyukov's bounded queue). A producer claims a position by one compare-and-swap; the slot's sequence number publishes the value.
 template <typename T, std::uint32_t capacity>
 class RemoteQueue {
   static_assert(capacity >= 2 && (capacity & (capacity - 1)) == 0);

@@ -4,8 +4,8 @@
 // Sequence numbers, local ports and SYN cookies must look random to a peer that does not know the key. SipHash-2-4, the default, is for
 // them. For a hash table whose keys are chosen by clients, SipHash-1-3 is enough: one round for each word, three at the end.
 //
-// No input can make a step lose the key, because additions, rotations and xors are invertible. A multiplication is not: a factor of zero
-// erases the other factor.
+// No input can make a step of the hash lose the key, because additions, rotations and xors are invertible. A multiplication is not: a
+// factor of zero erases the other factor.
 #pragma once
 
 #include <bit>
@@ -34,8 +34,8 @@ inline std::uint64_t load_4(const std::uint8_t* at) noexcept {
   return word;
 }
 
-/// The last `bytes % 8` bytes of an input of `bytes` bytes that ends at `end`, little-endian. Reads no byte outside the input; loads may
-/// overlap.
+/// Loads, little-endian, the last `bytes % 8` bytes of an input that has `bytes` bytes and ends at `end`. Reads no byte outside the input;
+/// loads may overlap.
 inline std::uint64_t load_tail(const std::uint8_t* end, std::size_t bytes) noexcept {
   const std::size_t left = bytes % 8;
   if (left == 0) return 0;

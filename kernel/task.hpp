@@ -37,7 +37,7 @@ constexpr bool is_task = false;
 template <typename T>
 constexpr bool is_task<task<T>> = true;
 
-/// The type that `co_await` of a task returns; any other type stands for itself.
+/// The type that `co_await` of a task returns; for a type that is no task, the type itself.
 template <typename T>
 struct Awaited {
   using Type = T;
@@ -59,29 +59,29 @@ task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 /// Suspends for at least `delay`. Throws `Cancelled` if its task is cancelled.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
-/// Runs `call()` as an event on `core` (this one too) and resumes the calling task here with the result. Needs no room in the core's
-/// bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have
-/// destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
+/// Runs `call()` as an event on `core` (which may be this core) and resumes the calling task here with the result. Needs no room in the
+/// core's bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures
+/// have destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
 ///
-/// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` exists
+/// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` is kept
 /// until then. A cancellation of the calling task does not cancel the task on `core`.
 template <typename Call>
 auto on_core(unsigned core, Call call) -> task<typename detail::Awaited<std::invoke_result_t<Call&>>::Type>;
 
 /// One value that is set later, for one waiter: a callback fulfils it and a task awaits it (`co_await completion`), both on one core. A
-/// task that can be cancelled awaits `completion.or_cancelled()`, which then throws `Cancelled`. The completion MUST still exist when the
-/// callback fulfils it.
+/// task that can be cancelled awaits `completion.or_cancelled()`, which throws `Cancelled` if the task is cancelled. The completion MUST
+/// still exist when the callback fulfils it.
 template <typename T = void>
 class Completion;
 
 namespace detail {
 
-/// The coroutine that continues, set by a coroutine that suspends. Resuming it from inside `await_suspend` would nest the calls. A loop
+/// The coroutine to resume next, set by a coroutine that suspends. Resuming it from inside `await_suspend` would nest the calls. A loop
 /// that awaits a million tasks which end at once would need a million stack frames. Compilers can turn each such call into a jump, but do
 /// not promise it in builds with sanitizers. So each coroutine returns to the one loop in `run_coroutine`.
 extern constinit thread_local std::coroutine_handle<> next_coroutine;
 
-/// Runs `coroutine` and the coroutines that it continues with, until one waits.
+/// Runs `coroutine` and then each `next_coroutine`, until one waits.
 void run_coroutine(std::coroutine_handle<> coroutine) noexcept;
 
 /// Resumes a coroutine in an event of its own, on the core that queues it. Part of the waiting coroutine's frame, so queueing cannot fail.
@@ -260,7 +260,7 @@ class CompletionBase {
   bool fulfilled_ = false;
 };
 
-/// The wait behind `or_cancelled`.
+/// The awaitable that `or_cancelled` returns.
 template <typename Awaited>
 class WaitOrCancelled : CancellableWait {
  public:

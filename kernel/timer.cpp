@@ -206,7 +206,7 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
     Timer& timer = *due_;
     require(timer.wheel_ == this && timer.fire_ != nullptr, "a due timer is pending and has a callback");
     remove(timer);
-    // The callback may arm the timer again with another callback, or destroy the timer. So it is moved out of the timer before it runs.
+    // The callback may arm the timer again with another callback, or destroy the timer. So the callback is moved out of the timer first.
     Callback fire = std::move(timer.fire_);
     running_ = &timer;
     EventLoop::begin_event(fire.code());

@@ -64,7 +64,7 @@ class Timer {
 
   Timer* next_ = nullptr;  // first member, so that a pointer to it points to the timer
   Callback fire_;
-  Timer** link_ = nullptr;       // the pointer to this timer, while it is pending
+  Timer** link_ = nullptr;       // the list's pointer to this timer, while it is pending
   std::uint64_t period_ns_ = 0;  // 0: fires once
   TimerWheel* wheel_ = nullptr;  // null when not pending
   std::uint64_t deadline_ns_ = 0;

@@ -4,7 +4,7 @@
 // Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
 // wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
 // level, slots are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above level
-// 0 comes, its timers move down.
+// 0 comes, its timers move to lower levels.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class TimerWheel {
 
   bool run_due_timers(unsigned budget) noexcept;
 
-  /// The sum does not overflow, because no deadline is within a tick of the clock's end.
+  /// Rounds up. The sum does not overflow, because no deadline is within a tick of the clock's end.
   static std::uint64_t tick_of(std::uint64_t deadline_ns) noexcept { return (deadline_ns + (1 << tick_bits) - 1) >> tick_bits; }
   [[nodiscard]] std::uint64_t slot_start(unsigned level, unsigned slot) const noexcept;
   [[nodiscard]] bool earliest_slot(unsigned& level, unsigned& slot) noexcept;

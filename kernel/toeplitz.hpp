@@ -19,7 +19,7 @@ constexpr std::array<std::uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b
                                               0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
                                               0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
 
-/// The hash of `input`, at most 36 bytes, in the order of the frame.
+/// The hash of `input`: at most 36 bytes, in the frame's byte order.
 [[nodiscard]] constexpr std::uint32_t hash(std::span<const std::uint8_t> input) noexcept {
   require(input.size() <= key.size() - 4, "more input than the key has bits for", input.size());
   std::uint32_t result = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// A model for SPIN of a core that goes to sleep while other cores hand work to it. SPIN tries every order of the steps of this core, two
-// senders, a card, a device and the core's alarm. Comments name the statements of the kernel that a step stands for. kernel/wakeup_test.py
-// checks that no WAY of sleeping loses a call, and that SPIN finds a lost call when a rule of the code is broken (BREAK).
+// A model for the checker SPIN: a core goes to sleep while others hand work to it. SPIN tries every order of the steps of this core, two
+// senders, a card, a device and the core's alarm. Comments name the kernel's statements for a step. kernel/wakeup_test.py checks that no
+// WAY of sleeping loses an event, and that SPIN finds a lost event when a rule of the code is broken (BREAK).
 //
 //   spin -a -DWAY=MWAIT kernel/wakeup.pml && cc -o pan pan.c && ./pan
 //

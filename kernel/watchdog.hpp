@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // Naming events that run too long.
 //
-// An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. Nothing else would show
+// An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. Without help, nothing shows
 // which event it was. So `watchdog=` sets a limit for the time of an event. When an event over the limit ends, its core prints the event's
 // name. Because the event may never end, another core also prints the name meanwhile. For this it interrupts the event's core for a moment.
 //
-// A core that is awake checks the other cores four times within one limit. Cores 0 and 1 are guards, which also check when they sleep. The
-// first event after a time without checks wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again while
-// another core is in an event. So an event is named at most 1.5 limits after it began, unless both guards are in long events while all
-// other cores sleep. A guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs each
-// event a test.
+// A core that is awake checks the other cores four times within one limit. Cores 0 and 1 are guards: they also wake from sleep to check.
+// The first event after a time without checks wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again
+// while another core is in an event. So an event is named at most 1.5 limits after it began, unless both guards are in long events while
+// all other cores sleep. A guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs
+// each event the test of one flag.
 //
 // On a machine with a single core, an event that never ends is not reported. Events run with interrupts disabled, so only an NMI could
 // detect it (docs/caveats.md).
@@ -36,7 +36,7 @@ void configure(std::chrono::nanoseconds limit) noexcept;
 void begin(std::uintptr_t code) noexcept;
 /// This core found no work: its last event has ended.
 void idle() noexcept;
-/// When this core must wake to check the others, as of its last `idle`; `machine::alarm_none`: never.
+/// When this core must wake to check the others, as computed by its last `idle`; `machine::alarm_none`: never.
 [[nodiscard]] std::uint64_t next_look_ns() noexcept;
 
 /// The number of events over the limit that were named at their end, on all cores.

@@ -17,7 +17,7 @@ namespace neap::libc {
 constexpr std::uint64_t wait_ns_max = 10'000'000'000;
 constexpr std::uint64_t no_deadline = ~std::uint64_t{0};
 
-/// Owned by a core. If the owner calls `lock` again, it panics; `lock_recursive` counts.
+/// A mutex that one core owns at a time. If the owner calls `lock` again, it panics; `lock_recursive` counts the owner's calls instead.
 class SetupLock {
  public:
   void lock() noexcept;
@@ -36,7 +36,7 @@ class SetupLock {
   std::uint32_t depth_ = 0;              // written by the owner
 };
 
-/// A condition variable: a count of signals.
+/// A condition variable, implemented as a count of signals.
 class SetupCondition {
  public:
   /// Releases `lock` (all levels of recursion), waits for a later signal, and takes the lock again. False if `deadline_ns` passed first.

@@ -31,7 +31,7 @@ SetupLock& lock_in(__gthread_mutex_t* mutex) noexcept { return as<SetupLock>(mut
 SetupLock& lock_in(__gthread_recursive_mutex_t* mutex) noexcept { return as<SetupLock>(mutex); }
 SetupCondition& condition_in(__gthread_cond_t* condition) noexcept { return as<SetupCondition>(condition); }
 
-/// The libraries' deadlines are wall clock times.
+/// Converts a deadline of the libraries, which is a wall clock time, to nanoseconds since boot.
 std::uint64_t deadline_ns(const __gthread_time_t* time) noexcept {
   const std::uint64_t wall_ns = static_cast<std::uint64_t>(time->tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time->tv_nsec);
   const std::uint64_t boot_ns = machine::wall_clock_at_boot_ns();
@@ -122,7 +122,7 @@ int __neap_cond_broadcast(__gthread_cond_t* condition) noexcept {
   return 0;
 }
 
-// std::thread then throws system_error. `spawn_on` gives work to cores.
+// No thread can be created: std::thread throws system_error. `spawn_on` gives work to cores.
 int __neap_thread_create(__gthread_t*, void* (*)(void*), void*) { return EAGAIN; }
 int __neap_thread_join(__gthread_t, void**) { return EINVAL; }
 int __neap_thread_detach(__gthread_t) noexcept { return EINVAL; }

@@ -44,7 +44,7 @@ constinit std::array<Quarantine, machine::cores_max> quarantines;
 std::byte* object_of(Header& header) noexcept { return reinterpret_cast<std::byte*>(&header) + front_bytes_min; }
 std::uint64_t mark_at(const Header& header, std::uint64_t mark) noexcept { return mark ^ reinterpret_cast<std::uintptr_t>(&header); }
 
-/// Bytes that are checked right behind an object: up to the next multiple of 16, then one redzone.
+/// Number of bytes that are checked right behind an object: up to the next multiple of 16, then one redzone.
 std::size_t tail_bytes(std::size_t bytes) noexcept { return (redzone_bytes - bytes % redzone_bytes) % redzone_bytes + redzone_bytes; }
 
 bool is_filled(const std::byte* bytes, std::size_t count, std::byte pattern) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Finds writes outside of heap objects and after `free`.
 //
-// Without memory protection such a write hits another object's data, and the crash comes later and elsewhere. With the boot option
+// Without memory protection, a wrong write hits another object's data, and the crash comes later and elsewhere. With the boot option
 // `heap=checked` each object is placed between redzones. It is filled with one pattern when allocated and with another when freed, and it
 // is then held in a quarantine. A wrong write is found when the object is freed or leaves the quarantine. The panic's message states which
 // kind of wrong write it was. The checks cost time and about 80 bytes for each object, so they are for tests. Kernel-internal.

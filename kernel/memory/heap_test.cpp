@@ -102,7 +102,7 @@ TEST_F(Heap, ImpossibleSizesAreRefusedNotFatal) {
   EXPECT_EQ(heap_counters().refused, refused + 3);
 }
 
-// With no memory left every request is refused. Once all objects are freed, the memory is available again, in large pieces too.
+// With no memory left, every request is refused. Once all objects are freed, the memory is available again, in large pieces too.
 TEST_F(Heap, ExhaustionRefusesAndIsRecoveredFrom) {
   const std::uint64_t free_bytes = page_counters().free_bytes;  // other cores may keep slabs from earlier tests
   for (int round = 0; round < 2; ++round) {
@@ -219,7 +219,7 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   machine.on(0, [&] {
     for (void* const object : objects) deallocate(object);
   });
-  // An amount too small to wake a core for may stay until the core wakes.
+  // A small amount does not wake its owner, so it may remain until the owner wakes.
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 
@@ -252,8 +252,8 @@ TEST_F(Heap, ASleepingCoreReleasesItsReservesForTheNextAttempt) {
   });
 }
 
-// An empty slab is memory for every class and every core. That includes the last slab of a class, which its core keeps while memory is
-// available.
+// The memory of an empty slab can serve every class and every core. That includes the last slab of a class, which its core keeps while
+// memory is available.
 TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
   HostMachine machine{2};
   machine.on(1, [&] {
@@ -269,7 +269,7 @@ TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
     machine.on(0, [&] {
       if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
     });
-    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes with a slab of 64 KiB each
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // 32 classes had a slab of 64 KiB each
   }));
   machine.on(0, [&] {
     for (void* const pointer : taken) deallocate(pointer);

@@ -72,7 +72,7 @@ class Zone {
 
   SpinLock lock_;
   std::byte* begin_ = nullptr;
-  std::uint64_t frame_ = 0;  // physical page number of `begin_`; alignment refers to it
+  std::uint64_t frame_ = 0;  // physical page number of `begin_`; runs are aligned by physical page number
   std::uint64_t pages_ = 0, usable_pages_ = 0;
   std::atomic<std::uint64_t> free_pages_{0};
   std::uint32_t filled_orders_ = 0;
@@ -145,7 +145,7 @@ void Zone::free_pages_at(Pages pages) noexcept {
   }
 }
 
-/// A run from one block of at least 2^order pages; with order 0, from any adjacent free blocks.
+/// Allocates a run from one block of at least 2^order pages, or with order 0 from any adjacent free blocks.
 void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
   const std::lock_guard guard(lock_);
   if (order == 0 && !std::has_single_bit(pages)) {
@@ -174,7 +174,7 @@ void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   return nullptr;
 }
 
-/// Number of pages in adjacent free blocks from `index` on; stops at `enough` or more.
+/// Number of pages in adjacent free blocks from `index` on; stops counting when it reaches `enough`.
 std::uint64_t Zone::free_row_from(std::uint64_t index, std::uint64_t enough) const noexcept {
   std::uint64_t count = 0;
   while (count < enough && index + count < pages_) {
@@ -225,7 +225,7 @@ Zone* zone_of(const void* pointer) noexcept {
 }
 
 // For each node, the zones in the order in which its cores try them: near nodes first. Within a node the highest addresses come first,
-// because devices with short addresses need low memory.
+// because some devices can address only low memory.
 using ZoneOrder = std::array<std::uint8_t, ranges_max>;
 constinit std::array<ZoneOrder, machine::nodes_max> zone_orders{};
 
@@ -287,7 +287,7 @@ void release_cached(PageCache& cache, std::uint64_t count) noexcept {
 }
 
 void give_to_cache(Zone& zone, void* page) noexcept {
-  if (zone.node() != preferred_node) return zone.release(page, 1);  // otherwise pages of other nodes would stay with this core
+  if (zone.node() != preferred_node) return zone.release(page, 1);  // a cached page of another node would stay with this core
   PageCache& cache = caches[machine::this_core()];
   if (cache.count.value() == PageCache::pages_max) release_cached(cache, PageCache::batch_pages);
   zone.set_word(page, cached);

@@ -32,7 +32,7 @@ void free_pages(void* pages, unsigned order) noexcept;
 void free_run(void* run) noexcept;
 /// Frees all but the first `pages` pages of a run. `pages` MUST be between 1 and the run's length.
 void shorten_run(void* run, std::size_t pages) noexcept;
-/// Length of the run that begins at `pointer`; 0 if none does. `pointer` MUST be page aligned.
+/// Number of pages in the run that begins at `pointer`; 0 if none does. `pointer` MUST be page aligned.
 [[nodiscard]] std::size_t run_pages(const void* pointer) noexcept;
 
 /// Sets the NUMA node that this core's allocations try first. It is 0 until the core has started; then it is the core's own node.
@@ -45,11 +45,11 @@ void release_cached_pages() noexcept;
 struct PageCounters {
   std::uint64_t total_bytes, free_bytes;
   std::uint64_t refused;  ///< allocations that returned null
-  std::uint64_t foreign;  ///< runs from a node other than the preferred one; single pages count when a core takes a batch of 16
+  std::uint64_t foreign;  ///< runs from a node other than the preferred one; a single page counts when a core's cache fetches it
 };
 [[nodiscard]] PageCounters page_counters() noexcept;
 
-/// `free_bytes` without the pages that cores keep. Costs a few instructions, for frequent callers.
+/// `free_bytes` without the pages that cores keep. Costs only a few instructions, so it may be called often.
 [[nodiscard]] std::uint64_t free_page_bytes() noexcept;
 
 struct NodeCounters {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The object sizes of slabs: every 16 bytes up to 128, then four sizes for each doubling. So at most a fifth of an object is slack.
+// The object sizes of slabs: every 16 bytes up to 128, then four sizes for each doubling. So above 128 bytes at most a fifth is slack.
 // Kernel-internal.
 #pragma once
 

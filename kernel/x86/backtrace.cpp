@@ -149,7 +149,7 @@ _Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
   return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-// Functions between the bottom of a stack and an event. The name of an event's callable is a template argument in the name of its wrapper.
+// True for a function between the bottom of a stack and the code of an event.
 bool is_the_loops(std::string_view name) {
   constexpr std::string_view ours[] = {
       "core_entry_high",
@@ -169,7 +169,7 @@ bool is_the_loops(std::string_view name) {
   return std::ranges::any_of(ours, [name](std::string_view start) { return name.starts_with(start); });
 }
 
-// The callable in a wrapper is the first argument of the wrapper's template.
+// If `name` is a wrapper's, returns the name of the callable in it: the first argument of the wrapper's template.
 std::string_view callable_of(std::string_view name) {
   constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<"};
   for (const std::string_view wrapper : wrappers) {
@@ -277,7 +277,7 @@ void print_other_cores() noexcept {
     const auto symbol = find_symbol(frame->rip, buffer);
     print("core ", core, " was at ", hex(frame->rip), ' ', symbol.name, " + ", hex(symbol.offset));
     if (++backtraces > backtraces_max) continue;
-    // A walk starts with the walking function itself.
+    // A walk starts with the walking function itself, which is skipped.
     Printer printer{.skip = 1, .lines_max = lines_max};
     printer.finish(walk(frame, print_one, &printer));
   }

@@ -213,7 +213,7 @@ void initialise_alarm() {
 }
 
 void alarm_arrived() {
-  // The APIC's timer has its own rate and counts 32 bits, so it may be early.
+  // The APIC's timer has its own rate, and 32 bits may be too few for the whole delay. So the interrupt may be early.
   const auto deadline_ns = alarm_deadline_ns;
   if (deadline_ns == machine::alarm_none) return;
   if (machine::now_ns() < deadline_ns) {

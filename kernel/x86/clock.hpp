@@ -12,7 +12,7 @@ namespace neap::x86 {
 /// Nanoseconds from the TSC at a rate that is guessed until it is known. MUST be used only to bound waits before and during a panic.
 [[nodiscard]] std::uint64_t rough_ns();
 
-/// Busy waiting. Only for chipset set-up.
+/// Waits busily. Only for chipset set-up.
 void wait_ns(std::uint64_t duration_ns);
 
 /// Sets the origin of `now_ns`.

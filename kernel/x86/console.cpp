@@ -18,7 +18,7 @@ namespace neap::x86::console {
 
 namespace {
 
-constexpr std::uint64_t line_wait_ns = 200'000'000;  // wait for lines of other cores
+constexpr std::uint64_t line_wait_ns = 200'000'000;  // longest wait for a line of another core
 
 constinit EarlyOptions chosen{};
 constinit std::atomic<bool> opened{false}, held{false}, broken{false};

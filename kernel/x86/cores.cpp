@@ -97,7 +97,7 @@ std::uint64_t measure_offset() {
   reply.store(0, std::memory_order_relaxed);
   const auto begin = rough_ns();
   for (std::uint32_t round = 1; round <= rounds; ++round) {
-    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // the machine is emulated on too few host cores
+    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // only an emulator on too few host cores is so slow
     const auto before = read_tsc_ordered();
     request.store(round, std::memory_order_release);
     while (reply.load(std::memory_order_acquire) != round) {
@@ -157,7 +157,7 @@ bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
   if (!stacks) return false;
   std::memset(block, 0, page_bytes << order);
   start.root = paging::root();
-  // The call in the entry code pushes the return address.
+  // Aligned to 16, because the entry code calls a function with this stack.
   start.stack_top = stack_top(core, main_stack);
   start.descriptors = reinterpret_cast<Descriptors*>(block);
   start.thread_pointer = prepare_tls(block + round_up(sizeof(Descriptors), alignof(Descriptors)));
@@ -214,8 +214,8 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
   return Outcome::started;
 }
 
-// Interrupts stay disabled, and no core sends any. MWAIT may still end now and then, so it is repeated. The monitored line is on the core's
-// own stack.
+// Interrupts stay disabled, and no core sends one to a parked core. MWAIT may still end now and then, so it is repeated. The monitored line
+// is on the core's own stack, so no core writes to it.
 [[noreturn]] void park() {
   const auto plan = power::plan_parked();
   if (plan.way != power::Way::mwait) halt_for_ever();

@@ -36,7 +36,7 @@ inline CpuidResult cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) {
   return result;
 }
 
-/// Answered by the model machine alone (sim/machine/cpuid.cpp). The range belongs to hypervisors, so no CPU has this leaf (SDM 2A, CPUID).
+/// A leaf that only the model machine has (sim/machine, for tests). The range belongs to hypervisors, so no CPU has it (SDM 2A, CPUID).
 constexpr std::uint32_t model_machine_leaf = 0x4e656170;
 
 // --- Control registers -------------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ inline void write_msr_known(std::uint32_t msr, std::uint64_t value) {
 /// The features of this CPU that Neap uses. Read once by core 0.
 struct Features {
   bool x2apic, tsc_deadline, huge_pages, xsave, rdrand, hypervisor, tsc_adjust, machine_check;
-  bool modelled;  ///< the model machine (sim/machine), which shows a real CPU and no hypervisor
+  bool modelled;  ///< this is the model machine (sim/machine), which imitates a real CPU without a hypervisor
   std::uint32_t largest_leaf;
   bool intel;
   std::uint8_t family, model;  ///< including the extended parts
@@ -120,7 +120,7 @@ struct Features {
 };
 [[nodiscard]] const Features& features();
 
-/// Turns on SSE, AVX and similar extensions, faults on writes to read-only pages, and global pages for this core.
+/// Turns on for this core: SSE, AVX and similar extensions; faults on writes to read-only pages; global pages.
 void enable_cpu_state();
 
 }  // namespace neap::x86

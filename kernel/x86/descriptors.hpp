@@ -10,7 +10,7 @@
 
 namespace neap::x86 {
 
-/// SDM 3A, 8.7. Packed as the CPU reads it.
+/// The TSS (SDM 3A, 8.7), packed as the CPU reads it.
 struct [[gnu::packed]] TaskState {
   std::uint32_t reserved0;
   std::uint64_t stack_by_privilege[3];
@@ -36,7 +36,7 @@ void fill_interrupt_table();
 /// Loads `descriptors` on this core, with the fault stacks of slot `core` (paging.hpp), and loads the interrupt table.
 void load_descriptors(Descriptors& descriptors, unsigned core);
 
-/// Core 0 takes its faults on the boot stack until slot 0 is mapped.
+/// Makes core 0 take its faults on the boot stack until its own stacks are mapped.
 void use_boot_stack_for_faults(Descriptors& descriptors);
 
 /// Size of a core's thread-local block, including alignment and the pointer to itself.

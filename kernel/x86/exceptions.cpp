@@ -126,7 +126,7 @@ void step_out_of_bad_jump(ExceptionFrame& frame) {
 }
 
 // A core with badly damaged registers may fault again in each report, without end. No per-core state can be trusted then, so the reports of
-// all cores are counted. Only such a core causes `reports_max` reports.
+// all cores are counted together. Only such a core causes `reports_max` reports.
 constinit std::atomic<unsigned> reports{0};
 constexpr unsigned reports_max = 20;
 

@@ -10,7 +10,7 @@
 
 namespace neap::x86 {
 
-/// The registers that vectors.S pushes, above the words that the CPU has pushed.
+/// The registers that vectors.S pushes, then the words that the CPU has pushed before them.
 struct ExceptionFrame {
   std::uint64_t r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax;
   std::uint64_t vector, error_code;

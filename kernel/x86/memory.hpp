@@ -19,10 +19,10 @@ namespace neap::x86::memory {
 /// All available RAM of the map above the first MiB, including the image. The direct map covers this memory. Ascending.
 [[nodiscard]] std::span<const machine::MemoryRange> installed();
 
-/// A cleared page, by its physical address; 0 if there is none. Only core 0 may call it before `hand_over`, any core after.
+/// Returns the physical address of a cleared page; 0 if there is none. Before `hand_over` only core 0 may call it, later any core.
 [[nodiscard]] std::uint64_t allocate_page();
 
-/// `count` contiguous cleared pages. MUST be called before `hand_over`.
+/// As `allocate_page`, for `count` contiguous pages. MUST be called before `hand_over`.
 [[nodiscard]] std::uint64_t allocate_early(std::uint64_t count);
 
 /// A free page below 640 KiB for the start of other cores; 0 if the map has none.

@@ -83,7 +83,7 @@ std::uint64_t measure_bar(const Device& device, unsigned index, bool is_64) {
   return mask == 0 ? 0 : ~mask + 1;
 }
 
-// Address 0 or 0 bytes: not a memory BAR, or firmware gave it no address.
+// A result with address 0 or 0 bytes means: not a memory BAR, or firmware gave it no address.
 Bar read_bar(const Device& device, unsigned index) {
   constexpr std::uint8_t plain_device = 0;
   if (index >= config::bars || (device.read_config(config::header_type, 1) & config::header_kind_mask) != plain_device) return {};
@@ -179,7 +179,7 @@ namespace neap::x86 {
 
 void scan_pci() {
   using namespace neap::pci;
-  // Buses of segment 0 without a window are accessed by the ports.
+  // Buses of segment 0 without a window are accessed by the I/O ports.
   const auto in_a_window = [](unsigned bus) {
     return std::ranges::any_of(
         acpi::tables().pci, [bus](const auto& window) { return window.segment == 0 && bus >= window.first_bus && bus <= window.last_bus; });

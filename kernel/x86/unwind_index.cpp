@@ -60,7 +60,7 @@ const std::byte* skip_leb128(const std::byte* at) {
   return at;
 }
 
-// The encoding of addresses in a CIE: the letter R of its augmentation.
+// Returns how a CIE encodes addresses: the byte for the letter R in its augmentation.
 std::uint8_t pointer_encoding(const std::byte* cie) {
   const auto version = static_cast<std::uint8_t>(cie[8]);
   const auto* const augmentation = reinterpret_cast<const char*>(cie + 9);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, as tables.
+// Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, given as tables of register values.
 #include <gtest/gtest.h>
 
 #include <string>

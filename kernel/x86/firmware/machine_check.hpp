@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Machine checks: hardware errors in caches, links and memory, found by the hardware itself.
 //
-// A core has banks of registers, each of which holds one error. Threads of a core or cores of a package share some of them (SDM 3B, chapter
-// 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing, and after reset the registers hold firmware's
-// values. So each starting core reports the errors that its banks hold, and then turns all banks on.
+// A core has banks of registers, each of which holds one error. Threads of a core or cores of a package share some banks (SDM 3B, chapter
+// 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing. After a reset, a bank's registers hold what
+// firmware left there. So each starting core reports the errors that its banks hold, and then turns all banks on.
 //
 // An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises no exception here: the banks
 // are polled from time to time, and the errors are counted.
@@ -31,7 +31,7 @@ struct Banks {
   bool global_control = false;     ///< IA32_MCG_CTL exists
   bool counts_corrected = false;   ///< a status holds the number of corrected errors
   bool software_recovery = false;  ///< an uncorrected error may occur without an exception
-  unsigned first_controlled = 0;   ///< firmware controls the banks before this one
+  unsigned first_controlled = 0;   ///< firmware controls the banks with lower numbers
   bool old_opteron = false;        ///< bank 4 reports harmless walks of the GART's table
 };
 [[nodiscard]] Banks find_banks(power::CpuAccess& cpu) noexcept;
@@ -44,7 +44,7 @@ struct Error {
   [[nodiscard]] bool uncorrected() const noexcept;
   /// True for an uncorrected error that an exception reports.
   [[nodiscard]] bool belongs_to_exception(const Banks& banks) const noexcept;
-  /// The number of corrected errors for which this one stands, at least 1.
+  /// The number of errors that the bank counted here; 1 if this error is uncorrected or the bank does not count.
   [[nodiscard]] std::uint64_t times(const Banks& banks) const noexcept;
   /// "bank 7: memory error, uncorrected, status 0x…, address 0x…".
   void describe(Line& line) const noexcept;

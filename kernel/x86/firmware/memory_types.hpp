@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Checks whether firmware made all memory cacheable.
 //
-// The MTRRs state how each physical address is cached (SDM 3A, 12.11). Uncached in an MTRR overrides our page tables. There are few MTRRs.
-// If memory is large or has a large hole below 4 GiB, firmware sometimes leaves a piece uncovered. An image that uses that memory runs a
-// hundred times slower, without any error. So the boot checks and reports this. Neap does not change MTRRs.
+// The MTRRs state how each physical address is cached (SDM 3A, 12.11). If an MTRR states "uncached", that overrides our page tables. There
+// are few MTRRs. If memory is large or has a large hole below 4 GiB, firmware sometimes leaves a piece uncovered. An image that uses that
+// memory runs a hundred times slower, without any error. So the boot checks and reports this. Neap does not change MTRRs.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct Ranges {
   };
   std::array<Range, variable_max> ranges{};
   unsigned count = 0;
-  std::uint64_t fingerprint = 0;  ///< equal on all cores unless firmware has a defect
+  std::uint64_t fingerprint = 0;  ///< a hash of the MTRRs; equal on all cores unless firmware has a defect
 };
 
 [[nodiscard]] Ranges read(power::CpuAccess& cpu) noexcept;

@@ -11,7 +11,7 @@
 
 namespace neap::x86::multiboot {
 
-/// Calls `visit(first, bytes, type)` for each entry. Multiboot 1, 3.3: the size of an entry precedes it and does not include itself.
+/// Calls `visit(first, bytes, type)` for each entry. Multiboot 1, 3.3: an entry's size precedes it and does not count the size field.
 template <typename Visit>
 void for_each_range_1(const acpi::Bytes& map, Visit visit) {
   constexpr std::size_t size_bytes = 4, entry_bytes = 20;

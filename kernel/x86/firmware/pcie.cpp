@@ -7,7 +7,7 @@ namespace neap::x86::pcie {
 
 namespace {
 
-// 7.5.3.4: both fields of device control are exponents of two, starting at 128 bytes.
+// 7.5.3.4: in both size fields of device control, n means 128 * 2^n bytes.
 constexpr unsigned payload_shift = 5, read_request_shift = 12;
 constexpr std::uint16_t size_mask = 7;
 constexpr unsigned smallest_bytes = 128;

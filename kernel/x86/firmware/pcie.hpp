@@ -3,7 +3,7 @@
 //
 // Firmware configures the width, speed, payload and power states of a link. A card in the wrong slot or with ASPM on is slow without any
 // error, so a driver prints its link at start-up. Only one setting can cause errors instead of low speed: the card's payload size, if the
-// port above accepts only smaller packets. All devices on a path must agree (PCIe 6.0, 7.5.3.4).
+// port above accepts only smaller packets. All devices on a path must agree on the size (PCIe 6.0, 7.5.3.4).
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ struct Link {
 };
 [[nodiscard]] Link decode(const Words& words) noexcept;
 
-/// Rate in one direction after the line code (8b/10b up to 5 GT/s, then 128b/130b), including packet headers.
+/// Rate in one direction without the overhead of the line code (8b/10b up to 5 GT/s, then 128b/130b), including packet headers.
 [[nodiscard]] std::uint64_t megabits_per_second(const Link& link) noexcept;
 
 /// "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off"
 void describe(const Link& link, Line& line) noexcept;
 
-/// Device control with the payload reduced to the port's; unchanged if the port's payload is not smaller.
+/// Returns the card's device control with the payload reduced to the port's; unchanged if the port's payload is not smaller.
 [[nodiscard]] std::uint16_t payload_matched(std::uint16_t own_control, std::uint16_t port_control) noexcept;
 
 /// A configuration window from MCFG.

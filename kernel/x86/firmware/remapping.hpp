@@ -21,7 +21,7 @@ constexpr std::size_t units_max = 32;
 struct Units {
   std::array<std::uint64_t, units_max> bases{};  ///< physical address of each unit's register page
   std::size_t count = 0;
-  std::size_t refused = 0;  ///< beyond `units_max`, or not page aligned
+  std::size_t refused = 0;  ///< units beyond `units_max`, or not page aligned
 };
 
 /// The units that a DMAR table lists. `dmar` includes the table's header and is not trusted.

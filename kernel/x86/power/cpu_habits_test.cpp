@@ -134,7 +134,7 @@ TEST(CpuHabits, C1EOnHaltIsTurnedOffOnOldOpterons) {
   amd.msrs[msr::amd_interrupt_pending] = 0x1800'0000;
   (void)found_on(amd).start_core(amd);
   EXPECT_EQ(amd.msrs[msr::amd_interrupt_pending], 0U);
-  amd.leaves[{1, 0}].eax = 0x00a20f10;  // Zen 3: another register
+  amd.leaves[{1, 0}].eax = 0x00a20f10;  // Zen 3, where this MSR is another register
   amd.msrs[msr::amd_interrupt_pending] = 0x1800'0000;
   (void)found_on_copy(amd).start_core(amd);
   EXPECT_EQ(amd.msrs[msr::amd_interrupt_pending], 0x1800'0000U);

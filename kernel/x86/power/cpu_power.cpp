@@ -42,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// False: the CPU continues to demote. The lock covers only bits below these, so a locked register is written, too. A fault is ignored.
+/// Returns false if the CPU continues to demote. A locked register is written, too, because its lock does not cover these bits.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);
@@ -84,7 +84,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     const std::uint8_t hint = known[static_cast<unsigned>(state)];
     if (hint != no_hint && is_there(state, hint)) ways_.hints[static_cast<unsigned>(state)] = hint;
   }
-  // An MWAIT without any state in CPUID cannot sleep. That is the case where a hypervisor or QEMU's emulator handles MWAIT.
+  // An MWAIT for which CPUID lists no state cannot sleep: a hypervisor or QEMU's emulator handles it.
   const std::uint8_t c1_hint = known[static_cast<unsigned>(IdleState::c1)];
   mwait_lack_ = identity.hypervisor && is_tcg(cpu)    ? MwaitLack::emulated
                 : !hint_is_listed(c1_hint, leaf5.edx) ? MwaitLack::no_states
@@ -111,7 +111,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
 }
 
 // If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), the timer stops in C3 and deeper. That holds in
-// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so a core may sleep only as deep as C1E. A parked core has no alarm.
+// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so only a parked core, which has no alarm, sleeps deeper than C1E.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;

@@ -22,7 +22,7 @@ namespace neap::x86::power {
 
 /// Boot options about the CPU.
 struct FindOptions {
-  bool assume_mwait = false;   ///< MWAIT sleeps, even if CPUID lists no states for it
+  bool assume_mwait = false;   ///< assume that MWAIT sleeps, even if CPUID lists no states for it
   bool keep_demotion = false;  ///< the CPU may demote C-states where firmware allows it to
 };
 
@@ -30,7 +30,7 @@ struct FindOptions {
 struct CoreAtBoot {
   std::uint64_t performance = 0;  ///< IA32_PERF_CTL or IA32_HWP_REQUEST
   std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of its package
-  bool demotes = false;           ///< the CPU still demotes C-states, although that was turned off
+  bool demotes = false;           ///< the CPU still demotes C-states, although Neap turned demotion off
 };
 
 class CpuPower {

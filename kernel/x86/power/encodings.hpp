@@ -177,7 +177,7 @@ constexpr std::uint64_t package_cstate_lock = bit(15);
 /// in each table of volume 4 from Sandy Bridge on.
 constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
 
-/// MSRC001_0055 of AMD's families 0Fh and 10h: bit 27 an SMI, bit 28 C1E when all cores halt (AMD 31116, "Interrupt Pending and CMP-Halt").
+/// MSRC001_0055 of AMD's families 0Fh and 10h: if all cores halt, bit 27: SMI, bit 28: C1E (AMD 31116, "Interrupt Pending and CMP-Halt").
 constexpr std::uint64_t amd_c1e_on_halt = bit(27) | bit(28);
 
 /// MSR_PKG_POWER_LIMIT's second limit, which applies for milliseconds; 0: off.

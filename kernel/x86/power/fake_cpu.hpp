@@ -47,12 +47,12 @@ class FakeCpu final : public CpuAccess {
     };
     leaves[{0, 0}] = {.eax = largest_leaf, .ebx = word(0), .ecx = word(8), .edx = word(4)};
   }
-  /// Leaf 1 of family 6; `features`: ECX.
+  /// Sets leaf 1 for a CPU of family 6; `features` is ECX.
   void model(std::uint8_t number, std::uint32_t features) {
     leaves[{1, 0}] = {.eax = (number & 15U) << 4 | (number >> 4U) << 16 | 6U << 8, .ebx = 0, .ecx = features, .edx = 0};
   }
 
-  /// Leaves 0x80000002 to 0x80000004: the brand.
+  /// Sets leaves 0x80000002 to 0x80000004, the brand string.
   void name(std::string text) {
     text.resize(48, '\0');
     leaves[{0x80000000, 0}] = {.eax = 0x80000008};

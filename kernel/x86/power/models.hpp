@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // Facts about CPU models that CPUID does not report.
 //
-// CPUID reports the number of MWAIT sub-states but not their names. It reports neither residency counters nor the unit of DRAM energy.
-// These are known by model. A hint is used only if CPUID leaf 5 lists it, too (encodings.hpp).
+// CPUID reports the number of MWAIT sub-states but not their names. It reports neither residency counters nor the unit of DRAM energy. This
+// table has them by model. A hint is used only if CPUID leaf 5 lists it, too (encodings.hpp).
 //
 // Sources of the columns; each row names the tables it was compared with:
-// - hints and wake-up times: Linux's intel_idle, the table that it uses for the model. The times are measured or Intel's, for one machine
-//   each. They serve for comparison, not as a promise.
+// - hints and wake-up times: the tables of Linux's intel_idle. Each time was measured, or stated by Intel, for one machine. The times serve
+//   for comparison, not as a promise.
 // - residencies: SDM volume 4, MSR_CORE_C3, C6 and C7_RESIDENCY (3FCh to 3FEh), MSR_PKG_C3, C6 and C7_RESIDENCY (3F8h to 3FAh),
 //   MSR_PKG_C2_RESIDENCY (60Dh), by model as Linux's turbostat and perf (events/intel/cstate.c) read them. Both programs also read C7 of
 //   Haswell-EP and Broadwell-EP, which have no such state.
@@ -28,9 +28,9 @@
 namespace neap::x86::power {
 
 constexpr std::uint8_t no_hint = 0xff;
-/// By `IdleState`; `no_hint` for a state that MWAIT does not offer or that is missing.
+/// MWAIT hints, indexed by `IdleState`; `no_hint` for a state that MWAIT does not offer or that is missing.
 using Hints = std::array<std::uint8_t, idle_states>;
-/// Wake-up time in microseconds, by `IdleState`; 0 if unknown.
+/// Wake-up times in microseconds, indexed by `IdleState`; 0 if unknown.
 using WakeTimes = std::array<std::uint16_t, idle_states>;
 
 /// The meaning of bits 2:0 of MSR_PKG_CST_CONFIG_CONTROL.
@@ -65,7 +65,7 @@ struct MonitorErrata {
 /// table.
 [[nodiscard]] std::uint64_t demotion_bits(const Model* model) noexcept;
 
-/// Frequency of one ratio step: 133.33 MHz on Nehalem and Westmere, 100 MHz since (SDM 4, MSR_PLATFORM_INFO of each).
+/// Frequency of one ratio step: 133.33 MHz on Nehalem and Westmere, 100 MHz on later CPUs (SDM 4, MSR_PLATFORM_INFO of each).
 [[nodiscard]] std::uint32_t ratio_step_khz(std::uint8_t model) noexcept;
 
 }  // namespace neap::x86::power

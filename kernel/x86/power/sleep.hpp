@@ -52,7 +52,7 @@ struct SleepWays {
   std::uint8_t parked_hint = no_hint;  ///< of the deepest state that the CPU lists: a parked core needs no timer
 
   /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest
-  /// state, for quick answers.
+  /// state, so that the core wakes quickly.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
     if (!mwait_sleeps) return {};
     const bool watch = asked == IdleState::monitor;
@@ -65,7 +65,7 @@ struct SleepWays {
             .flush_line = errata.flush_before,
             .called_by_interrupt = errata.writes_missed};
   }
-  /// For a core that runs nothing and waits for nothing. Halts if MWAIT would return at once, because nothing ends this sleep.
+  /// The plan for a core that never runs anything. It halts if MWAIT returns at once, because MWAIT would have to be repeated for ever.
   [[nodiscard]] constexpr SleepPlan plan_parked() const noexcept {
     if (!mwait_sleeps || mwait_returns_at_once || parked_hint == no_hint) return {};
     return {.way = Way::mwait, .hint = parked_hint};
