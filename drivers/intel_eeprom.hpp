@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The checksum over the EEPROM of Intel's network cards.
 //
-// The checksum is the same for several generations of cards, and Intel's own tools maintain it. The checked words are the first 64, and the
-// sections to which words 3 to 14 point. Their sum is BABAh.
+// Several generations of cards use the same checksum, and Intel's own tools maintain it. The checked words are the first 64, and those of
+// the sections to which words 3 to 14 point. The sum of all checked words is BABAh.
 #pragma once
 
 #include <cstdint>

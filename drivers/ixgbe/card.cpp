@@ -62,7 +62,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   const auto bar = (*device)->map_bar(0);
   if (!bar) co_return std::unexpected(bar.error());
   if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
-  // 10 Gbit/s of frames, and the bytes of PCIe packet headers and descriptors.
+  // 10 Gbit/s of frames, plus the bytes of PCIe packet headers and descriptors.
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable_registers();
@@ -164,7 +164,8 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs are held, or not in use yet.
+// Performs the datasheet's 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs MUST be held,
+// or not in use yet.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
@@ -172,7 +173,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
   // Bus mastering starts only after the reset. A card that an earlier owner left running would otherwise continue to use that owner's
   // rings, whose memory now has another use.
   device_.enable(true);
-  std::uint64_t lost = 0;  // frames not sent; the card does no DMA now
+  std::uint64_t lost = 0;  // frames that were not sent; after its reset the card uses no ring
   for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
   if (auto done = co_await wait_until_initialised(registers_); !done) co_return std::unexpected(done.error());
   const auto mac = read_mac(registers_);
@@ -254,7 +255,8 @@ void Card::inspect() {
 
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
-  // Without a link no frame hangs and none arrives. So if the interrupt is lost, only this timer notices that the link came up.
+  // Without a link no frame arrives and no queue counts as hung, so no other event inspects the card. If the interrupt of the new link is
+  // lost, only this timer notices that the link came up.
   link_watch_.cancel();  // with a link the timer is not needed
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;

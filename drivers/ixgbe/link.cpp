@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t link_mode_10g_serial = 3, serial_interface_sfi = 2;
 
 task<Result<void>> prepare_module(Registers registers) {
-  // SDP3 is "transmit disable" on SFP+ boards. The EEPROM set its direction.
+  // The pin SDP3 is "transmit disable" on SFP+ boards. The EEPROM has made it an output.
   registers.modify(reg::ESDP, [](reg::Esdp& value) { value.sdp3_data = false; });
   registers.flush();
   auto kind = co_await identify_sfp(registers);
@@ -56,7 +56,7 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
 LinkStatus read_link(Registers registers) noexcept {
   const reg::Links links = registers.read(reg::LINKS);
   if (!links.link_up || links.raw() == Registers::all_ones) return {};
-  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // two bits; 0 is reserved
+  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // by the speed field's two bits; 0 is reserved
   return {.up = true, .megabits = megabits[links.speed]};
 }
 

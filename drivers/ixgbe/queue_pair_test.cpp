@@ -34,13 +34,13 @@ struct QueuePairTest : testing::Test {
     start(options);
     attach();
   }
-  /// Sends a frame of 100 bytes; on core 0.
+  /// Sends a frame of 100 bytes. MUST be called on core 0.
   TransmitResult transmit(void* token = nullptr) {
     const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
     return pair->transmit({&piece, 1}, {}, token);
   }
   void TearDown() override {
-    // The hooks belong to core 0.
+    // The pair's hooks belong to core 0, so the pair is destroyed there.
     machine.on(0, [&] {
       stack.release_all();
       pair.reset();
@@ -134,7 +134,7 @@ TEST_F(QueuePairTest, TheCoresLogCountsTrafficWhileAStackIsAttached) {
   EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "no traffic is watched any more";
 }
 
-// Each interrupt, even without work, and each poll that found work writes one record. The record precedes the processing of the frames.
+// Each interrupt, even without work, and each poll that found work writes one log record, before the frames are processed.
 TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
   start_attached();
   machine.run(0, []() -> task<void> {
@@ -273,7 +273,8 @@ TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
 }
 
-// A core that sleeps by `monitor` watches this line. The next frame's write-back must change the line, at any place in the ring.
+// A core that sleeps by `monitor` watches the line that `next_receive_line` returns. The next frame's write-back must change that line, at
+// any place in the ring.
 TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   start_attached({.receive_descriptors = 64, .receive_buffers = 256});
   const auto words = [](const volatile void* line) {
@@ -382,7 +383,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
       EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
       EXPECT_EQ(rings(sender).second, 64U);
     }
-    // The pair does not keep the receive ring that was allocated.
+    // The pair does not keep the receive ring that was allocated before the transmit ring failed.
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t coalesced_pieces_max = 16;
 
 std::uint32_t pieces_of(const QueueOptions& options) noexcept {
-  // `frame_bytes_max` does not include a tag that the card leaves in place.
+  // `frame_bytes_max` does not include VLAN tags that the card leaves in place.
   constexpr std::uint32_t vlan_tags_bytes = 8;
   const std::uint32_t pieces = (options.frame_bytes_max + vlan_tags_bytes + ReceivePool::buffer_bytes - 1) / ReceivePool::buffer_bytes;
   return options.coalescing != 0 ? std::max(pieces, coalesced_pieces_max) : pieces;
@@ -52,8 +52,8 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::RDLEN(index_), reg::Rdlen::from_raw(ring_.bytes()));
   registers_.write(reg::RDH(index_), {.head = 0});
   registers_.write(reg::RDT(index_), {.tail = 0});
-  // 8.2.3.8.7: one buffer for each descriptor, in KiB. A queue without descriptors drops frames and counts them in QPRDC. So a core that
-  // falls behind does not block other cores' frames in the shared packet buffer.
+  // 8.2.3.8.7: one buffer for each descriptor; its size is written in KiB. With `drop_enable`, the card drops frames for a queue without
+  // descriptors and counts them in QPRDC. So a core that falls behind does not block other cores' frames in the shared packet buffer.
   constexpr std::uint32_t advanced_one_buffer = 1;
   registers_.write(reg::SRRCTL(index_), {.packet_buffer_kib = ReceivePool::buffer_bytes / 1024,
                                          .header_buffer_64 = 4,
@@ -62,7 +62,7 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   // 7.1.12, 8.2.3.8.13: the maximum number of buffers for a merged frame.
   constexpr std::uint32_t descriptors_16 = 3;
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
-  // 7.4.1: the tag goes from the frame into the descriptor.
+  // 7.4.1: with `vlan_strip`, the card moves the tag from the frame into the descriptor.
   registers_.modify(reg::RXDCTL(index_), [&](reg::Rxdctl& value) { value.vlan_strip = options.vlan != 0; });
   // 4.6.7: software clears bit 12, whose meaning the datasheet does not state. 8.2.3.11.1: no write may overtake an earlier one (PCIe
   // 2.4.1).
@@ -140,13 +140,13 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
   std::uint32_t bytes = 0;
   for (; descriptor != end; ++descriptor, ++slot) {
     const std::uint64_t status = descriptor->load_status();
-    // `bytes` adds 0 for a descriptor that is not done.
+    // A descriptor that is not done adds 0 to `bytes`, because `refill` has cleared its length.
     const std::uint32_t length = Written::get_length(0, status);
     bytes += length;
     if (((status - one_byte) & tested_bits) == wanted) [[likely]] {
       slot->frame->bytes = length;
       slot->frame->next = nullptr;
-      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // here a checked sum is right
+      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // a checked sum is right here
     } else {
       if (!is_done(status)) break;
       if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The home core reads registers; the pair's core accesses its rings. Meanwhile the pair is held, so that no tail moves on a queue that is
-// off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command reports their number.
+// The core that opened the card reads registers; each pair's core accesses the pair's rings. Meanwhile the pair is held, so that no tail
+// moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command reports
+// their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -18,8 +19,9 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The published studies' options: ring sizes and budget of their driver, which set only ENABLE in TXDCTL. Checksums and RSS were on (here
-/// they always are); RSC, DCA and head write-back were off; segments were copied into one buffer.
+/// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of the studies' driver, which set
+/// only ENABLE in TXDCTL. Checksums and RSS were on (here they always are); RSC, DCA and head write-back were off; segments were copied
+/// into one buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
@@ -183,7 +185,7 @@ task<void> Card::set_multicast(std::vector<MacAddress> groups) {
 Result<void> Card::steer(std::uint32_t flow, unsigned core) noexcept {
   require(core < core_count(), "ixgbe: a flow is steered to a core that does not run", core);
   if (core >= receiving()) return failure(ErrorCode::invalid, "a flow is steered to one core with a queue", core);
-  const unsigned first = options_.reserved_core ? 1 : 0;  // the first filter is control's
+  const unsigned first = options_.reserved_core ? 1 : 0;  // the first filter is for `reserved_port`
   if (flow == 0) {
     for (unsigned i = first; i < steered_.size(); ++i) {
       if (steered_[i].first == 0 || steered_[i].second != core) continue;

@@ -80,7 +80,7 @@ TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   }
 }
 
-// Realistic clients: a hundred machines with a hundred consecutive ports each. The connections of each queue differ from its share of the
+// Realistic clients: a hundred addresses with a hundred consecutive ports each. The connections of each queue differ from its share of the
 // table by at most 10 %. For 1, 2, 4, 8 and 16 queues the shares are equal.
 TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   const unsigned queues = GetParam();

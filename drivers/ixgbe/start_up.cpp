@@ -23,7 +23,7 @@ void disable_interrupts(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 5.2.5.3.2: tells the card to start no more requests, and waits until those in flight are done.
+/// 5.2.5.3.2: tells the card to start no more PCIe requests, and waits until those in flight are done.
 task<Result<void>> disable_master(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
   co_return co_await wait_for(
@@ -155,7 +155,7 @@ void program_rss(Registers registers, const rss::Table& table) {
 }  // namespace
 
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max) {
-  // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change, until `program_transmit`.
+  // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change. `program_transmit` starts it again.
   registers.write(reg::RTTDCS, {.arbitration_disable = true, .bypass_data_monitor = true, .bypass_buffer_monitor = true});
   restore_all(registers);
   // 8.2.3.7.5: the descriptor holds the hash instead of a checksum over fragments. IP, TCP and UDP checksums are always checked.
@@ -184,7 +184,7 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   // 4.6.11.3.4: the one traffic class gets the whole packet buffer.
   for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
     registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
-  // 4.6.7: disables "no snoop", because the caches hold the memory that the card writes.
+  // 4.6.7: disables "no snoop": caches may hold the memory that the card writes, so they must see these writes.
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
 }
 
@@ -213,7 +213,7 @@ void program_promiscuous(Registers registers, bool on) {
 
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous) {
   registers.modify(reg::FCTRL, [](reg::Fctrl& value) { value.multicast_promiscuous = true; });
-  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first is our own address
+  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first holds our own address
   for (unsigned i = 0; i < exact; ++i) {
     registers.write(reg::RAH(i + 1), {.valid = false});
     if (i >= groups.size()) continue;
@@ -250,7 +250,7 @@ void program_flow_control(Registers registers, const QueueOptions& options) {
   const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;
   registers.write(reg::FCRTL(0), {.threshold_16 = asks ? high_bytes / 2 / 16 : 0, .xon_enable = asks});
   registers.write(reg::FCRTH(0), {.threshold_16 = asks ? high_bytes / 16 : 0, .enable = asks});
-  // 8.2.3.3.2, 8.2.3.3.5: the longest pause, renewed at half of it.
+  // 8.2.3.3.2, 8.2.3.3.5: the longest pause; the card renews it after half of that time.
   constexpr std::uint32_t pause_quanta = 0xFFFF;
   registers.write(reg::FCTTV(0), {.even = pause_quanta, .odd = pause_quanta});
   registers.write(reg::FCRTV, {.refresh = pause_quanta / 2});
@@ -287,8 +287,8 @@ task<Result<void>> start_receive(Registers registers) {
 }
 
 void program_transmit(Registers registers, std::uint32_t frame_bytes_max) {
-  // 8.2.3.9.16: above the threshold no frame is fetched. The frame in flight must still fit, with two tags and its FCS. Linux, DPDK and
-  // FreeBSD leave 10 KiB, and so does a reset.
+  // 8.2.3.9.16: if the packet buffer is filled above the threshold, no further frame is fetched. The frame being fetched must still fit,
+  // with two tags and its FCS. Linux, DPDK and FreeBSD leave 10 KiB of room, and so does a reset.
   constexpr std::uint32_t transmit_packet_buffer_kib = 160, room_kib_min = 10, tags_and_fcs_bytes = 12;
   const std::uint32_t room_kib = std::max(room_kib_min, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
   require(room_kib < transmit_packet_buffer_kib, "ixgbe: the largest frame exceeds the transmit packet buffer", frame_bytes_max);

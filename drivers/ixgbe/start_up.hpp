@@ -25,7 +25,7 @@ namespace neap::ixgbe {
 /// Returns the address that the EEPROM put into filter 0. Errors: `device` if it is not a unicast address.
 [[nodiscard]] Result<MacAddress> read_mac(Registers registers);
 
-/// 4.6.5: counts the statistics of queue i in set i modulo 16, and clears the present counts.
+/// 4.6.5: lets the card count queue i in the register set i modulo 16, and clears the counts of all sets.
 void clear_statistics(Registers registers);
 
 /// 4.6.7: clears all filters except for our own address. Programs checksums, frame size, packet buffer, and RSS according to `table`.
@@ -39,10 +39,10 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 /// 8.2.3.7.1: accepts broadcast frames, and with `on` also all other frames.
 void program_promiscuous(Registers registers, bool on);
 
-/// 7.1.1.1: of multicast frames, accepts only those to `groups`. The first 127 are placed beside our own address and compared completely.
-/// Each further group sets one of 4096 hash bits, which other groups may share, so the stack must check again. (The hash alone would
-/// suffice, but unwanted groups would wake the machine.) All groups are accepted during the change, so a group that stays loses no frame.
-/// Ends with `program_promiscuous`.
+/// 7.1.1.1: of multicast frames, accepts only those to `groups`. The first 127 groups are placed in address filters beside our own address,
+/// and the card compares them completely. Each further group sets one of 4096 hash bits, which other groups may share, so the stack must
+/// check again. (The hash alone would suffice, but unwanted groups would wake the machine.) All groups are accepted during the change, so a
+/// group that stays loses no frame. Ends with `program_promiscuous`.
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous);
 
 /// 7.4.5: of tagged frames, accepts only those of `vlan`; with 0, accepts any tag.

@@ -77,7 +77,7 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
 }
 
 task<Result<void>> TransmitQueue::enable(bool on) const {
-  // 4.6.8: TXDCTL.ENABLE after DMATXCTL.TE, then poll it.
+  // 4.6.8: set TXDCTL.ENABLE (after DMATXCTL.TE), then poll it.
   registers_.modify(reg::TXDCTL(index_), [on](reg::Txdctl& value) { value.enable = on; });
   co_return co_await wait_for(
       registers_, reg::TXDCTL(index_), [on](reg::Txdctl value) { return value.enable == on; }, 100ms,
@@ -204,7 +204,7 @@ void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noex
 }
 
 void TransmitQueue::request_report() noexcept {
-  // `flush` checks that no more descriptors are pending than the ring has, and a report belongs to at least one descriptor.
+  // `flush` checks that no more descriptors are pending than the ring has. Each report covers at least one of them, so the list has room.
   assert(reports_tail_ - reports_head_ < ring_.size());
   ring_.add_bits(next_ - 1, TransmitData::report_status_mask);
   reports_[ring_.slot(reports_tail_++)] = {.end = next_, .tokens_end = tokens_tail_};
@@ -251,7 +251,7 @@ void TransmitQueue::reclaim() noexcept {
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
-  // One call passes contiguous tokens, but only a few, because their slots stay in use while the stack may queue new frames.
+  // One call passes contiguous tokens, but only a few: their slots stay in use during the call, in which the stack may queue new frames.
   while (tokens_head_ != tokens_sent_) {
     const std::uint32_t first = ring_.slot(tokens_head_);
     const std::uint32_t count = std::min(std::min(tokens_sent_ - tokens_head_, ring_.size() - first), report_interval_descriptors);

@@ -19,7 +19,7 @@ struct TransmitQueueTest : testing::Test {
     ASSERT_TRUE(queue.prepare(options).has_value());
     queue.program(options);
   }
-  /// Cuts the bytes into pieces of `piece_bytes`, which are kept until the test ends.
+  /// Returns a frame of `bytes` in pieces of `piece_bytes`, which are kept until the test ends.
   TestFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
     auto& kept = contents.emplace_back(bytes);
     auto& cut = pieces.emplace_back();
