@@ -379,7 +379,7 @@ err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
 
 extern "C" int neap_lwip_input_done(tcp_pcb* pcb) {
   using namespace neap::net;
-  // The argument is the listener's before the connection is accepted, and null after an orderly end.
+  // `callback_arg` is the listener's before the connection is accepted, and null after an orderly end.
   if (pcb->state == SYN_RCVD || pcb->callback_arg == nullptr) return 1;
   auto& connection = *static_cast<ConnectionState*>(pcb->callback_arg);
   if (pcb->state == TIME_WAIT) {

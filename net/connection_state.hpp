@@ -28,11 +28,11 @@ class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
 
-/// A `connect` in progress; a local object of its task.
+/// A `connect` in progress; a local variable of the task that waits for it.
 struct ConnectAttempt {
   Acceptor acceptor;
   Completion<Result<void>> done;
-  Timer limit;  ///< aborts the attempt
+  Timer limit;  ///< aborts the attempt when it fires
 };
 
 class ConnectionState final : public Connection {

@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& one) { return std::string(one.param.name); });
 
 // Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so all of
-// 10.0.0.0/8 could connect.
+// 10.0.0.0/8 could connect to it.
 TEST_F(DhcpLease, WithoutAMaskTheAddressIsAlone) {
   DhcpTerms terms = good();
   terms.mask = {};

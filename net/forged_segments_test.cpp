@@ -140,7 +140,7 @@ TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
 
 struct Forgery {
   const char* name;
-  /// Added to the numbers that the machine expects.
+  /// The differences from the numbers that the machine expects.
   std::uint32_t seq, acknowledged;
   std::uint8_t flags;
   std::uint16_t window;
@@ -150,7 +150,7 @@ struct Forgery {
 
 class EachForgery : public CheckedForgedSegments, public ::testing::WithParamInterface<Forgery> {};
 
-// After one such segment, and after a hundred, both directions continue without delay or wrong bytes, and few answers are sent.
+// After one forged segment, and after a hundred, both directions continue without delay or wrong bytes, and few answers are sent.
 TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   const Forgery& forgery = GetParam();
   peer.open(40000, 0xFFFF, mss_option(1460));
@@ -336,8 +336,7 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   }
 }
 
-// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong
-// datagram.
+// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong datagram.
 TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   std::atomic<std::size_t> bytes{0};
   std::atomic<int> datagrams{0};

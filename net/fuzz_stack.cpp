@@ -40,7 +40,7 @@ constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
 // Memory that the account does not include: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// Incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
+// Also not included: incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // The machine itself: threads, timers, queues.
 constexpr std::size_t machine_bytes = 64 << 10;

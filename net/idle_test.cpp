@@ -119,7 +119,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
     ASSERT_TRUE(becomes_quiet(30min));
-    clock_.advance(1h - 20min * hour);  // varies the phase
+    clock_.advance(1h - 20min * hour);  // varies the phase of the ticks at the pause's end
     clock_.advance(37ms * hour);
     settle();
     losing = true;

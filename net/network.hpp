@@ -82,8 +82,8 @@ class Connection {
   /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
-  /// Returns the memory held for bytes received and not released, received out of order, queued, and not yet acknowledged. Each buffer
-  /// counts with its whole size, including headers and rounding. Bytes that `send` took by reference count too.
+  /// Returns the memory held for received bytes (not released, or out of order) and for sent bytes (queued, or not yet acknowledged). Each
+  /// buffer counts with its whole size, including headers and rounding. Bytes that `send` took by reference count too.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Returns the number of bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
@@ -113,9 +113,9 @@ struct CountersOf {
   Count frames_received{}, bytes_received{};
   Count frames_sent{}, bytes_sent{};
   Count dropped_malformed{};  ///< too short, or not IPv4 or ARP
-  Count dropped_checksum{};   ///< found by the card or by lwIP
+  Count dropped_checksum{};   ///< wrong checksum, found by the card or by lwIP
   Count dropped_protocol{};   ///< unknown address, protocol or port
-  Count dropped_memory{};     ///< refused by a limit or by the allocator
+  Count dropped_memory{};     ///< no memory: refused by a limit or by the allocator
   Count receive_copied{};     ///< payloads copied because too many of the card's buffers were held
   Count receive_held_max{};   ///< the largest number of card buffers held at once
   Count transmit_full{};      ///< frames refused by a full ring; they are retried

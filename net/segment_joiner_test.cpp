@@ -19,7 +19,7 @@ constexpr unsigned headers_bytes = 54, mss = 1460;
 constexpr unsigned ack = 0x10, push = 0x08, finish = 0x01;
 constexpr std::uint16_t control_port = 5002;
 
-/// A frame as lwIP sends it: its bytes and the number of its parts.
+/// A segment as lwIP sends it: the fields of its headers, and its payload's parts.
 struct Segment {
   unsigned connection = 0;
   std::uint32_t sequence = 0, acknowledged = 1;

@@ -27,7 +27,7 @@ constinit thread_local Stack* Stack::current_ = nullptr;
 
 namespace {
 
-/// A stack's own core writes its element; any core reads it.
+/// The stack of each core. A core writes only its own element; any core reads all elements.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
 /// Limit of a listener's half-open connections on one core; each is kept for 20 s. Further SYNs are answered by cookies

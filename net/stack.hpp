@@ -67,7 +67,7 @@ struct StackTimes {
   std::uint64_t tcp_counted = 0;     ///< lwIP's ticks are counted up to this time
   bool tcp_ticking = false;          ///< a connection has work pending
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
-  std::uint64_t arp_last = 0;        ///< the table has aged up to this time
+  std::uint64_t arp_last = 0;        ///< entries have aged up to this time
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
@@ -123,7 +123,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] err_t transmit(pbuf* frame) noexcept;
   void received_buffer_freed(ReceiveBuffer* buffer) noexcept;
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
-  /// True if the datagram was passed on to another core and freed.
+  /// Returns true if it has passed the datagram on to another core and freed it.
   bool pass_on_reassembled(pbuf* datagram) noexcept;
   void want_event_end() noexcept { end_of_event_.request(); }
   /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
@@ -157,7 +157,7 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// Replaces the core's first limit (for tests).
+  /// Replaces the core's first memory limit (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
   void count_half_open(int change) noexcept {
@@ -287,7 +287,7 @@ class Stack final : public FrameReceiver {
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< connections with work for the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< refused by the card or the allocator; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections refused by the card or allocator; oldest first
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   bool retry_blocked_ = false;

@@ -40,8 +40,8 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 //
 // lwIP counts its time in calls of tcp_tmr(), one every 50 ms. Each call handles delayed acknowledgements. Every second call (a "slow" tick
 // of 100 ms) handles everything else. These ticks start when TCP has work pending and stop when no connection needs them. While they are
-// stopped, `tcp_ticks` does not change. So the next event first adds the missed slow ticks to `tcp_ticks`. Round trips are measured only
-// while ticks run.
+// stopped, `tcp_ticks` (lwIP's count of slow ticks) does not change. So the next event first adds the missed slow ticks to `tcp_ticks`.
+// Round trips are measured only while ticks run.
 
 namespace {
 
@@ -95,12 +95,12 @@ void Stack::end_pause(bool for_tcp) noexcept {
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   if (times_.tcp_ticking) {
-    make_up_ticks(now - TCP_TMR_INTERVAL);  // a late tick: ages follow the clock, not the number of ticks
+    make_up_ticks(now - TCP_TMR_INTERVAL);  // adds ticks that a late call missed: ages follow the clock
     times_.tcp_counted += TCP_TMR_INTERVAL;
     tcp_tmr();
   } else {
     make_up_ticks(now);
-    times_.tcp_counted += slow_tick_ms;  // tcp_slowtmr() counts one tick
+    times_.tcp_counted += slow_tick_ms;  // tcp_slowtmr() adds this tick to `tcp_ticks`
     tcp_slowtmr();
   }
   if (!blocked_.empty()) retry_blocked_ = true;

@@ -73,7 +73,7 @@ TEST(Admission, AnAddressUsesOnlyItsOwnPlaces) {
   EXPECT_EQ(places.unproven(), 1 + unproven_per_address_max);
 }
 
-// If another connection could end a delay, an address could guess as fast as it connects.
+// If another connection could end the delay after a wrong token, an address could guess tokens as fast as it connects.
 TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   Places places;
   for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
@@ -210,7 +210,7 @@ TEST(Control, SixteenBusyClientsKeepTheirPlaces) {
 
 // --- A client's memory -------------------------------------------------------------------------------------------------------------------
 
-// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands.
+// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands of these buffers.
 TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   World world;
   Peer& peer = world.peer(false);

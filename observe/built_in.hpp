@@ -56,7 +56,7 @@ class Fields {
   std::string text_;
 };
 
-/// Adds the number of lines in all cores' logs, and the number of lines that full logs dropped (reports.cpp).
+/// Adds the number of entries in all cores' logs, and the number of entries that full logs dropped (reports.cpp).
 void report_line_counts(Fields& fields);
 
 }  // namespace neap::observe

@@ -76,7 +76,7 @@ std::expected<bool, Refusal> ClientPlaces::prove(Client& client) {
 }
 
 bool ClientPlaces::displace(const Displaced& displaced) noexcept {
-  // A client on this core is ended at once, because newcomers in one event may displace more clients than there are places.
+  // A client on this core is ended at once, not in a later event: newcomers of one event may displace more clients than there are places.
   if (displaced.core == this_core()) {
     end_client(displaced.id);
     return true;

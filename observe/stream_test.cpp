@@ -11,10 +11,10 @@
 namespace neap::observe::testing {
 namespace {
 
-/// A collector's copy of a run: each core's lines, and its header when it has arrived.
+/// A collector's copy of a run: each core's log entries, and the core's header when it has arrived.
 struct Collected {
   struct Core {
-    std::uint64_t position = 0;  ///< position of the next line
+    std::uint64_t position = 0;  ///< position of the next entry
     std::string lines, header;
     std::uint64_t lost = 0;
     std::optional<std::uint64_t> total;
@@ -188,7 +188,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_TRUE(file_of(collected.cores[0]) == fetch(world, 0));
 }
 
-// A collector is killed repeatedly, on a wire that loses frames. It must finally have every line once.
+// A collector is killed repeatedly, on a wire that loses frames. It must finally have every entry once.
 TEST(LogStream, ResumesWithoutGapsOrRepetitions) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   World world(options);

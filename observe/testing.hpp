@@ -29,7 +29,8 @@ using host::HostMachine;
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A card for policy. It accepts an `itr` from 0 to 1000 us in steps of 2 us, and has the 82599's settings, which docs/control.md shows.
+/// A card for the settings. It accepts an `itr` from 0 to 1000 us in steps of 2 us, and has the 82599's settings, which docs/control.md
+/// shows.
 class FakeDevice final : public policy::Device {
  public:
   Result<std::uint32_t> round_itr(unsigned, std::uint32_t itr_us) const noexcept override {

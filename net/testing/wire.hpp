@@ -3,7 +3,8 @@
 //
 // Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as slow and as strict as real
 // ones. The cards read a frame's pieces late, so that the sanitizer or a checksum shows memory that was freed or changed too early. They
-// fill in checksums from the seeds in the fields, segment frames and check received checksums. A buffer must be returned on its own core.
+// segment frames, check received checksums, and fill in checksums from the sums that the stack left in the fields. A buffer must be
+// returned on its own core.
 #pragma once
 
 #include <atomic>
@@ -52,7 +53,7 @@ class WireCard final : public NetDevice {
   /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before traffic
   /// starts.
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
-  /// Delivers a frame from the test to the queue of `core`, or to the queue that RSS selects. MAY be called on any core.
+  /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
