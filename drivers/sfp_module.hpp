@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Identifies a pluggable module over its two-wire bus, by SFF-8472.
 //
-// A card needs different analog settings for a cable and for an optic. The module identifies itself in the first bytes of its device A0h,
-// in the same way for every card.
+// A card needs different analog settings for a cable and for an optic. The module identifies itself in the first bytes of device A0h on its
+// bus. These bytes do not depend on the card.
 #pragma once
 
 #include <cstdint>

@@ -190,7 +190,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
 }
 
 task<Result<void>> Card::start_queues() {
-  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then the queues, and their tails are moved.
+  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then each queue; a queue's tail is moved last.
   program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
@@ -203,7 +203,7 @@ task<Result<void>> Card::start_queues() {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
   }
   program_running_options();
-  // A reset clears EITR, and 7.3.2.1 requires that a coalescing queue has its interval from the first frame on.
+  // A reset clears EITR, and 7.3.2.1 requires that a queue with RSC has its interval from the first frame on.
   for (unsigned core = 0; core < pairs_.size(); ++core) set_itr(core, itr_us(core));
   if (auto done = co_await start_receive(registers_); !done) co_return done;
   for (auto& pair : pairs_) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The Intel 82599 10 Gb/s Ethernet card.
 //
-// One card serves all cores, which share none of its queues. Each of the first 16 cores owns a receive queue, a transmit queue and an
-// interrupt vector (a QueuePair), and RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so
-// replies to their frames arrive on other cores. The core that opened the card, its home core, handles the link, faults and statistics.
+// One card serves all cores, and no two cores share a queue. Each of the first 16 cores owns a QueuePair: a receive queue, a transmit queue
+// and an interrupt vector. RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so replies to
+// their frames arrive on other cores. The core that opened the card, its home core, handles the link, faults and statistics.
 //
 // `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and
 // `link_changed` reports the link later.
@@ -52,8 +52,8 @@ class Card final : public NetDevice, public policy::Device {
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
   ~Card() override;
 
-  /// Stops the card and detaches its stacks: no stack is called after this. The card MUST NOT be destroyed before the stacks have released
-  /// their buffers. MUST be called on the core that opened the card.
+  /// Stops the card and detaches its stacks. Afterwards the card calls no stack. The card MUST NOT be destroyed before the stacks have
+  /// released their buffers. MUST be called on the core that opened the card.
   [[nodiscard]] task<void> close();
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
@@ -144,7 +144,7 @@ class Card final : public NetDevice, public policy::Device {
   CardCounters counters_;
   Timer link_watch_;
   bool stopped_ = false, busy_ = false;
-  bool reset_wanted_ = false;  // a fault needs a reset of the card
+  bool reset_wanted_ = false;  // a fault has occurred that needs a reset of the card
 };
 
 /// Finds the card at `where`, or the first 82599 in bus order, and starts it. MUST be called on the core that will be the card's home core.

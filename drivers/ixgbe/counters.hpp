@@ -21,8 +21,8 @@ constexpr NamedCount<log::Traffic, Counter> traffic_counts[] = {
 
 /// Counters of a receive queue. `log::Traffic` counts all received frames, including those that the queue then drops.
 struct ReceiveCounters {
-  Counter dropped_errors;    ///< frames with an error of the MAC or an impossible length
-  Counter dropped_untagged;  ///< frames without a tag although a VLAN is set
+  Counter dropped_errors;    ///< frames in which the MAC found an error, or of an impossible length
+  Counter dropped_untagged;  ///< frames without the tag that the setting `vlan` requires
   Counter dropped_overlong;  ///< frames with more pieces than the largest allowed frame needs
   Counter pool_empty;        ///< refills that found fewer than a batch of buffers
   Counter tail_writes;
@@ -69,7 +69,7 @@ struct CardCounters {
   Counter memory_errors;  ///< errors that the card's ECC logic could not correct
   Counter dma_errors;     ///< accesses in which the card could not reach memory
   Counter resets;         ///< resets after a memory or DMA error, or after a queue did not stop or start
-  Counter gone;           ///< reads that returned all ones
+  Counter gone;           ///< checks that found the card gone
 };
 constexpr NamedCount<CardCounters, Counter> card_counts[] = {
     {"ixgbe.card.other_interrupts", &CardCounters::other_interrupts},

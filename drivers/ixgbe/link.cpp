@@ -39,7 +39,7 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
     auto prepared = co_await prepare_module(registers);
     if (!prepared) co_return prepared;
   }
-  // The firmware also uses AUTOC (10.5.4).
+  // The firmware also uses AUTOC, so the driver takes the lock (10.5.4).
   auto turn = co_await acquire(registers, SharedResource::mac);
   if (!turn) co_return turn;
   if (sfp) {

@@ -14,7 +14,7 @@ namespace neap::ixgbe {
 
 struct Moderation {
   static constexpr std::uint32_t step_us = 2, interval_steps_max = 511;
-  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted because the studies use it; becomes 1022
+  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted because published studies use it; becomes 1022
   static constexpr std::uint32_t itr_us_default = 16;
 
   std::uint32_t interval_steps = itr_us_default / step_us;

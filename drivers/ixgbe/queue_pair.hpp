@@ -45,7 +45,7 @@ class QueuePair final : public FrameSender {
   // waits until the queues are off or on.
   /// After this call no tail is written, and `transmit` refuses frames as if the ring were full.
   void hold() noexcept;
-  /// True if all frames that the card was notified of are sent.
+  /// True if the card has sent all frames of which it was notified.
   [[nodiscard]] bool drained() noexcept;
   /// Passes up all received frames and gives the tokens of unsent frames back to the stack. Returns the number of unsent frames. Both
   /// queues MUST be off.
@@ -63,7 +63,8 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
 
-  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames are not a hang.
+  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and frames that wait do not count as a
+  /// hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
   /// Makes the pair's core report the link to the stack soon; the report gives the state at that later time. MUST be called by one core at
   /// a time.
@@ -81,7 +82,7 @@ class QueuePair final : public FrameSender {
   /// True if the callback of `on_hang` was called since the last `take_hang`. MAY be called on any core.
   [[nodiscard]] bool take_hang() noexcept { return hung_.exchange(false); }
 
-  // FrameSender, on the pair's core.
+  // Overrides FrameSender. MUST be called on the pair's core.
   [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
     return transmit_.transmit_alike(pieces, offload, token) ? TransmitResult{} : transmit_any(pieces, offload, token);
   }

@@ -163,7 +163,7 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
   EXPECT_EQ(records, expected);
 }
 
-// Interrupt moderation may delay the interrupt beyond the write-back.
+// Interrupt moderation may delay the interrupt, while frames are already written back.
 TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
   start_attached();
   machine.on(0, [&] { receive(5); });  // no interrupt
@@ -297,7 +297,8 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   }
 }
 
-// Completions are written to other memory, so a core that sleeps on the receive ring would keep the frames' memory for ever.
+// Completions are written to other memory, so a core that sleeps on the receive ring would not notice them, and would keep the frames'
+// memory for ever.
 TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
   start_attached();
   machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });
@@ -378,7 +379,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
                                       QueueOptions{.receive_descriptors = 128, .transmit_descriptors = 100}}) {
       const auto refused = co_await prepare_all(pairs, wrong);
       EXPECT_EQ(refused ? ErrorCode::closed : refused.error().code, ErrorCode::invalid);
-      // A hung queue is restarted with the options in force.
+      // A hung queue is restarted with the current options, which are the old ones.
       for (auto& one : pairs) one->program(old);
       EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
       EXPECT_EQ(rings(sender).second, 64U);
@@ -387,7 +388,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
-    for (auto& one : pairs) one.reset();  // on a core, because the memory belongs to a core
+    for (auto& one : pairs) one.reset();  // freed on a core, because a core allocated the memory
   });
 }
 

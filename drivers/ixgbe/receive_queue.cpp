@@ -108,7 +108,7 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
 }
 
 unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcept {
-  // Descriptors after the posted ones still have the DD bit of the previous round.
+  // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
   const std::uint32_t limit = std::min(budget, posted_);
   const std::uint32_t up_to_ring_end = std::min(limit, ring_.size() - ring_.slot(head_));
   const unsigned taken = receive_run(receiver, up_to_ring_end);
@@ -120,7 +120,7 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
 unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
-  // The bits of (length - 1) that are all zero if the length is 1 to the size of a buffer.
+  // If the length is 1 to the size of a buffer, all these bits of (length - 1) are zero.
   static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
   constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
   constexpr std::uint64_t tested_bits =
@@ -146,7 +146,7 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
     if (((status - one_byte) & tested_bits) == wanted) [[likely]] {
       slot->frame->bytes = length;
       slot->frame->next = nullptr;
-      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // a checked sum is right here
+      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // no error bit is set here
     } else {
       if (!is_done(status)) break;
       if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {
@@ -210,7 +210,7 @@ bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
   }
   const ReceiveInfo info = info_of(first, status);
   constexpr std::uint32_t vlan_mask = 0xFFF;
-  // 7.4.5: the card's filter passes frames without a tag.
+  // 7.4.5: the card's filter passes frames without a tag, so they are dropped here.
   if (vlan_ != 0 && (info.vlan_tag() & vlan_mask) != vlan_) [[unlikely]] {
     drop(frame, counters_.dropped_untagged);
     return false;

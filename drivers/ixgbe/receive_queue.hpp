@@ -7,9 +7,9 @@
 // the ring may run out of posted buffers. At least 16 descriptors always stay unposted, so the tail never catches up with the head. The
 // tail is always a multiple of 16 (four cache lines of descriptors).
 //
-// A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each names the next
-// (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are kept at the slot of the descriptor in which
-// the frame continues. When the last piece arrives, the frame takes that piece's slot in the list.
+// A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each descriptor
+// names the next one (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are kept at the slot of the
+// descriptor in which the frame continues. When the last piece arrives, the frame takes that piece's slot in the list.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -86,8 +86,8 @@ class ReceiveQueue {
 
   /// `receive` for descriptors that are contiguous in memory.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
-  /// Handles any completed descriptor, at slot `place`. Returns true if a frame ends with it; the frame is then in the slot. Not inlined,
-  /// because inlining would slow the fast path of `receive_run`.
+  /// Handles a completed descriptor of any kind, the one at slot `place`. Returns true if a frame ends with it; the frame is then in the
+  /// slot. Not inlined, because inlining would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
@@ -103,7 +103,7 @@ class ReceiveQueue {
   std::uint32_t pieces_max_ = 1;
   std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
-  std::uint32_t parts_ = 0;  // descriptors of the current run that do not end a frame
+  std::uint32_t parts_ = 0;  // descriptors that did not end a frame, in this `receive_run`
   unsigned index_;
   reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);
   ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped too

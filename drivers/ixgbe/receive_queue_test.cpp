@@ -101,7 +101,7 @@ TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   EXPECT_EQ(stack.calls, 4U) << "no call without a frame";
 }
 
-// 7.4.5: the card's filter passes frames without a tag.
+// 7.4.5: the card's filter passes frames without a tag, so the queue drops them.
 TEST_F(ReceiveQueueTest, FramesWithoutTheVlansTagAreDroppedAndCounted) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7});
   ASSERT_TRUE(card.receive(frame_of(1, 100)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The core that opened the card reads registers; each pair's core accesses the pair's rings. Meanwhile the pair is held, so that no tail
-// moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command reports
-// their number.
+// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is held, so that no
+// tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command
+// reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -20,7 +20,7 @@ namespace {
 constexpr auto drain_time_out = 100ms;
 
 /// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of the studies' driver, which set
-/// only ENABLE in TXDCTL. Checksums and RSS were on (here they always are); RSC, DCA and head write-back were off; segments were copied
+/// only ENABLE in TXDCTL. Checksums and RSS were on (here they are always on); RSC, DCA and head write-back were off; segments were copied
 /// into one buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
@@ -104,7 +104,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
 }
 
 // Programs the registers that take effect while queues run. If SRRCTL.DROP_EN (4.6.7) is set, a ring without descriptors drops its frames.
-// Otherwise the frames fill the packet buffer until its threshold requests a pause.
+// Otherwise the frames wait in the packet buffer; above its threshold the card requests a pause.
 void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);
@@ -157,7 +157,7 @@ task<void> Card::recover(QueuePair* hung) {
   require(this_core() == home_core_, "ixgbe: another core than the card's recovers it", this_core());
   while (hung == nullptr && busy_) co_await sleep_for(1ms);
   reset_wanted_ = reset_wanted_ && hung != nullptr;
-  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // the watchdog of a queue that hangs asks again
+  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog asks again
   const Work work(busy_);
   Result<std::uint64_t> lost;
   if (hung != nullptr) {

@@ -31,7 +31,7 @@ task<Result<void>> disable_master(Registers registers) {
       "ixgbe: STATUS shows PCIe requests still in flight");
 }
 
-/// 4.2.1.7: performs both resets together, then waits 10 ms without access to the card.
+/// 4.2.1.7: performs link reset and software reset together, then waits 10 ms without access to the card.
 task<Result<void>> reset_once(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) {
     value.lrst = true;
@@ -71,7 +71,7 @@ task<Result<void>> wait_until_initialised(Registers registers) {
       "ixgbe: EEMNGCTL.CFG_DONE did not come up");
   if (!configured) {
     if (configured.error().code != ErrorCode::timeout) co_return configured;
-    // Cards whose EEPROM has no firmware section never set CFG_DONE. Linux also continues.
+    // Cards whose EEPROM has no firmware section never set CFG_DONE. So the driver continues, as Linux does.
     print(configured.error().message, "; continues without the firmware");
   }
   auto ready = co_await wait_for(
@@ -116,8 +116,8 @@ void restore(Registers registers, Array places) {
 }
 
 /// Filters, credits, rates, classes and pools may have been set by an earlier driver. All get the values of 4.6.7 and 4.6.11.3.4 (neither
-/// DCB nor virtualisation), which are also the values after power-on. The datasheet does not state which of them a software reset clears.
-/// Linux, DPDK and FreeBSD also clear the rates after each reset. The arbiter MUST be stopped.
+/// DCB nor virtualisation), which are also the values after power-on. The datasheet does not state which of the registers a software reset
+/// clears. Linux, DPDK and FreeBSD also clear the rates after each reset. The arbiter MUST be stopped.
 void restore_all(Registers registers) {
   const auto restore_each = [registers](auto... places) { (restore(registers, places), ...); };
   restore_each(reg::FTQF, reg::ETQF, reg::SYNQF, reg::FCRTL, reg::FCRTH, reg::MFLCN, reg::VT_CTL, reg::MTQC, reg::TXPBSIZE, reg::TXPBTHRESH,
@@ -276,7 +276,7 @@ void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint
 }
 
 task<Result<void>> start_receive(Registers registers) {
-  // 4.6.7, "receive enable": stop the path, wait until it is empty, enable it, and release it.
+  // 4.6.7, "receive enable": stop the receive path, wait until it is empty, set RXCTRL.RXEN, and let the path run again.
   registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = true; });
   auto empty = co_await wait_for(
       registers, reg::SECRXSTAT, [](reg::Secrxstat value) { return value.ready; }, 100ms, "ixgbe: SECRXSTAT.SECRX_RDY did not come up");

@@ -22,10 +22,10 @@ namespace neap::ixgbe {
 /// driver is present.
 [[nodiscard]] task<Result<void>> wait_until_initialised(Registers registers);
 
-/// Returns the address that the EEPROM put into filter 0. Errors: `device` if it is not a unicast address.
+/// Returns the MAC address that the card has loaded from the EEPROM into address filter 0. Errors: `device` if it is not a unicast address.
 [[nodiscard]] Result<MacAddress> read_mac(Registers registers);
 
-/// 4.6.5: lets the card count queue i in the register set i modulo 16, and clears the counts of all sets.
+/// 4.6.5: assigns queue i to the set i modulo 16 of the card's counters, and clears all sets.
 void clear_statistics(Registers registers);
 
 /// 4.6.7: clears all filters except for our own address. Programs checksums, frame size, packet buffer, and RSS according to `table`.
@@ -54,7 +54,8 @@ void program_flow_control(Registers registers, const QueueOptions& options);
 /// 7.5, 8.2.3.11: turns DCA on or off, for the card and for the queues of one core. `tag` names the core.
 void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint8_t tag);
 
-/// 4.6.7, last steps: waits until the receive path is stopped and empty, then sets RXCTRL.RXEN. Errors: `timeout`, `closed`.
+/// 4.6.7, last steps: stops the receive path, waits until it is empty, sets RXCTRL.RXEN and lets the path run again. Errors: `timeout`,
+/// `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);
 
 /// 4.6.8 and 4.6.11.3.4 (neither DCB nor virtualisation): programs the packet buffer, one traffic class and no rate limits, and enables

@@ -55,14 +55,14 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   frame_bytes_max_ = options.frame_bytes_max;
   vlan_ = options.vlan;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
-  // 4.6.8: base and length of the ring, head and tail to zero.
+  // 4.6.8: program base and length of the ring, and set head and tail to zero.
   const std::uint64_t address = ring_.bus_address();
   registers_.write(reg::TDBAL(index_), reg::Tdbal::from_raw(static_cast<std::uint32_t>(address)));
   registers_.write(reg::TDBAH(index_), {.address_high = static_cast<std::uint32_t>(address >> 32)});
   registers_.write(reg::TDLEN(index_), reg::Tdlen::from_raw(ring_.bytes()));
   registers_.write(reg::TDH(index_), {.head = 0});
   registers_.write(reg::TDT(index_), {.tail = 0});
-  // 7.2.3.5.2, 8.2.3.9.11: the address of the head, 4 bytes that the card writes.
+  // 7.2.3.5.2, 8.2.3.9.11: the address to which the card writes the head (4 bytes).
   const bool head_write_back = options.head_write_back != 0;
   std::memset(head_.start(), 0, sizeof(std::uint32_t));
   written_head_ = head_write_back ? reinterpret_cast<const std::uint32_t*>(head_.start()) : nullptr;
@@ -160,7 +160,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   const std::uint64_t common = always | TransmitData::put_segment(segment) | TransmitData::put_index(index) |
                                TransmitData::put_vlan_enable(vlan_ != 0) | TransmitData::put_insert_ip_checksum(offload.ipv4()) |
                                TransmitData::put_insert_l4_checksum(offload.tcp() || offload.udp());
-  // 7.2.3.2.4: PAYLEN is the length of the whole frame, or for TSO, of the part after the headers.
+  // 7.2.3.2.4: PAYLEN is the length of the whole frame; for TSO it is the length after the headers.
   const auto payload_bytes = static_cast<std::uint32_t>(bytes) - (segment ? offload.headers_bytes() : 0);
   write_data(pieces, common | TransmitData::put_payload_length(payload_bytes));
   tokens_[ring_.slot(tokens_tail_++)] = token;

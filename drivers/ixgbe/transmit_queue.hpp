@@ -4,8 +4,8 @@
 // Frames of one event are queued one by one, and one tail write notifies the card of all frames (`flush`). The card reports completions
 // only for descriptors with the RS bit. These are the last one of a flush and, in a long flush, one in every `report_interval_descriptors`,
 // so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits. `deliver` then passes completions
-// to the stack, frame by frame in the order in which they were queued. `reclaim` and `deliver` are separate because `transmit` may reclaim
-// when the ring is full, and must not call the stack back from within the stack's own call.
+// to the stack as the tokens that came with the frames, in the order in which the frames were queued. `reclaim` and `deliver` are separate
+// because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
 //
 // Head write-back (7.2.3.5.2) replaces DD bits; only the check whether a report is done changes. A head is valid only between the oldest
 // descriptor that the card may still read and the last tail. Any other head is counted and ignored, because it would free buffers that the
@@ -114,7 +114,7 @@ class TransmitQueue {
     void** token = nullptr;
     std::uint64_t offload = ~std::uint64_t{0};  // matches no offload
     std::uint64_t common = 0;                   // second word of the descriptor, without lengths
-    std::uint32_t bytes_min = 1;                // minimum of a frame
+    std::uint32_t bytes_min = 1;                // minimum of a frame's bytes
     std::uint32_t bytes_range = 0;              // maximum minus minimum
   };
   /// A descriptor with RS. Once it is done, all descriptors before `end` and all tokens before `tokens_end` are done.

@@ -210,7 +210,7 @@ TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderGetTheirOwnOffload) {
   }
 }
 
-// Within a run of frames that are alike, lengths are compared as well.
+// Within a run of frames that are alike, not only the offloads but also the lengths are compared.
 TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedForAWrongLength) {
   make();
   ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -253,7 +253,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
     queue.flush();
     EXPECT_FALSE(queue.ready());
     told = (told + 5) % ring;
-    write_head(told - 1 + (told == 0 ? ring : 0));  // all but one: the report is for the last
+    write_head(told - 1 + (told == 0 ? ring : 0));  // all descriptors but the last, which has the report
     EXPECT_FALSE(queue.ready());
     write_head(told);
     EXPECT_TRUE(queue.ready());

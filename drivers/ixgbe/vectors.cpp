@@ -28,7 +28,7 @@ void program_vectors(Registers registers, unsigned pairs) {
   }
   registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
   program_moderation(registers, pairs, Moderation{});
-  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always do), and no cause masks itself (see
+  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always do), and no cause masks its vector (see
   // queue_pair.hpp).
   registers.write(reg::EIAC, {.rtxq = (1U << std::min(pairs, 16U)) - 1});
   registers.write(reg::EIAM, {.rtxq = 0});

@@ -26,7 +26,7 @@ void program_moderation(Registers registers, unsigned vector, Moderation moderat
 void mask_vector(Registers registers, unsigned vector);
 void unmask_vector(Registers registers, unsigned vector, bool raise);
 
-/// Reads and clears the other causes, and keeps the causes of the queues.
+/// Reads and clears the other causes, but not the causes of the queues.
 [[nodiscard]] reg::Eicr take_other_causes(Registers registers);
 
 }  // namespace neap::ixgbe
