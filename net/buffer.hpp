@@ -54,7 +54,7 @@ class Buffer {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
 
-  /// Moves the pieces of `tail` here. Pieces that meet and are adjacent in a block of gathered bytes (gathered_piece.hpp) are joined.
+  /// Moves the pieces of `tail` here. Two adjacent pieces of one block of gathered bytes (gathered_piece.hpp) are joined.
   void append(Buffer&& tail) noexcept {
     if (first_ == nullptr) {  // nearly always the case
       first_ = std::exchange(tail.first_, nullptr);

@@ -59,7 +59,8 @@ class DhcpLease : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-// Unpatched lwIP counts in minutes, so a lease below 90 s was never renewed. Each minute the address was lost and every connection reset.
+// Unpatched lwIP counts a lease's time in minutes, so a lease below 90 s was never renewed. Each minute the address was lost and every
+// connection reset.
 class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {
  protected:
   ShortLease() {
@@ -250,7 +251,7 @@ TEST_F(DhcpLease, LongLeaseCostsNothingToCount) {
     machine_.on(0, [] {});
   }
   const auto before = std::chrono::steady_clock::now();
-  card_.set_link(false);  // counts the time that has passed
+  card_.set_link(false);  // makes the stack count the time that has passed
   for (int i = 0; i < 4; ++i) machine_.on(0, [] {});
   EXPECT_LT(std::chrono::steady_clock::now() - before, 500ms);
   EXPECT_EQ(network_->address(), offered);

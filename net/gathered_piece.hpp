@@ -30,8 +30,8 @@ struct GatheredPiece : RemoteNode {
   Buffer::Piece piece;  ///< its `owner` is this object
   GatheredBlock* block = nullptr;
   std::uint32_t bytes = 0;    ///< bytes that count against the window, also after the application drops some
-  std::uint32_t count = 1;    ///< pieces joined into this one, itself included
-  std::uint32_t headers = 1;  ///< joined pieces whose headers are still charged to the connection
+  std::uint32_t count = 1;    ///< number of pieces joined into this one, itself included
+  std::uint32_t headers = 1;  ///< number of these pieces whose headers are still charged to the connection
 
   /// Buffer::Release of a gathered piece. MAY be called on any core.
   static void release(void* owner) noexcept;

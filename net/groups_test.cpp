@@ -100,7 +100,7 @@ class GroupsTest : public ::testing::Test {
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A frame that is passed on to a core arrives before the next event of this loop on that core. It may be passed on twice: three rounds.
+    // A frame passed on to a core arrives before this loop's next event on that core. It may be passed on twice, so there are three rounds.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }

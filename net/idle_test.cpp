@@ -190,7 +190,7 @@ TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
 }
 
-// A lease of an hour is renewed repeatedly at the times of RFC 2131, 4.4.5, without an earlier wake-up. A lease without renewal ends.
+// A lease of an hour is renewed repeatedly at the times of RFC 2131, 4.4.5, without an earlier wake-up. A lease that is not renewed ends.
 TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   host::ManualClock clock(1'000'000'000);
   WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});

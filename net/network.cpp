@@ -214,8 +214,8 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
                                     [port](Stack& stack) { stack.end_datagrams(port); });
 }
 
-// One event of the first core changes the table and IGMP's state, and copies the table's addresses. So the addresses agree with the table.
-// A later event sets the card's filter, so lwIP may send its first report of a group before the filter is set.
+// One event of the first core changes the table and IGMP's state, and copies the table's addresses. So the copied addresses agree with the
+// table. A later event sets the card's filter, so lwIP may send its first report of a group before the filter is set.
 task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);

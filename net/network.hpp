@@ -83,7 +83,7 @@ class Connection {
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
   /// Returns the memory held for received bytes (not released, or out of order) and for sent bytes (queued, or not yet acknowledged). Each
-  /// buffer counts with its whole size, including headers and rounding. Bytes that `send` took by reference count too.
+  /// buffer counts with its whole size, including headers and rounding. This includes bytes that were sent without a copy.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Returns the number of bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
@@ -131,7 +131,7 @@ struct CountersOf {
   Count neighbours_published{};  ///< ARP entries published to other cores
   Count neighbours_withheld{};   ///< ARP entries not published: known already, or over the rate limit
   Count neighbours_recycled{};   ///< ARP entries replaced by others
-  Count neighbours_refused{};    ///< ARP announcements without a free entry
+  Count neighbours_refused{};    ///< ARP announcements for which no entry was free
   Count unresolved_dropped{};    ///< packets dropped while waiting for a neighbour's address
   Count address_conflicts{};     ///< ARP packets of another machine with this machine's address
   Count segments_received{}, segments_sent{}, retransmissions{};
@@ -139,8 +139,8 @@ struct CountersOf {
   Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
   Count connections_reset{};    ///< connections ended by a reset or a time-out
   Count segments_refused{};     ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
-  Count challenge_acks{};       ///< answers to such segments (RFC 5961), at most two a second for each connection
-  Count dhcp_renewals{};        ///< extended leases
+  Count challenge_acks{};       ///< answers to refused segments (RFC 5961), at most two a second for each connection
+  Count dhcp_renewals{};        ///< leases that the server extended
   Count dhcp_naks{};            ///< NAKs: a server refused or withdrew an address
   Count dhcp_refused{};         ///< invalid DHCP offers and acknowledgements, dropped
   // Memory that connections hold (stack_memory.hpp).
@@ -156,10 +156,10 @@ struct CountersOf {
   Count cookies_accepted{};       ///< connections made from a cookie
   Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // Frames and bytes above that belong to control's ports.
+  // The part of the frames and bytes above that belongs to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
-  Count discarded_bytes{};  ///< received after this side was closed
+  Count discarded_bytes{};  ///< bytes received after this side was closed
 };
 using Counters = CountersOf<std::uint64_t>;
 
@@ -172,7 +172,7 @@ struct Waits {
   std::uint64_t tcp_ms = 0;          ///< a connection has work pending
   std::uint64_t connections_ms = 0;  ///< idle connections: keep-alive, TIME-WAIT
   std::uint64_t neighbours_ms = 0;   ///< an unanswered ARP request
-  std::uint64_t reassembly_ms = 0;   ///< missing fragments of a datagram
+  std::uint64_t reassembly_ms = 0;   ///< a datagram with missing fragments
   std::uint64_t groups_ms = 0;       ///< a delayed report of a multicast group
   std::uint64_t dhcp_ms = 0;         ///< an unanswered DHCP request, or the back-off after a refusal
   std::uint64_t lease_ms = 0;        ///< renewal of the address

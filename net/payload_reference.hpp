@@ -13,10 +13,11 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// Makes `piece` hold its owner by a counted reference. Returns false if memory is short; `piece` is then unchanged. Pieces that are
+  /// Makes `piece` hold its owner through a reference count. Returns false if memory is short; `piece` is then unchanged. Pieces that are
   /// never freed need no reference.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
-  /// While this object exists, pbufs that tcp_write() makes on this core hold `piece`. `share(piece)` MUST have returned true.
+  /// While this object exists, pbufs that tcp_write() makes on this core hold references to `piece`. `share(piece)` MUST have returned
+  /// true.
   class Writing {
    public:
     explicit Writing(const Buffer::Piece& piece) noexcept;

@@ -9,7 +9,7 @@
 // payload in place and holds every segment until the card has read it. Both forms copy the headers, because lwIP may retransmit a segment
 // with its original headers.
 //
-// Belongs to one core; internal to net/.
+// A joiner belongs to one core. Internal to net/.
 #pragma once
 
 #include <array>

@@ -36,7 +36,7 @@ constexpr std::uint16_t backlog = 1024;
 /// Control's half-open connections use connections that are reserved for control.
 constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
-/// lwIP's initialisation MUST run once for each core. A test may start several stacks on a core.
+/// lwIP's initialisation MUST run only once on each core. A test may start several stacks on a core.
 void start_lwip_once() noexcept {
   static constinit thread_local bool started = false;
   if (!started) lwip_init();

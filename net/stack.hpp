@@ -67,7 +67,7 @@ struct StackTimes {
   std::uint64_t tcp_counted = 0;     ///< lwIP's ticks are counted up to this time
   bool tcp_ticking = false;          ///< a connection has work pending
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
-  std::uint64_t arp_last = 0;        ///< entries have aged up to this time
+  std::uint64_t arp_last = 0;        ///< ARP entries have aged up to this time
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
@@ -119,7 +119,7 @@ class Stack final : public FrameReceiver {
     sender_ = &sender;
   }
 
-  // For lwIP's callbacks.
+  // Called by lwIP's callbacks.
   [[nodiscard]] err_t transmit(pbuf* frame) noexcept;
   void received_buffer_freed(ReceiveBuffer* buffer) noexcept;
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
@@ -148,7 +148,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
   /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
-  /// Returns the size of a receive buffer's whole memory.
+  /// Returns the number of bytes of memory that a receive buffer occupies.
   [[nodiscard]] static std::size_t memory_of(const ReceiveBuffer& buffer) noexcept {
     return buffer.return_to == &free_heap_buffer ? memory::heap_bytes(sizeof(ReceiveBuffer) + buffer.bytes) : memory::card_buffer_bytes;
   }
@@ -230,7 +230,7 @@ class Stack final : public FrameReceiver {
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
-  /// Passes a frame to lwIP on the core that handles it. `headers` are the frame's.
+  /// Passes a frame to lwIP on the core that handles the frame. `headers` are the frame's headers.
   void accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept;
   /// Copies a frame of `bytes` bytes into a receive buffer on the heap; null without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;

@@ -67,7 +67,7 @@ pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header
 
 }  // namespace neap::net
 
-// If the window is closed, lwIP itself drops the payload and answers it, as RFC 9293, 3.8.6.1 requires for a window probe.
+// If the window is closed, nothing is refused here: lwIP drops the payload and answers it, as RFC 9293, 3.8.6.1 requires for window probes.
 extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
   using namespace neap::net;
   if (pcb->state < ESTABLISHED || pcb->callback_arg == nullptr || pcb->rcv_wnd == 0) return 0;

@@ -183,7 +183,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
 }
 
-// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, also if another core passed the fragment on.
+// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, even if another core passed the fragment on.
 TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
   TwoMachinesOptions options = with_cores(2, 1);
   options.server.checks_fragments = true;

@@ -61,7 +61,7 @@ std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
   return limit > idle ? limit - idle : 1;
 }
 
-/// Returns the number of slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
+/// Returns the number of slow ticks until the next time-out of an idle connection; `never` if there is none. All connections MUST be idle.
 std::uint64_t ticks_until_due() noexcept {
   std::uint64_t ticks = StackTimes::never;
   for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {

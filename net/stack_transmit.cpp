@@ -17,7 +17,7 @@ err_t Stack::transmit(pbuf* frame) noexcept {
   const policy::Segmentation form = segmentation_.load(std::memory_order_relaxed);
   if (form != policy::Segmentation::off || joiner_.holds()) {
     if (joiner_.add(*frame)) return ERR_OK;
-    if (!send_held()) return ERR_MEM;  // not sent before the held segments
+    if (!send_held()) return ERR_MEM;  // the frame must not overtake the held segments
     if (form != policy::Segmentation::off && joiner_.begin(*frame, form)) return ERR_OK;
   }
   std::array<TransmitPiece, pieces_max> pieces;

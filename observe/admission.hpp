@@ -24,7 +24,7 @@ enum class Activity : std::uint8_t {
   idle,     ///< no line is being answered
   busy,     ///< a command is running
   delayed,  ///< the answer to a wrong token is delayed
-  closing,  ///< the server has ended the conversation, and the peer has not acknowledged it
+  closing,  ///< the server has ended the conversation, and the peer has not acknowledged the end
 };
 
 struct Occupant {

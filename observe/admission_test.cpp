@@ -223,7 +223,7 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 15'000; }));
   EXPECT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max));
   EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-  // Further small pieces also hold few buffers. The server may reset a client that sends them (input_cut).
+  // Further small pieces also hold few buffers. The server may reset a client that sends them (counter `input_cut`).
   const std::string small(40, 'x');
   for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
     const std::uint64_t held = world.server.clients().held_bytes();

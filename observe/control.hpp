@@ -38,7 +38,7 @@ using Statistics = std::function<void(std::optional<unsigned> core, const Emit& 
 
 class Control {
  public:
-  static constexpr std::size_t commands_max = 32;    ///< for applications
+  static constexpr std::size_t commands_max = 32;    ///< commands of applications
   static constexpr std::size_t statistics_max = 16;  ///< groups of statistics, for applications
 
   virtual ~Control() = default;

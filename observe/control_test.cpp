@@ -19,7 +19,8 @@ struct ControlClient : ::testing::Test {
   Peer& peer = world.peer();
 };
 
-// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, for any segmentation.
+// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, however the lines are cut into
+// segments.
 TEST_F(ControlClient, EveryLineGetsOneAnswerInOrder) {
   std::string lines;
   for (int i = 0; i < 200; ++i)

@@ -15,7 +15,7 @@
 
 namespace neap::observe {
 
-/// The maximum number of entries in a block. A block of this size has 8 KiB, header included. It is read and sent in one event.
+/// The maximum number of entries in a block. Such a block has 8 KiB with its header, and is read and sent in one event.
 constexpr std::size_t block_entries_max = 127;
 
 enum class BlockType : std::uint8_t {
