@@ -67,8 +67,7 @@ class DescriptorRing {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   }
 
-  /// Returns the start of the cache line that contains the descriptor. Rings are page aligned, so each line contains four whole
-  /// descriptors.
+  /// Returns the start of the descriptor's cache line. Rings are page aligned, so each line contains four whole descriptors.
   [[nodiscard]] const volatile void* line_of(std::uint32_t position) const noexcept {
     constexpr std::uint32_t descriptors_per_line = 64 / sizeof(Descriptor);
     return &descriptors_[slot(position) / descriptors_per_line * descriptors_per_line];

@@ -59,8 +59,7 @@ class DhcpLease : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-// Unpatched lwIP counts a lease's time in minutes, so a lease below 90 s was never renewed. Each minute the address was lost and every
-// connection reset.
+// Unpatched lwIP counts lease times in minutes and never renewed a lease below 90 s. Each minute, address and connections were lost.
 class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {
  protected:
   ShortLease() {

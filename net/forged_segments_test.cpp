@@ -60,8 +60,8 @@ class CheckedForgedSegments : public ForgedSegments {
   CheckedForgedSegments() : ForgedSegments({.check_seed = 6, .close_when_sent = false}) {}
 };
 
-// In an earlier version, options were read before the sequence number was checked. One forged segment made all later segments carry only
-// one byte.
+// In an earlier version, options were read before the sequence number was checked. One forged segment shrank all later segments to one
+// byte.
 TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;

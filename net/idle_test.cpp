@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. Only the test advances the
-// clock.
+// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. The test advances the clock.
 #include <gtest/gtest.h>
 
 #include "lwip/priv/tcp_priv.h"

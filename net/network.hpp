@@ -166,8 +166,7 @@ using Counters = CountersOf<std::uint64_t>;
 /// Returns the counters of `core`, all zero if it has no stack. MAY be called on any core, and wakes no core.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
-/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All are 0 if this core has no
-/// stack.
+/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake, or there is no stack.
 struct Waits {
   std::uint64_t tcp_ms = 0;          ///< a connection has work pending
   std::uint64_t connections_ms = 0;  ///< idle connections: keep-alive, TIME-WAIT

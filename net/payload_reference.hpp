@@ -13,11 +13,9 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// Makes `piece` hold its owner through a reference count. Returns false if memory is short; `piece` is then unchanged. Pieces that are
-  /// never freed need no reference.
+  /// Lets `piece` hold its owner by a reference count, unless `piece` is never freed. Returns false, with no change, if memory is short.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
-  /// While this object exists, pbufs that tcp_write() makes on this core hold references to `piece`. `share(piece)` MUST have returned
-  /// true.
+  /// While this object exists, pbufs that tcp_write() makes on this core hold references to `piece`. `share(piece)` MUST have succeeded.
   class Writing {
    public:
     explicit Writing(const Buffer::Piece& piece) noexcept;

@@ -73,8 +73,8 @@ constinit thread_local CopyBuffers copy_buffers;
 
 }  // namespace
 
-/// The memory that a joined frame holds until the card has read the frame. The rest of the stack sees a pbuf; freeing that pbuf releases
-/// all of the memory.
+/// The memory that a joined frame holds until the card has read the frame. The rest of the stack sees a pbuf; freeing it releases all
+/// memory.
 struct JoinedFrame {
   JoinedFrame() noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init,modernize-use-equals-default): nothing is cleared
 
@@ -227,7 +227,7 @@ bool SegmentJoiner::make_joined() noexcept {
   return true;
 }
 
-// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes the lengths. The card sets PSH only in the last
+// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes them. The card sets PSH only in the last
 // segment.
 SegmentJoiner::Frame SegmentJoiner::frame() noexcept {
   require(holds(), "a frame is held before it is sent");

@@ -6,8 +6,7 @@
 // segments to it. The card gets all of them as one frame, at the latest at the event's end, and sends the same bytes as without joining.
 //
 // `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the
-// payload in place and holds every segment until the card has read it. Both forms copy the headers, because lwIP may retransmit a segment
-// with its original headers.
+// payload in place and holds every segment until the card has read it. Both forms copy the headers: lwIP may retransmit the original ones.
 //
 // A joiner belongs to one core. Internal to net/.
 #pragma once

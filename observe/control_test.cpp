@@ -19,7 +19,7 @@ struct ControlClient : ::testing::Test {
   Peer& peer = world.peer();
 };
 
-// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, however the lines are cut into
+// A client assigns answers to lines by their order. So none may be missing, repeated or out of order, however the lines are cut into
 // segments.
 TEST_F(ControlClient, EveryLineGetsOneAnswerInOrder) {
   std::string lines;
@@ -327,8 +327,7 @@ TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
 // A study observes sleeping cores, so a report must not wake them.
 TEST_F(ControlClient, ReportsVisitNoCore) {
   // Received frames also count as remote calls (visits) of the connection's core. The other core has none, unless the network publishes
-  // something to all cores, such as a new neighbour. That happens once, so during at least one of several rounds of reports a core has no
-  // visit.
+  // something to all cores, such as a new neighbour. That happens once, so in at least one of several rounds of reports a core has none.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
   std::string all, one;
   bool alone = false;

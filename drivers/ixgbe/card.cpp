@@ -164,8 +164,7 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// Performs the datasheet's 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs MUST be held,
-// or not in use yet.
+// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be held, or not in use yet.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);

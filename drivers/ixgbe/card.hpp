@@ -127,8 +127,7 @@ class Card final : public NetDevice, public policy::Device {
   Options options_;
   bool sfp_;
   unsigned home_core_;
-  /// For each filter, its flow (as `program_steering` takes it) and core; flow 0: the filter is free. The first filter is for
-  /// `reserved_port`.
+  /// For each filter, its flow (as for `program_steering`) and core; flow 0: the filter is free. The first is for `reserved_port`.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
   std::vector<MacAddress> groups_;

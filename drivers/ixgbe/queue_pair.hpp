@@ -47,8 +47,7 @@ class QueuePair final : public FrameSender {
   void hold() noexcept;
   /// True if the card has sent all frames of which it was notified.
   [[nodiscard]] bool drained() noexcept;
-  /// Passes up all received frames and gives the tokens of unsent frames back to the stack. Returns the number of unsent frames. Both
-  /// queues MUST be off.
+  /// Passes up received frames and gives the tokens of unsent frames back. Returns the number of unsent frames. Both queues MUST be off.
   [[nodiscard]] std::uint32_t empty() noexcept;
   void program(const QueueOptions& options) noexcept;
   /// Calls ReceiveQueue::enable if the pair receives.
@@ -63,11 +62,9 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
 
-  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and frames that wait do not count as a
-  /// hang.
+  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames do not count as hung.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
-  /// Makes the pair's core report the link to the stack soon; the report gives the state at that later time. MUST be called by one core at
-  /// a time.
+  /// Makes the pair's core report the link to the stack, with the state at that later time. MUST be called by one core at a time.
   void announce_link() noexcept { link_call_.ask(index_); }
   /// Takes over the options that may change while the queues run. MUST be called on the pair's core.
   void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }

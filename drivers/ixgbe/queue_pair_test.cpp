@@ -297,8 +297,7 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   }
 }
 
-// Completions are written to other memory, so a core that sleeps on the receive ring would not notice them, and would keep the frames'
-// memory for ever.
+// Completions are written to other memory, so a core that sleeps on the receive ring would not notice them and never free the frames.
 TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
   start_attached();
   machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });

@@ -19,9 +19,9 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of the studies' driver, which set
-/// only ENABLE in TXDCTL. Checksums and RSS were on (here they are always on); RSC, DCA and head write-back were off; segments were copied
-/// into one buffer.
+/// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of their driver, which set only
+/// ENABLE in TXDCTL. Checksums and RSS were on, as always here. RSC, DCA and head write-back were off; segments were copied into one
+/// buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 

@@ -18,8 +18,8 @@ namespace neap::ixgbe {
 /// 4.6.3, steps 1 to 3: interrupts off, master disable (5.2.5.3.2), link and software reset (4.2.1.7), interrupts off again.
 [[nodiscard]] task<Result<void>> reset_card(Registers registers);
 
-/// 4.6.3: waits until the EEPROM is loaded, the firmware's configuration is done, and DMA is initialised. It also tells the firmware that a
-/// driver is present.
+/// 4.6.3: waits until the EEPROM is loaded, the firmware's configuration is done, and DMA is initialised. Tells the firmware that a driver
+/// is present.
 [[nodiscard]] task<Result<void>> wait_until_initialised(Registers registers);
 
 /// Returns the MAC address that the card has loaded from the EEPROM into address filter 0. Errors: `device` if it is not a unicast address.
@@ -54,8 +54,7 @@ void program_flow_control(Registers registers, const QueueOptions& options);
 /// 7.5, 8.2.3.11: turns DCA on or off, for the card and for the queues of one core. `tag` names the core.
 void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint8_t tag);
 
-/// 4.6.7, last steps: stops the receive path, waits until it is empty, sets RXCTRL.RXEN and lets the path run again. Errors: `timeout`,
-/// `closed`.
+/// 4.6.7, last steps: stops the receive path, waits until it is empty, sets RXCTRL.RXEN and restarts the path. Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);
 
 /// 4.6.8 and 4.6.11.3.4 (neither DCB nor virtualisation): programs the packet buffer, one traffic class and no rate limits, and enables

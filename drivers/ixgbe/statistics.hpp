@@ -41,8 +41,7 @@ struct Statistics {
   PortStatistics port;
   std::array<QueueStatistics, 16> queues{};  ///< by core
 
-  /// Adds the card's counts since the last call. MUST be called by one caller at a time. Errors: `closed` (card gone); then nothing has
-  /// changed.
+  /// Adds the card's counts since the last call. MUST have one caller at a time. Errors: `closed` (card gone); then nothing has changed.
   Result<void> collect(Registers registers) noexcept;
   /// Adds and returns the frames that one queue dropped since the last call (QPRDC).
   std::uint64_t collect_dropped(Registers registers, unsigned queue) noexcept;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A card for unit tests. Its registers are plain memory, and it models the part of the 82599 that walks descriptor rings. The test calls
-// each of its steps.
+// A card for unit tests. Its registers are plain memory. It models the part of the 82599 that walks rings; the test calls each step.
 //
 // The test card models only what the datasheet states about rings. The card takes receive descriptors up to the tail, and writes frames and
 // write-backs. It reads transmit descriptors up to the tail, assembles frames with their context, and writes DD where RS requests it. A

@@ -98,8 +98,7 @@ std::uint32_t TransmitQueue::empty() noexcept {
   return frames;
 }
 
-// Accepts only header lengths that are plausible and fit the card's fields (7.2.3.2.3; 7.2.4.5 requires that all headers of TSO fit in 512
-// bytes).
+// Accepts only header lengths that are plausible and fit the card's fields (7.2.3.2.3; 7.2.4.5: all headers of TSO fit in 512 bytes).
 std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
   constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
   constexpr std::uint32_t mac_length_max = 127;  // seven bits

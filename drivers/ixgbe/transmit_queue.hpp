@@ -8,8 +8,7 @@
 // because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
 //
 // Head write-back (7.2.3.5.2) replaces DD bits; only the check whether a report is done changes. A head is valid only between the oldest
-// descriptor that the card may still read and the last tail. Any other head is counted and ignored, because it would free buffers that the
-// card still reads.
+// descriptor that the card may still read and the last tail. Any other head is counted and ignored; it would free buffers in use.
 //
 // Offloads that differ from frame to frame use context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3). One is
 // for frames with checksums, the other for TSO. A context is written only when it changes.

@@ -11,8 +11,7 @@
 
 namespace neap::ixgbe {
 
-/// 4.6.6 and 7.3.4: maps the queues 0 to `pairs` - 1 and the other causes to their vectors. The other causes have no moderation. All
-/// vectors stay masked.
+/// 4.6.6, 7.3.4: maps queues 0 to `pairs` - 1, and the other causes (without moderation), to their vectors. All vectors stay masked.
 void program_vectors(Registers registers, unsigned pairs);
 
 /// Unmasks the vectors in `queues` (a bit for each) and the other causes.
