@@ -21,7 +21,7 @@ constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // lwIP calls `on_pol
 constexpr std::chrono::seconds connect_limit{10};
 /// Seconds without an acknowledgement from the peer until a connection that this side closed is aborted.
 constexpr unsigned quiet_polls_max = 60;
-/// Seconds until such a connection is aborted in any case. Otherwise a peer could keep it open by acknowledging a byte a minute.
+/// Seconds until a closed connection is aborted in any case. Otherwise a peer could keep it by acknowledging a byte a minute.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }

@@ -83,7 +83,7 @@ class Connection {
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
   /// Returns the memory held for received bytes (not released, or out of order) and for sent bytes (queued, or not yet acknowledged). Each
-  /// buffer counts with its whole size, including headers and rounding. This includes bytes that were sent without a copy.
+  /// buffer counts with its whole size, including headers and rounding. Bytes sent without a copy count too.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Returns the number of bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Limits for the memory that peers can make a core hold.
 //
-// A peer that does not read, or never sends a missing byte, makes its connection hold more and more memory. The card's receive ring must
-// still not run empty, and other peers must be served. So every connection is charged for all memory that it holds
+// A peer that does not read, or never sends a missing byte, makes its connection hold more and more memory. Nevertheless the card's receive
+// ring must not run empty, and other peers must be served. So every connection is charged for all memory that it holds
 // (Connection::held_bytes), and the sum for a core has two limits. Connections that hold more than a guaranteed amount share the first
 // limit equally. Above the first limit, payload for a connection over its share is refused. The connection's segments still deliver
 // acknowledgements and resets, and the peer sends the payload again. Above the second limit, the connection that holds the most is reset.

@@ -22,7 +22,7 @@ namespace neap::observe {
 [[nodiscard]] task<std::string> report_cores(const Request& request);
 [[nodiscard]] task<std::string> report_timers(const Request& request);
 [[nodiscard]] task<std::string> report_time(const Request& request);
-/// Emits the counters of kernel, log, network, driver and control, with dotted names.
+/// Emits the counters of kernel, log, network, driver and control. Their names are dotted, such as `net.bytes_sent`.
 void report_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
 
 // boot_reports.cpp: the booted image and the console's text.

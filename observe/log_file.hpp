@@ -30,7 +30,7 @@ struct BootFacts {
 };
 /// Texts of users or hardware that are longer than this are cut to this length and end with `...`, so that the header has room for them.
 constexpr std::size_t header_text_bytes_max = 128;
-/// Returns the facts, with a new boot id.
+/// Returns the values for this boot, with a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);
 
 /// A log's run, core and entries; the entries are those from `extent.first` to `extent.end`.

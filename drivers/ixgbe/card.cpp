@@ -91,7 +91,7 @@ task<void> Card::close() {
   while (busy_ || reset_wanted_) co_await sleep_for(1ms);
   stop();
   for (unsigned core = 0; core < pairs_.size(); ++core) {
-    // Events keep their order, so the events that a pair has queued for itself run before the next try.
+    // A core runs its events in order, so events that a pair has queued for itself run before the next try.
     while (!co_await on_core(core, [this, core] { return pairs_[core]->detach(); })) {
     }
   }

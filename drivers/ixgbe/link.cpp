@@ -11,7 +11,7 @@ namespace neap::ixgbe {
 
 namespace {
 
-// 8.2.3.22.19, AUTOC.LMS and 8.2.3.22.22, AUTOC2.10G_PMA_PMD_Serial.
+// Values of AUTOC.LMS (8.2.3.22.19) and of AUTOC2.10G_PMA_PMD_Serial (8.2.3.22.22).
 constexpr std::uint32_t link_mode_10g_serial = 3, serial_interface_sfi = 2;
 
 task<Result<void>> prepare_module(Registers registers) {

@@ -34,8 +34,8 @@ class ReceiveQueue {
   ReceiveQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Allocates memory for a ring according to `options`. The next `program` switches to it. Errors: `invalid`, `out_of_memory`; then
-  /// nothing has changed.
+  /// Allocates memory for a ring as `options` say. The next `program` uses it. Errors: `invalid`, `out_of_memory`; then nothing has
+  /// changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
   /// Frees the memory of the last `prepare`, if no `program` has used it.
@@ -43,8 +43,7 @@ class ReceiveQueue {
 
   /// Programs the ring's address (82599 datasheet 4.6.7, per queue). The queue MUST be off, and every buffer MUST be in the pool.
   void program(const QueueOptions& options) noexcept;
-  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Posts no buffers; the caller does so by `refill` once the queue is on. Errors:
-  /// `timeout`, `closed`.
+  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Posts no buffers: call `refill` once the queue is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
   /// Takes back all posted buffers. The queue MUST be off, and the caller SHOULD have called `receive` for all completed descriptors.
   void empty() noexcept;

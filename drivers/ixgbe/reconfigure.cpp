@@ -2,8 +2,8 @@
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
 // The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is held, so that no
-// tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command
-// reports their number.
+// tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the setting's
+// command reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"

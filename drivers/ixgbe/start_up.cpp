@@ -244,7 +244,7 @@ void program_flow_control(Registers registers, const QueueOptions& options) {
   const bool asks = (options.flow_control & flow_control_transmit) != 0;
   const bool obeys = (options.flow_control & flow_control_receive) != 0;
   require(options.frame_bytes_max <= 16 * 1024, "ixgbe: the largest frame leaves no room for flow control", options.frame_bytes_max);
-  // XOFF is sent while there is still room for the frames in flight: two frames of each side, and the contents of cable and MACs
+  // XOFF is sent at a fill level that leaves room for the frames in flight: two frames of each side, and the contents of cable and MACs
   // (3.7.7.3.3). XON is sent at half of that level.
   constexpr std::uint32_t in_flight_bytes = 32 * 1024;
   const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;

@@ -28,8 +28,8 @@ namespace neap::ixgbe {
 /// 4.6.5: assigns queue i to the set i modulo 16 of the card's counters, and clears all sets.
 void clear_statistics(Registers registers);
 
-/// 4.6.7: clears all filters except for our own address. Programs checksums, frame size, packet buffer, and RSS according to `table`.
-/// Queues MUST be programmed after this call and enabled after `start_receive`.
+/// 4.6.7: clears all filters except the one for our own address. Programs checksums, frame size, packet buffer, and RSS according to
+/// `table`. Queues MUST be programmed after this call and enabled after `start_receive`.
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max);
 
 /// 7.1.2.5: filter `index` sends `flow`, a destination port of TCP or (with `steer_udp`) UDP over IPv4, to `queue`, regardless of RSS. With

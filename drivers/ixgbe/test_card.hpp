@@ -80,7 +80,7 @@ class TestCard {
     }
     return true;
   }
-  /// Writes one descriptor back with any content.
+  /// Writes one descriptor back, with the content of `written`.
   template <class Written = descriptor::ReceiveWriteBack>
   void receive_raw(const Written& written) {
     ASSERT_NE(receive_room(), 0U);

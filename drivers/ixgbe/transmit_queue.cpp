@@ -15,7 +15,7 @@ using descriptor::TransmitData;
 
 namespace {
 
-// 7.2.3.2.3, 7.2.3.2.4: DTYP, TUCMD.L4T and the indices of the two contexts.
+// 7.2.3.2.3, 7.2.3.2.4: values of DTYP and TUCMD.L4T, and the indices of the two contexts.
 constexpr std::uint32_t context_type = 2, data_type = 3;
 constexpr std::uint32_t l4_type_udp = 0, l4_type_tcp = 1;
 constexpr unsigned checksum_context = 0, segment_context = 1;

@@ -7,8 +7,9 @@
 // to the stack as the tokens that came with the frames, in the order in which the frames were queued. `reclaim` and `deliver` are separate
 // because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
 //
-// Head write-back (7.2.3.5.2) replaces DD bits; only the check whether a report is done changes. A head is valid only between the oldest
-// descriptor that the card may still read and the last tail. Any other head is counted and ignored; it would free buffers in use.
+// With head write-back (7.2.3.5.2) the card writes the ring's head instead of DD bits, and `reclaim` processes reports up to this head. A
+// head is valid only between the oldest descriptor that the card may still read and the last tail. Any other head is counted and ignored,
+// because it would free buffers in use.
 //
 // Offloads that differ from frame to frame use context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3). One is
 // for frames with checksums, the other for TSO. A context is written only when it changes.
@@ -51,8 +52,8 @@ class TransmitQueue {
   TransmitQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Allocates memory for a ring according to `options`. The next `program` switches to it. Errors: `invalid`, `out_of_memory`; then
-  /// nothing has changed.
+  /// Allocates memory for a ring as `options` say. The next `program` uses it. Errors: `invalid`, `out_of_memory`; then nothing has
+  /// changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
   /// Frees the memory of the last `prepare`, if no `program` has used it.

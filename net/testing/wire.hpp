@@ -49,7 +49,8 @@ class WireCard final : public NetDevice {
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;
-  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before traffic.
+  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before frames
+  /// flow.
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
   /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
