@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // A two-wire bus (I2C) driven bit by bit.
 //
-// A pluggable module is identified over such a bus, and many cards only let the driver set and read its two lines. The lines are open
+// A pluggable module is identified over such a bus, and many cards only let the driver set and read the bus's two lines. The lines are open
 // drain: writing a 1 releases the line. This class is the bus's only master, with 100 kHz or less. Reading a byte busy-waits for about 0.3
 // ms.
 #pragma once

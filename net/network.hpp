@@ -123,7 +123,7 @@ struct CountersOf {
   Count transmit_copied{};    ///< frames copied because they had more pieces than the card accepts
   // TSO (segment_joiner.hpp). `frames_sent` and `bytes_sent` count every segment as a frame.
   Count joined_frames{};         ///< frames that the card segments
-  Count joined_segments{};       ///< segments in those frames
+  Count joined_segments{};       ///< segments in `joined_frames`
   Count joined_copied_bytes{};   ///< bytes copied by `tso=copy`
   Count joined_no_memory{};      ///< segments sent alone because no buffer was free
   Count passed_on{};             ///< frames handed over to the core that serves them
@@ -156,7 +156,7 @@ struct CountersOf {
   Count cookies_accepted{};       ///< connections made from a cookie
   Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // The part of the frames and bytes above that belongs to control's ports.
+  // Of the counts of frames and bytes above, the part that belongs to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
   Count discarded_bytes{};  ///< bytes received after this side was closed

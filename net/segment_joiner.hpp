@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // TCP segmentation offload (TSO): consecutive segments are joined into one frame, which the card segments again.
 //
-// lwIP sends a stream as separate segments, and each segment is a frame with its own descriptors. The headers of a connection's consecutive
-// segments differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later
-// segments to it. The card gets all of them as one frame, at the latest at the event's end, and sends the same bytes as without joining.
+// lwIP sends a stream as segments, each of which is a frame with its own descriptors. The headers of a connection's consecutive segments
+// differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later segments to
+// it. The card gets all held segments as one frame, at the latest at the event's end, and sends the same bytes as without joining.
 //
 // `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the
 // payload in place and holds every segment until the card has read it. Both forms copy the headers: lwIP may retransmit the original ones.

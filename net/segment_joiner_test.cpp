@@ -250,7 +250,7 @@ TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
   EXPECT_EQ(sender.counters().joined_frames, SegmentJoiner::copy_buffers_max + 1);
 }
 
-// `copy` frees lwIP's segments at once, `chain` when the card has read them.
+// `copy` frees lwIP's segments at once; `chain` frees them when the card has read them.
 TEST(SegmentJoiner, SegmentsAreHeldWhileTheCardMayReadThem) {
   for (const char* form : {"copy", "chain"}) {
     Sender sender(form, {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 1ms});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // One core's stack: lwIP between a queue pair of the card and the connections of the core.
 //
-// lwIP is written for one machine with one interface. Here each core has an instance of it, and all instances act as one machine. The first
-// core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such packets on,
-// and the first core publishes the results. Requests of connections are collected during an event and executed once, at its end. So
-// segments are full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
+// lwIP is written for one machine with one interface. Here each core has an instance of lwIP, and all instances act as one machine. The
+// first core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such
+// packets on, and the first core publishes the results. Requests of connections are collected during an event and executed once, at its
+// end. So segments are full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
 #pragma once
 
 #include <array>
@@ -282,7 +282,7 @@ class Stack final : public FrameReceiver {
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's variables of this core. Other cores read them by these pointers, because they cannot name this core's thread-local variables.
+  // lwIP's variables of this core. Other cores read them by these pointers, because a thread-local name means the calling core's variable.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;

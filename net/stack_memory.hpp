@@ -36,7 +36,7 @@ constexpr std::size_t core_share = 8;
 constexpr std::size_t core_bytes_min = std::size_t{8} * 1024 * 1024;
 /// The second limit, as a multiple of the first.
 constexpr std::size_t reset_factor = 2;
-/// The number of connections that one search compares to find the connection to reset. The next search continues after them.
+/// The number of connections that one search compares to find the connection to reset. The next search continues after these connections.
 constexpr unsigned reset_candidates = 64;
 
 /// Returns the first limit of a core, in bytes.

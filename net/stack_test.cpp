@@ -32,7 +32,8 @@ Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 
       payload);
 }
 
-// RSS selects a connection's core, and each core serves its own connections. Answers to a connection arrive at the core that opened it.
+// RSS selects a connection's core, and each core serves its own connections. Segments of an outgoing connection arrive at the core that
+// opened it.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
@@ -141,8 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because only a datagram's first fragment has ports. The segment's connection may be on another
-// core.
+// The first core reassembles fragments, because only a datagram's first fragment has ports. The segment in it may belong to another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();

@@ -131,8 +131,8 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. Here one addition replaces such
-// calls. It is made before a call that acts, and before any function that sets the counters.
+// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. Here one addition replaces the calls
+// that only count. It is made before a call that does more, and before any function that sets the counters.
 
 namespace {
 

@@ -2,8 +2,8 @@
 // A client's conversation: each line is answered before the next one is parsed.
 //
 // A command may visit every core, so the conversation is a task. The network's callbacks only store data and notify the task. While an
-// answer waits for room, received buffers are kept and no line is parsed. So a client that does not read is stopped by its receive window
-// (back-pressure). The constants below limit all that a client holds; an unproven client may hold less.
+// answer waits for room, received buffers are kept and no line is parsed. So if a client does not read, the full receive window stops it
+// from sending (back-pressure). The constants below limit all that a client holds; an unproven client may hold less.
 //
 // Everything runs on the connection's core, except the functions that ClientPlaces (client_places.hpp) calls.
 #pragma once

@@ -139,7 +139,7 @@ TEST(LogFile, GetGivesHeaderAndLinesAndTheSameEachTime) {
   EXPECT_NE(fetch(world, 1), file);
 }
 
-// A log is sent in small pieces, so that other events of that core run between them.
+// A log is sent in small pieces, so that other events of the sending core run between them.
 TEST(LogFile, ALongLogDoesNotBlockTheCore) {
   World world(small_log(log::WhenFull::stop, 65536));
   world.make_run(60'000);

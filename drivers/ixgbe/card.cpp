@@ -195,7 +195,7 @@ task<Result<void>> Card::start_queues() {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
   }
   program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
-  // 4.6.8: the order for transmission is the same. DMATXCTL.TE is set before the queues are enabled.
+  // 4.6.8: the order is the same as for reception: DMATXCTL.TE is set before the queues are enabled.
   program_transmit(registers_, options_.queues.frame_bytes_max);
   for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });
   for (auto& pair : pairs_) {

@@ -46,7 +46,7 @@ struct Options {
 
 class Card final : public NetDevice, public policy::Device {
  public:
-  /// MUST be called only by `open` below. Public because `open` calls it through `new`.
+  /// MUST be called only by `open` below.
   Card(const pci::Device& device, Registers registers, bool sfp, Options options);
   Card& operator=(Card&&) = delete;
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.

@@ -24,7 +24,7 @@ struct ReceiveCounters {
   Counter dropped_errors;    ///< frames in which the MAC found an error, or of an impossible length
   Counter dropped_untagged;  ///< frames without the tag that the setting `vlan` requires
   Counter dropped_overlong;  ///< frames with more pieces than the largest allowed frame needs
-  Counter pool_empty;        ///< refills that found fewer than a batch of buffers
+  Counter pool_empty;        ///< refills that found fewer buffers than a batch
   Counter tail_writes;
 };
 constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {

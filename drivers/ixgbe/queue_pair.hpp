@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's two queues of the card, receive and transmit, served by one event. Cores from 16 on have only a transmit queue.
 //
-// Receive and transmit share a vector, so one event serves both: first TX completions (memory returns to the stack), then up to `budget`
-// received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
+// Receive and transmit share a vector, so one event serves both: first TX completions, which return memory to the stack, then up to
+// `budget` received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
 //
 // The card raises no second interrupt for descriptors that it has already announced. So an event that stops at its budget queues itself
 // again, behind the waiting events. Before the core sleeps, the rings are checked once more.
@@ -98,7 +98,7 @@ class QueuePair final : public FrameSender {
   }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
-  /// False for cores from 16 on: they have no receive queue, because RSS cannot name such a queue.
+  /// False for cores from 16 on: they have no receive queue, because RSS can name only the first 16 queues.
   [[nodiscard]] bool receives() const noexcept { return index_ < rss::queues_max; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }

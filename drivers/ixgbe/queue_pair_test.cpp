@@ -297,7 +297,7 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   }
 }
 
-// Completions are written to other memory, so a core that sleeps on the receive ring would not notice them and never free the frames.
+// Completions are written to other memory, so a core that slept on the receive ring would miss them and never free the frames.
 TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
   start_attached();
   machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });

@@ -4,7 +4,7 @@
 // The ring holds buffers of the queue's pool. A list beside the ring has a slot for each descriptor. `receive` walks the ring by DD bits
 // and records in the list what the card reports of each frame. It then passes up contiguous parts of the list, each in one call and without
 // a copy. At the end of the event, `refill` posts new buffers in batches of 16 and notifies the card by one tail write. Between two refills
-// the ring may run out of posted buffers. At least 16 descriptors always stay unposted, so the tail never catches up with the head. The
+// the ring may run short of posted buffers. At least 16 descriptors always stay unposted, so the tail never catches up with the head. The
 // tail is always a multiple of 16 (four cache lines of descriptors).
 //
 // A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each descriptor

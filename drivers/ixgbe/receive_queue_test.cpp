@@ -123,7 +123,7 @@ TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
   EXPECT_EQ(queue.posted(), capacity);
 }
 
-// With fewer than a batch of descriptors free, the tail is not written.
+// While fewer descriptors than a batch are free, the tail is not written.
 TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   make();
   receive(15);

@@ -223,7 +223,7 @@ void program_multicast(Registers registers, std::span<const MacAddress> groups, 
     registers.write(reg::RAL(i + 1), {.address_low = low});
     registers.write(reg::RAH(i + 1), {.address_high = group[4] | std::uint32_t{group[5]} << 8, .valid = true});
   }
-  // 8.2.3.7.3, 8.2.3.7.7: with offset 0 the address's last twelve bits select a bit of the table.
+  // 8.2.3.7.3, 8.2.3.7.7: with filter offset 0, the last twelve bits of the address select a bit of the table.
   std::array<std::uint32_t, reg::MTA.count> table{};
   for (const MacAddress& group : groups.subspan(std::min(groups.size(), exact))) {
     const unsigned hash = group[4] >> 4 | group[5] << 4;
