@@ -49,8 +49,8 @@ class Connection;
 /// The callbacks of one connection. The `Acceptor` makes the handler; the stack destroys the handler when the connection is gone. All calls
 /// are made on the connection's core, each inside an event.
 ///
-/// A handler MAY call its own and other connections. A handler's requests take effect at the end of the event, so it is never called while
-/// one of its calls is active. A `bad_alloc` that a callback throws resets the connection and is counted. Any other exception panics.
+/// A handler MAY call its own and other connections. A handler's requests take effect at the end of the event, so none of its callbacks
+/// runs inside another. A `bad_alloc` that a callback throws resets the connection and is counted. Any other exception panics.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;

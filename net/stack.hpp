@@ -282,7 +282,7 @@ class Stack final : public FrameReceiver {
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's variables of this core. Other cores read them by these pointers, because a thread-local name means the calling core's variable.
+  // lwIP's variables of this core. Other cores read them by these pointers: a thread-local name refers to the calling core's variable.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;

@@ -45,7 +45,7 @@ void program_promiscuous(Registers registers, bool on);
 /// group that stays loses no frame. Ends with `program_promiscuous`.
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous);
 
-/// 7.4.5: of tagged frames, accepts only those of `vlan`; with 0, accepts any tag.
+/// 7.4.5: of tagged frames, accepts only those of `vlan`; with `vlan` 0, accepts any tag.
 void program_vlan(Registers registers, std::uint32_t vlan);
 
 /// 3.7.7: `flow_control` says whether the card obeys pause frames, and whether it sends them.

@@ -38,7 +38,7 @@ namespace neap::ixgbe {
 
 class TransmitQueue {
  public:
-  /// For a frame, the card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1). One of these may be a context.
+  /// For a frame, the card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1), including a context.
   static constexpr std::uint32_t frame_descriptors_max = 40 - 2;
   /// 16 KiB for each descriptor: the length field allows more, but no known driver uses more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;

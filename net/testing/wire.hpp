@@ -57,7 +57,7 @@ class WireCard final : public NetDevice {
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
   void set_link(bool up);
-  /// Simulates a removed card, of which only the counters cannot be read. Frames still pass.
+  /// Makes the card's counters unreadable, as if the card were removed. Frames still pass.
   void set_gone(bool gone) noexcept { gone_ = gone; }
   void set_faults(double lost, double repeated, double late) noexcept;
 
