@@ -2,8 +2,8 @@
 // A two-wire bus (I2C) driven bit by bit.
 //
 // A pluggable module is identified over such a bus, and many cards only let the driver set and read the bus's two lines. The lines are open
-// drain: writing a 1 releases the line. This class is the bus's only master, with 100 kHz or less. Reading a byte busy-waits for about 0.3
-// ms.
+// drain: writing a 1 releases the line. This class is the only master and clocks the bus at 100 kHz or less. Reading a byte busy-waits for
+// 0.3 ms.
 #pragma once
 
 #include <chrono>
