@@ -56,7 +56,7 @@ class DescriptorRing {
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
-  /// A `position` counts on beyond the ring's size; its low bits are the slot in the ring.
+  /// A `position` grows beyond the ring's size; its low bits are the slot in the ring.
   [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
 
   /// Returns the descriptor at this position. The next descriptors, up to the ring's end, follow it in memory.
@@ -67,7 +67,7 @@ class DescriptorRing {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   }
 
-  /// Returns the cache line of a descriptor. Four descriptors share a cache line, because rings are page aligned.
+  /// Returns the start of the descriptor's cache line. Rings are page aligned, so each line contains four whole descriptors.
   [[nodiscard]] const volatile void* line_of(std::uint32_t position) const noexcept {
     constexpr std::uint32_t descriptors_per_line = 64 / sizeof(Descriptor);
     return &descriptors_[slot(position) / descriptors_per_line * descriptors_per_line];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The checksum over the EEPROM of Intel's network cards.
 //
-// The checksum is the same for several generations of cards, and Intel's own tools maintain it. The checked words are the first 64, and the
-// sections to which words 3 to 14 point. Their sum is BABAh.
+// Several generations of cards compute the checksum in the same way, and Intel's own tools maintain it. The checked words are the first 64,
+// and those of the sections to which words 3 to 14 point. The sum of all checked words is BABAh.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace neap {
 
 constexpr std::uint16_t intel_eeprom_checksum = 0xBABA;
 
-/// Returns the sum over the checked words, which is `intel_eeprom_checksum` if they are intact. `read(address)` is a task that returns a
-/// word or an error; an error is passed on.
+/// Returns the sum over the checked words, which is `intel_eeprom_checksum` if these words are intact. `read(address)` is a task that
+/// returns a word or an error; an error is passed on.
 template <class Read>
 [[nodiscard]] task<Result<std::uint16_t>> sum_intel_eeprom(Read read) {
   constexpr std::uint16_t checksum_word = 0x3F, first_pointer = 0x03, last_pointer = 0x0E;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Identifies a pluggable module: SFF-8472 over its two-wire bus.
+// Identifies a pluggable module over its two-wire bus, by SFF-8472.
 //
-// A card needs different analog settings for a cable and for an optic. The module identifies itself in the first bytes of its device A0h,
-// in the same way for every card.
+// A card needs different analog settings for a cable and for an optic. The module identifies itself in the first bytes of device A0h on its
+// bus. These bytes do not depend on the card.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ enum class SfpKind : std::uint8_t {
 
 namespace sff_8472 {
 
-// SFF-8472, table 4-1: offsets in device A0h and their values.
+// SFF-8472, table 4-1: offsets of bytes in device A0h, and values of these bytes.
 constexpr std::uint8_t module_address = 0xA0, identifier_offset = 0, ethernet_10g_offset = 3, cable_offset = 8;
 constexpr std::uint8_t identifier_sfp = 3, code_10g_sr = 1 << 4, code_10g_lr = 1 << 5;
 constexpr std::uint8_t cable_passive = 1 << 2, cable_active = 1 << 3;
 
-/// Errors: `not_found` (no module responds).
+/// Reads the byte at `offset`. Errors: `not_found` (no module responds).
 template <class Lines>
 [[nodiscard]] Result<std::uint8_t> read(const TwoWireBus<Lines>& bus, std::uint8_t offset) {
   constexpr unsigned attempts = 3;

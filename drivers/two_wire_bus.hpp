@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A two-wire bus (I2C) driven bit by bit.
 //
-// A pluggable module is identified over such a bus, and a card often gives its driver only the two lines. The lines are open drain: writing
-// one releases the line. This class is the bus's only master, and uses 100 kHz or less. Reading a byte busy-waits for about 0.3 ms.
+// A pluggable module is identified over such a bus, and many cards only let the driver set and read the bus's two lines. The lines are open
+// drain: writing a 1 releases the line. This class is the only master and clocks the bus at 100 kHz or less. Reading a byte busy-waits for
+// 0.3 ms.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,7 @@
 
 namespace neap {
 
-/// `Lines` has `drive(clock, data)`, which returns when the lines are set, and `data()`, the state of the data line.
+/// `Lines` has `drive(clock, data)`, which returns when the lines are set, and `data()`, which returns the state of the data line.
 template <class Lines>
 class TwoWireBus {
  public:

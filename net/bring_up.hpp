@@ -18,7 +18,7 @@ class NetworkControl : public Network {
   [[nodiscard]] virtual task<void> take_down() = 0;
 };
 
-/// Like `up`, but on `cores` cores from core `first` on. MUST be called on core `first`.
+/// Like `up` (network.hpp), but on `cores` cores from core `first` on. MUST be called on core `first`.
 [[nodiscard]] task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, AddressSetting setting, unsigned first,
                                                                      unsigned cores);
 

@@ -17,7 +17,7 @@ class Buffer {
  public:
   using Release = void (*)(void* owner) noexcept;
 
-  /// One piece. Its header is next to the bytes (received, copied) or comes from a per-core free list (referenced).
+  /// One piece of a chain. This header is next to received or copied bytes; for referenced bytes it comes from a per-core free list.
   struct Piece {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;
@@ -54,9 +54,9 @@ class Buffer {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
 
-  /// If `tail` continues the last piece in the same block of gathered bytes (gathered_piece.hpp), the two pieces are joined.
+  /// Moves the pieces of `tail` here. Two adjacent pieces of one block of gathered bytes (gathered_piece.hpp) are joined.
   void append(Buffer&& tail) noexcept {
-    if (first_ == nullptr) {  // nearly always
+    if (first_ == nullptr) {  // nearly always the case
       first_ = std::exchange(tail.first_, nullptr);
       last_ = std::exchange(tail.last_, nullptr);
       bytes_ = std::exchange(tail.bytes_, 0);
@@ -76,7 +76,7 @@ class Buffer {
     if (first_ != nullptr) release_all();
   }
 
-  /// Appends a piece. Its header MUST stay valid until its `release` is called.
+  /// Appends a piece. The object `piece` MUST stay valid until its `release` is called.
   void append_piece(Piece& piece) noexcept;
   /// Returns this core's spare headers to malloc (for tests that look for leaks).
   static void trim_free_list() noexcept;

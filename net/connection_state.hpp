@@ -28,11 +28,11 @@ class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
 
-/// A `connect` in progress; a local object of its task.
+/// A `connect` in progress; a local variable of the task that waits for it.
 struct ConnectAttempt {
   Acceptor acceptor;
   Completion<Result<void>> done;
-  Timer limit;  ///< aborts the attempt
+  Timer limit;  ///< aborts the attempt when it fires
 };
 
 class ConnectionState final : public Connection {
@@ -59,8 +59,8 @@ class ConnectionState final : public Connection {
   void settle() noexcept;
   /// Calls `closed` and destroys the handler. May delete this object.
   void finish() noexcept;
-  /// Called when the application has released a piece of `bytes` window bytes and `memory_bytes` memory. MUST be called on the connection's
-  /// core. May delete this object.
+  /// Called when the application has released a piece that counted as `bytes` of the window and as `memory_bytes` of memory. MUST be called
+  /// on the connection's core. May delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
   /// Called when two gathered pieces were joined and the header of one was freed.
@@ -119,7 +119,7 @@ class ConnectionState final : public Connection {
   std::size_t charged_bytes_ = 0;      // bytes last charged to the core's account
   GatheredBlock* block_ = nullptr;     // the block that is being filled
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
-  std::uint32_t closing_since_s_ = 0;  // seconds of the boot clock
+  std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;

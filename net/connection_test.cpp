@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                       TransferCase{"TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing"}),
     [](const auto& tested) { return tested.param.name; });
 
-// An answer in several writes must not become several segments: each would cost an acknowledgement and a wake-up.
+// An answer in several writes must not become several segments: each segment would cost an acknowledgement and a wake-up.
 TEST_F(ConnectionTest, GathersAnEventsWritesIntoOneSegment) {
   std::atomic<int> data_segments{0};
   world.server_card.tap([&](const Bytes& frame) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Distinguishes control frames from the application's frames.
 //
-// A client that observes a machine over its own network sends frames through the application's queues. They are counted separately
+// A client that observes a machine over its own network sends frames through the application's queues. These frames are counted separately
 // (log::count_control), so that a study can subtract them. The criterion is the TCP port that control listens on. Fragments always count as
 // the application's, because only the first one carries the ports. Internal to net/.
 #pragma once
@@ -24,7 +24,7 @@ extern constinit std::atomic<std::uint32_t> control_ports;
 /// The offset of the local port in a TCP header.
 enum class LocalPort : std::uint8_t { source = 0, destination = 2 };
 
-/// `frame` begins with the Ethernet header; its first `bytes` bytes are readable.
+/// True if the frame's TCP port at `where` is control's. `frame` begins with the Ethernet header; its first `bytes` bytes are readable.
 [[nodiscard]] bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept;
 
 /// True if the frame belongs to control. Called for every frame.

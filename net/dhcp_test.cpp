@@ -59,7 +59,7 @@ class DhcpLease : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-// Unpatched lwIP counts in minutes, so a lease below 90 s was never renewed. Each minute the address was lost and every connection reset.
+// Unpatched lwIP counts lease times in minutes and never renewed a lease below 90 s. Each minute, address and connections were lost.
 class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {
  protected:
   ShortLease() {
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& one) { return std::string(one.param.name); });
 
 // Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so all of
-// 10.0.0.0/8 could connect.
+// 10.0.0.0/8 could connect to it.
 TEST_F(DhcpLease, WithoutAMaskTheAddressIsAlone) {
   DhcpTerms terms = good();
   terms.mask = {};
@@ -250,7 +250,7 @@ TEST_F(DhcpLease, LongLeaseCostsNothingToCount) {
     machine_.on(0, [] {});
   }
   const auto before = std::chrono::steady_clock::now();
-  card_.set_link(false);  // counts the time that has passed
+  card_.set_link(false);  // makes the stack count the time that has passed
   for (int i = 0; i < 4; ++i) machine_.on(0, [] {});
   EXPECT_LT(std::chrono::steady_clock::now() - before, 500ms);
   EXPECT_EQ(network_->address(), offered);

@@ -60,7 +60,8 @@ class CheckedForgedSegments : public ForgedSegments {
   CheckedForgedSegments() : ForgedSegments({.check_seed = 6, .close_when_sent = false}) {}
 };
 
-// In an earlier version, options were read before the sequence number was checked. One forged segment made all later ones carry one byte.
+// In an earlier version, options were read before the sequence number was checked. One forged segment shrank all later segments to one
+// byte.
 TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;
@@ -95,8 +96,8 @@ TEST_F(ForgedSegments, MssOfASynHasALowerBound) {
   EXPECT_LE(sizes.size(), 101U);
 }
 
-// Data written while the window is closed is segmented for the full MSS. In an earlier version, lengths wrapped when the window then opened
-// by a few bytes.
+// Data written while the window is closed is segmented for the full MSS. In an earlier version, lengths wrapped below 0 when the window
+// then opened by a few bytes.
 TEST(ForgedSegmentsOfPeers, WindowThatOpensLateByAFewBytesIsHarmless) {
   for (const std::uint16_t window : {2, 100, 1000, 2919}) {
     HandPeer peer;
@@ -121,7 +122,7 @@ TEST(ForgedSegmentsOfPeers, WindowThatOpensLateByAFewBytesIsHarmless) {
   }
 }
 
-// If the probe's byte was the only queued byte, an earlier version's persist timer continued with nothing to send.
+// If the window probe's byte was the only queued byte, an earlier version's persist timer continued with nothing to send.
 TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
   peer.open(40000, 0);
   peer.application_sends(1);
@@ -140,7 +141,7 @@ TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
 
 struct Forgery {
   const char* name;
-  /// Added to the numbers that the machine expects.
+  /// The differences from the numbers that the machine expects.
   std::uint32_t seq, acknowledged;
   std::uint8_t flags;
   std::uint16_t window;
@@ -150,7 +151,7 @@ struct Forgery {
 
 class EachForgery : public CheckedForgedSegments, public ::testing::WithParamInterface<Forgery> {};
 
-// After one such segment, and after a hundred, both directions continue without delay or wrong bytes, and few answers are sent.
+// After one forged segment, and after a hundred, both directions continue without delay or wrong bytes, and few answers are sent.
 TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   const Forgery& forgery = GetParam();
   peer.open(40000, 0xFFFF, mss_option(1460));
@@ -169,7 +170,7 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
   EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
   const std::vector<Segment> answers = peer.take_segments();
-  // Every segment with data or a FIN is answered, because a peer usually repeats such a segment after a lost ACK.
+  // Every segment with data or a FIN is answered, because it may be a genuine segment that the peer repeats after a lost ACK.
   const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
   const bool out_of_place = (forgery.flags & (tcp::syn | tcp::rst)) != 0;
   EXPECT_LE(answers.size(), fills_sequence_space && !out_of_place ? 100U : 1U);
@@ -336,8 +337,7 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   }
 }
 
-// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong
-// datagram.
+// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong datagram.
 TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   std::atomic<std::size_t> bytes{0};
   std::atomic<int> datagrams{0};
@@ -362,7 +362,7 @@ TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);
 
-  // 65,535 bytes after a header of 20 bytes. In an earlier version, the length of the whole datagram wrapped.
+  // The datagram has 65,535 bytes after its header of 20 bytes. In an earlier version, the length of the whole datagram wrapped.
   constexpr std::size_t piece = 1472;
   for (std::size_t begin = 0; begin < 0xFFFF; begin += piece) {
     const std::size_t length = std::min(piece, 0xFFFF - begin);

@@ -42,7 +42,7 @@ Bytes options(Choices& choices) {
   return result;
 }
 
-// The distance of a sequence number that is outside of any window, ahead of it or behind it.
+// A sequence number at least this far ahead of the expected one, or behind it, is outside of any window.
 constexpr std::uint32_t far = 1'000'000;
 std::uint32_t far_from(Choices& choices, std::uint32_t number) { return number + far + choices.bits(4) % (0U - 2 * far); }
 

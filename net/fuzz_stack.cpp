@@ -2,11 +2,11 @@
 // A fuzzer of one stack. Raw frames simulate many hostile peers, while applications run and well-behaved clients must be served.
 //
 // One input is a machine of one core with a low memory limit (stack_memory.hpp). The hostile peers send everything that a peer can send:
-// floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check
-// exchanges bytes on an open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's
-// account is compared with the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So
-// applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset and no memory is
-// held.
+// floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. In every
+// check a well-behaved client and a client of control exchange bytes, each on an open and on a new connection, while the clock does not
+// advance. The stack's account is compared with the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole
+// blocks. So applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset and no
+// memory is held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,12 +40,12 @@ constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
 // Memory that the account does not include: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// Incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
+// Also not included: incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // The machine itself: threads, timers, queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// Frames of a step may add this much before the stack checks its limit at the end of an event, because they may share one event. Until then
-// the bytes that applications send have no limit.
+// All frames of a step may share one event, and the stack checks its limit only at the event's end. Until then the frames may add this
+// much, and the bytes that applications send have no limit.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
@@ -366,7 +366,7 @@ class Case {
     const std::size_t bytes = allocated();
     const Counters now = counters();
     std::size_t allowed = machine_bytes + now.held_bytes + (now.connections_open + peers_.size()) * connection_bytes;
-    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block for each
+    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block for each connection
     allowed += now.half_open * half_open_bytes + (fragments_ ? reassembly_bytes : 0) + (unresolved_ ? unresolved_bytes : 0);
     return {bytes, allowed};
   }

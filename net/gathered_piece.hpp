@@ -2,7 +2,7 @@
 // Received bytes that an application keeps, copied into memory of their own size.
 //
 // A segment of one byte occupies a card buffer of 2 KiB. A peer that sends such segments to an application that does not read would occupy
-// a thousand times its window. So when the applications of a core hold many card buffers, the stack copies payload into blocks of the
+// memory of a thousand times its window. So when a core's application holds many card buffers, the stack copies payload into blocks of the
 // connection and returns the card buffers. Adjacent pieces of one block are joined when an application appends them. Internal to net/.
 #pragma once
 
@@ -19,7 +19,7 @@ class ConnectionState;
 /// A block of gathered bytes. The bytes follow this header. The block is freed when no piece refers to it.
 struct GatheredBlock {
   ConnectionState* connection = nullptr;
-  std::uint32_t room_bytes = 0;  ///< after the header
+  std::uint32_t room_bytes = 0;  ///< bytes of the block after this header
   std::uint32_t used_bytes = 0, pieces = 0;
 
   [[nodiscard]] std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
@@ -29,9 +29,9 @@ struct GatheredBlock {
 struct GatheredPiece : RemoteNode {
   Buffer::Piece piece;  ///< its `owner` is this object
   GatheredBlock* block = nullptr;
-  std::uint32_t bytes = 0;    ///< bytes of the window; unchanged when the application drops bytes
-  std::uint32_t count = 1;    ///< pieces joined into this one, itself included
-  std::uint32_t headers = 1;  ///< joined pieces whose headers are still charged to the connection
+  std::uint32_t bytes = 0;    ///< bytes that count against the window, also after the application drops some
+  std::uint32_t count = 1;    ///< number of pieces joined into this one, itself included
+  std::uint32_t headers = 1;  ///< number of these pieces whose headers are still charged to the connection
 
   /// Buffer::Release of a gathered piece. MAY be called on any core.
   static void release(void* owner) noexcept;

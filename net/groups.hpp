@@ -3,8 +3,8 @@
 //
 // The network sees one machine, which is a member of a group or not. RSS may deliver a group's datagrams to a core that has not joined. So
 // all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for all cores and sets the
-// card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change returns the old state, the
-// new state, or one core too many. A core that gets a datagram in error drops it. Internal to net/.
+// card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change returns the old members,
+// the new members, or one core too many. A core that has not joined drops the datagram. Internal to net/.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class Groups {
   [[nodiscard]] machine::CoreSet cores_of(Ipv4Address group) const noexcept;
   [[nodiscard]] bool wants(Ipv4Address group, unsigned core) const noexcept;
 
-  // MUST be called on the first core. The result is true if the machine itself joined or left. Errors: `invalid` (already joined, not
-  // joined), `full`.
+  // MUST be called on the first core. The result is true if the machine joined by its first core or left by its last. Errors: `invalid`
+  // (already joined, not joined), `full`.
   [[nodiscard]] Result<bool> add(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<bool> remove(Ipv4Address group, unsigned core) noexcept;
   /// Appends the addresses that the card has to receive: the address of each group and, if there is a group, the address to which queries

@@ -94,13 +94,13 @@ class GroupsTest : public ::testing::Test {
     });
     return code;
   }
-  /// True if, after all events, exactly these cores have received a datagram with `text`, in this order.
+  /// True if, after all events, exactly these cores, in ascending order, have received a datagram with `text`.
   bool comes_to(const std::vector<unsigned>& expected, Ipv4Address to, const std::string& text, int queue = -1) {
     card_.arrive(frame_to(to, udp, udp_of(text, 1234)), queue);
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A frame that is passed on to a core arrives before the next event of this loop on that core. It may be passed on twice.
+    // A frame passed on to a core arrives before this loop's next event on that core. It may be passed on twice, so there are three rounds.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }

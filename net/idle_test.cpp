@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. Only the test advances the
-// clock.
+// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. The test advances the clock.
 #include <gtest/gtest.h>
 
 #include "lwip/priv/tcp_priv.h"
@@ -119,7 +118,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
     ASSERT_TRUE(becomes_quiet(30min));
-    clock_.advance(1h - 20min * hour);  // varies the phase
+    clock_.advance(1h - 20min * hour);  // varies the phase of the ticks at the pause's end
     clock_.advance(37ms * hour);
     settle();
     losing = true;
@@ -190,7 +189,7 @@ TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
 }
 
-// A lease of an hour is renewed repeatedly at the times of RFC 2131, 4.4.5, without an earlier wake-up. A lease without renewal ends.
+// A lease of an hour is renewed repeatedly at the times of RFC 2131, 4.4.5, without an earlier wake-up. A lease that is not renewed ends.
 TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   host::ManualClock clock(1'000'000'000);
   WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});

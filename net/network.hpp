@@ -49,8 +49,8 @@ class Connection;
 /// The callbacks of one connection. The `Acceptor` makes the handler; the stack destroys the handler when the connection is gone. All calls
 /// are made on the connection's core, each inside an event.
 ///
-/// A handler MAY call its own and other connections. A handler's requests take effect at the end of the event, so it is never called while
-/// one of its calls is active. A `bad_alloc` that a callback throws resets the connection and is counted. Any other exception panics.
+/// A handler MAY call its own and other connections. A handler's requests take effect at the end of the event, so none of its callbacks
+/// runs inside another. A `bad_alloc` that a callback throws resets the connection and is counted. Any other exception panics.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
@@ -82,8 +82,8 @@ class Connection {
   /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
-  /// Returns the memory held for bytes received and not released, received out of order, queued, and not yet acknowledged. Each buffer
-  /// counts with its whole size, including headers and rounding. Bytes that `send` took by reference count too.
+  /// Returns the memory held for received bytes (not released, or out of order) and for sent bytes (queued, or not yet acknowledged). Each
+  /// buffer counts with its whole size, including headers and rounding. Bytes sent without a copy count too.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Returns the number of bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
@@ -113,9 +113,9 @@ struct CountersOf {
   Count frames_received{}, bytes_received{};
   Count frames_sent{}, bytes_sent{};
   Count dropped_malformed{};  ///< too short, or not IPv4 or ARP
-  Count dropped_checksum{};   ///< found by the card or by lwIP
+  Count dropped_checksum{};   ///< wrong checksum, found by the card or by lwIP
   Count dropped_protocol{};   ///< unknown address, protocol or port
-  Count dropped_memory{};     ///< refused by a limit or by the allocator
+  Count dropped_memory{};     ///< no memory: refused by a limit or by the allocator
   Count receive_copied{};     ///< payloads copied because too many of the card's buffers were held
   Count receive_held_max{};   ///< the largest number of card buffers held at once
   Count transmit_full{};      ///< frames refused by a full ring; they are retried
@@ -123,7 +123,7 @@ struct CountersOf {
   Count transmit_copied{};    ///< frames copied because they had more pieces than the card accepts
   // TSO (segment_joiner.hpp). `frames_sent` and `bytes_sent` count every segment as a frame.
   Count joined_frames{};         ///< frames that the card segments
-  Count joined_segments{};       ///< segments in those frames
+  Count joined_segments{};       ///< segments in `joined_frames`
   Count joined_copied_bytes{};   ///< bytes copied by `tso=copy`
   Count joined_no_memory{};      ///< segments sent alone because no buffer was free
   Count passed_on{};             ///< frames handed over to the core that serves them
@@ -131,7 +131,7 @@ struct CountersOf {
   Count neighbours_published{};  ///< ARP entries published to other cores
   Count neighbours_withheld{};   ///< ARP entries not published: known already, or over the rate limit
   Count neighbours_recycled{};   ///< ARP entries replaced by others
-  Count neighbours_refused{};    ///< ARP announcements without a free entry
+  Count neighbours_refused{};    ///< ARP announcements for which no entry was free
   Count unresolved_dropped{};    ///< packets dropped while waiting for a neighbour's address
   Count address_conflicts{};     ///< ARP packets of another machine with this machine's address
   Count segments_received{}, segments_sent{}, retransmissions{};
@@ -139,8 +139,8 @@ struct CountersOf {
   Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
   Count connections_reset{};    ///< connections ended by a reset or a time-out
   Count segments_refused{};     ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
-  Count challenge_acks{};       ///< answers to such segments (RFC 5961), at most two a second for each connection
-  Count dhcp_renewals{};        ///< extended leases
+  Count challenge_acks{};       ///< answers to refused segments (RFC 5961), at most two a second for each connection
+  Count dhcp_renewals{};        ///< leases that the server extended
   Count dhcp_naks{};            ///< NAKs: a server refused or withdrew an address
   Count dhcp_refused{};         ///< invalid DHCP offers and acknowledgements, dropped
   // Memory that connections hold (stack_memory.hpp).
@@ -156,23 +156,22 @@ struct CountersOf {
   Count cookies_accepted{};       ///< connections made from a cookie
   Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // Frames and bytes above that belong to control's ports.
+  // Of the counts of frames and bytes above, the part that belongs to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
-  Count discarded_bytes{};  ///< received after this side was closed
+  Count discarded_bytes{};  ///< bytes received after this side was closed
 };
 using Counters = CountersOf<std::uint64_t>;
 
 /// Returns the counters of `core`, all zero if it has no stack. MAY be called on any core, and wakes no core.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
-/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All are 0 if this core has no
-/// stack.
+/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake, or there is no stack.
 struct Waits {
   std::uint64_t tcp_ms = 0;          ///< a connection has work pending
   std::uint64_t connections_ms = 0;  ///< idle connections: keep-alive, TIME-WAIT
   std::uint64_t neighbours_ms = 0;   ///< an unanswered ARP request
-  std::uint64_t reassembly_ms = 0;   ///< missing fragments of a datagram
+  std::uint64_t reassembly_ms = 0;   ///< a datagram with missing fragments
   std::uint64_t groups_ms = 0;       ///< a delayed report of a multicast group
   std::uint64_t dhcp_ms = 0;         ///< an unanswered DHCP request, or the back-off after a refusal
   std::uint64_t lease_ms = 0;        ///< renewal of the address

@@ -68,6 +68,6 @@ extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) {
   own->custom.custom_free_function = &pbuf_freed;
   own->reference = writing;
   if (writing != nullptr) writing->hold();
-  // ROM: the data does not change, so lwIP need not copy it into the queue of packets that wait for a neighbour's address.
+  // PBUF_ROM: the data does not change, so lwIP need not copy it into the queue of packets that wait for a neighbour's address.
   return pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_ROM, &own->custom, const_cast<void*>(data), bytes);
 }

@@ -2,7 +2,7 @@
 // Reference counts for payload that is sent without a copy.
 //
 // A piece of payload may be split into many segments. lwIP keeps each segment until it is acknowledged. The card may read a retransmission
-// even later. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
+// even later than that. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,9 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// Makes `piece` hold its owner by a counted reference. Returns false if memory is short; `piece` is then unchanged. Pieces that are
-  /// never freed need no reference.
+  /// Lets `piece` hold its owner by a reference count, unless `piece` is never freed. Returns false, with no change, if memory is short.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
-  /// While this object exists, pbufs that tcp_write() makes on this core hold `piece`. `share(piece)` MUST have returned true.
+  /// While this object exists, pbufs that tcp_write() makes on this core hold references to `piece`. `share(piece)` MUST have succeeded.
   class Writing {
    public:
     explicit Writing(const Buffer::Piece& piece) noexcept;

@@ -2,7 +2,7 @@
 // The stack's data inside a receive buffer.
 //
 // A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, which may be released on another core. The headers for
-// all three uses are in the buffer's `stack_area`, so receiving a frame allocates no memory. Internal to net/.
+// lwIP, the Buffer and the hand-over are in the receive buffer's `stack_area`, so receiving a frame allocates no memory. Internal to net/.
 #pragma once
 
 #include <cstddef>

@@ -73,8 +73,8 @@ constinit thread_local CopyBuffers copy_buffers;
 
 }  // namespace
 
-/// The memory that a joined frame holds until the card has read the frame. The rest of the stack sees a pbuf; freeing that pbuf releases
-/// all of the memory.
+/// The memory that a joined frame holds until the card has read the frame. The rest of the stack sees a pbuf; freeing it releases all
+/// memory.
 struct JoinedFrame {
   JoinedFrame() noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init,modernize-use-equals-default): nothing is cleared
 
@@ -131,7 +131,7 @@ bool SegmentJoiner::begin(pbuf& frame, policy::Segmentation form) noexcept {
   return true;
 }
 
-// All fields have to be equal, except length, identification, sequence number, PSH and the checksums, which the card writes.
+// All fields MUST equal the first segment's, except those that the card writes: length, identification, sequence number, PSH, checksums.
 bool SegmentJoiner::follows(const pbuf& frame) const noexcept {
   if (!is_segment(frame)) return false;
   const std::byte* const bytes = bytes_of(frame);
@@ -165,7 +165,7 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   return true;
 }
 
-// The second segment needs one piece for its headers, and its pieces. That may be an overestimate, because adjacent pieces are merged.
+// The joined frame needs one more piece for its headers, and the pieces of `second`. Adjacent pieces are merged, so it may need fewer.
 bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
   return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }
@@ -227,7 +227,7 @@ bool SegmentJoiner::make_joined() noexcept {
   return true;
 }
 
-// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes the lengths. The card sets PSH only in the last
+// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes them. The card sets PSH only in the last
 // segment.
 SegmentJoiner::Frame SegmentJoiner::frame() noexcept {
   require(holds(), "a frame is held before it is sent");

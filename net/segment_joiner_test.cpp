@@ -19,7 +19,7 @@ constexpr unsigned headers_bytes = 54, mss = 1460;
 constexpr unsigned ack = 0x10, push = 0x08, finish = 0x01;
 constexpr std::uint16_t control_port = 5002;
 
-/// A frame as lwIP sends it: its bytes and the number of its parts.
+/// A segment as lwIP sends it: the fields of its headers, and its payload's parts.
 struct Segment {
   unsigned connection = 0;
   std::uint32_t sequence = 0, acknowledged = 1;
@@ -250,7 +250,7 @@ TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
   EXPECT_EQ(sender.counters().joined_frames, SegmentJoiner::copy_buffers_max + 1);
 }
 
-// `copy` frees lwIP's segments at once, `chain` when the card has read them.
+// `copy` frees lwIP's segments at once; `chain` frees them when the card has read them.
 TEST(SegmentJoiner, SegmentsAreHeldWhileTheCardMayReadThem) {
   for (const char* form : {"copy", "chain"}) {
     Sender sender(form, {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 1ms});

@@ -27,7 +27,7 @@ constinit thread_local Stack* Stack::current_ = nullptr;
 
 namespace {
 
-/// A stack's own core writes its element; any core reads it.
+/// The stack of each core. A core writes only its own element; any core reads all elements.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
 /// Limit of a listener's half-open connections on one core; each is kept for 20 s. Further SYNs are answered by cookies
@@ -36,7 +36,7 @@ constexpr std::uint16_t backlog = 1024;
 /// Control's half-open connections use connections that are reserved for control.
 constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
-/// lwIP's initialisation MUST run once for each core. A test may start several stacks on a core.
+/// lwIP's initialisation MUST run only once on each core. A test may start several stacks on a core.
 void start_lwip_once() noexcept {
   static constinit thread_local bool started = false;
   if (!started) lwip_init();

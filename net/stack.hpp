@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // One core's stack: lwIP between a queue pair of the card and the connections of the core.
 //
-// lwIP is written for one machine with one interface. Here each core has an instance of it, and all instances act as one machine. The first
-// core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such packets on,
-// and the first core publishes the results. Requests of connections are collected during an event and executed once, at its end. So
-// segments are full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
+// lwIP is written for one machine with one interface. Here each core has an instance of lwIP, and all instances act as one machine. The
+// first core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such
+// packets on, and the first core publishes the results. Requests of connections are collected during an event and executed once, at its
+// end. So segments are full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ struct StackTimes {
   std::uint64_t tcp_counted = 0;     ///< lwIP's ticks are counted up to this time
   bool tcp_ticking = false;          ///< a connection has work pending
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
-  std::uint64_t arp_last = 0;        ///< the table has aged up to this time
+  std::uint64_t arp_last = 0;        ///< ARP entries have aged up to this time
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
@@ -119,11 +119,11 @@ class Stack final : public FrameReceiver {
     sender_ = &sender;
   }
 
-  // For lwIP's callbacks.
+  // Called by lwIP's callbacks.
   [[nodiscard]] err_t transmit(pbuf* frame) noexcept;
   void received_buffer_freed(ReceiveBuffer* buffer) noexcept;
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
-  /// True if the datagram was passed on to another core and freed.
+  /// Returns true if it has passed the datagram on to another core and freed it.
   bool pass_on_reassembled(pbuf* datagram) noexcept;
   void want_event_end() noexcept { end_of_event_.request(); }
   /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
@@ -148,7 +148,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
   /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
-  /// Returns the size of a receive buffer's whole memory.
+  /// Returns the number of bytes of memory that a receive buffer occupies.
   [[nodiscard]] static std::size_t memory_of(const ReceiveBuffer& buffer) noexcept {
     return buffer.return_to == &free_heap_buffer ? memory::heap_bytes(sizeof(ReceiveBuffer) + buffer.bytes) : memory::card_buffer_bytes;
   }
@@ -157,7 +157,7 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// Replaces the core's first limit (for tests).
+  /// Replaces the core's first memory limit (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
   void count_half_open(int change) noexcept {
@@ -230,7 +230,7 @@ class Stack final : public FrameReceiver {
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
-  /// Passes a frame to lwIP on the core that handles it. `headers` are the frame's.
+  /// Passes a frame to lwIP on the core that handles the frame. `headers` are the frame's headers.
   void accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept;
   /// Copies a frame of `bytes` bytes into a receive buffer on the heap; null without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
@@ -277,17 +277,17 @@ class Stack final : public FrameReceiver {
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount
   std::array<PublishedNeighbour, 256> published_neighbours_{};
-  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, until an answer is published
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests without a published answer
   unsigned asked_count_ = 0;
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's variables of this core. Other cores read them by these pointers, because they cannot name this core's thread-local variables.
+  // lwIP's variables of this core. Other cores read them by these pointers: a thread-local name refers to the calling core's variable.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< connections with work for the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< refused by the card or the allocator; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections refused by the card or allocator; oldest first
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   bool retry_blocked_ = false;

@@ -27,7 +27,7 @@ constexpr std::uint32_t time_mask = 31, mss_mask = 7, hash_mask = 0xFFFFFF;
 /// A cookie is valid in the time step in which it was made, and in the next one.
 constexpr std::uint64_t step_ms = 64'000;
 /// During this time after the backlog was last full, every SYN is answered by a cookie. A repeated SYN must not make a half-open
-/// connection: the peer may have acknowledged the cookie already, and a second sequence number would cause a reset.
+/// connection: the peer may have acknowledged the cookie already, and a SYN-ACK with another sequence number would cause a reset.
 constexpr std::uint64_t cookies_only_ms = 4'000;
 
 /// The cookie holds the index of the largest value that is not above the peer's MSS. An MSS below 536 is too rare for an index of its own.

@@ -140,7 +140,7 @@ TEST(Hostile, ControlHasReservedConnections) {
 // --- Closed connections that a peer tries to keep ----------------------------------------------------------------------------------------
 class Closing : public ::testing::TestWithParam<bool> {};
 
-// A peer cannot keep a closed connection by sending or acknowledging a byte every half minute.
+// A peer cannot make the machine keep a closed connection by sending or acknowledging a byte every half minute.
 TEST_P(Closing, EndsDespiteASlowPeer) {
   const bool acknowledges = GetParam();
   host::ManualClock clock(1'000'000'000);

@@ -31,7 +31,7 @@ void Stack::charge(std::size_t before, std::size_t now) noexcept {
 bool Stack::refuses(const ConnectionState& connection) const noexcept {
   if (!memory_short() || connection.control()) return false;
   std::size_t share = memory::connection_guarantee_bytes;
-  // Up to the second limit, the heavy connections share the first limit equally, so that light connections are served.
+  // Up to the second limit, connections with more than the guaranteed amount share the first limit equally.
   if (counters_.held_bytes.value() <= memory_limit_bytes_ * memory::reset_factor) {
     share = std::max(share, memory_limit_bytes_ / std::max(heavy_connections_, 1U));
   }
@@ -67,7 +67,7 @@ pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header
 
 }  // namespace neap::net
 
-// lwIP itself drops payload beyond the window and answers it. RFC 9293, 3.8.6.1 requires this for a probe of a closed window.
+// If the window is closed, nothing is refused here: lwIP drops the payload and answers it, as RFC 9293, 3.8.6.1 requires for window probes.
 extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
   using namespace neap::net;
   if (pcb->state < ESTABLISHED || pcb->callback_arg == nullptr || pcb->rcv_wnd == 0) return 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // Limits for the memory that peers can make a core hold.
 //
-// A peer that does not read, or never sends a missing byte, makes its connection hold more and more memory. The card's receive ring must
-// still not run empty, and other peers must be served. So every connection is charged for all memory that it holds
+// A peer that does not read, or never sends a missing byte, makes its connection hold more and more memory. Nevertheless the card's receive
+// ring must not run empty, and other peers must be served. So every connection is charged for all memory that it holds
 // (Connection::held_bytes), and the sum for a core has two limits. Connections that hold more than a guaranteed amount share the first
-// limit equally. Above it, payload for a connection over its share is refused. The connection's segments still deliver acknowledgements and
-// resets, and the peer sends the payload again. Above the second limit, the connection that holds the most is reset. Frames that retain
-// nothing, connections that hold little, and control are never refused. Internal to net/.
+// limit equally. Above the first limit, payload for a connection over its share is refused. The connection's segments still deliver
+// acknowledgements and resets, and the peer sends the payload again. Above the second limit, the connection that holds the most is reset.
+// Frames without payload, connections that hold little, and control are never refused. Internal to net/.
 #pragma once
 
 #include <bit>
@@ -31,12 +31,12 @@ constexpr std::size_t segment_bytes = 512;
 
 /// A connection may hold this much even while the core is short of memory. It is enough for a request (some card buffers).
 constexpr std::size_t connection_guarantee_bytes = 8 * 1024;
-/// The first limit is 1/`core_share` of a core's part of the memory, but at least `core_bytes_min`.
+/// The first limit is 1/`core_share` of a core's equal part of the machine's memory, but at least `core_bytes_min`.
 constexpr std::size_t core_share = 8;
 constexpr std::size_t core_bytes_min = std::size_t{8} * 1024 * 1024;
 /// The second limit, as a multiple of the first.
 constexpr std::size_t reset_factor = 2;
-/// The number of connections that one search compares to find the connection to reset. The next search continues after them.
+/// The number of connections that one search compares to find the connection to reset. The next search continues after these connections.
 constexpr unsigned reset_candidates = 64;
 
 /// Returns the first limit of a core, in bytes.

@@ -2,8 +2,8 @@
 // Publishes the first core's neighbours (ARP entries) to the other cores.
 //
 // ARP has no ports, so the card delivers all ARP packets to the first core. Publishing an entry to another core wakes that core, and any
-// machine of the network may send ARP at any rate. So an entry is published only if it is new, has changed, or was last published two
-// minutes ago; the rate is limited. A core without the entry sends its own ARP request; the answer is then published to it.
+// machine of the network may send ARP at any rate. So an entry is published only if it is new, has changed, or was last published at least
+// two minutes ago; the rate is limited too. A core without the entry sends its own ARP request; the answer is then published to it.
 #include <cstring>
 #include <new>
 

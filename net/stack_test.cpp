@@ -32,7 +32,7 @@ Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 
       payload);
 }
 
-// RSS selects a connection's core, and every core serves its own connections. Answers to an outgoing connection arrive at the core that
+// RSS selects a connection's core, and each core serves its own connections. Segments of an outgoing connection arrive at the core that
 // opened it.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
@@ -142,7 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because only the first has ports. The connection of the reassembled segment may be on another core.
+// The first core reassembles fragments, because only a datagram's first fragment has ports. The segment in it may belong to another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -159,7 +159,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
     if (!split || frame.size() < 200 || word(frame, 12) != 0x0800) return true;
     const Bytes payload(frame.begin() + 34, frame.begin() + 14 + word(frame, 16));
     fragments += 2;
-    // In the wrong order, and to the core that does not reassemble.
+    // The fragments arrive in the wrong order, at the core that does not reassemble.
     world.server_card.arrive(with_checksums(packet(6, Bytes(payload.begin() + 104, payload.end()), 77, 104 / 8)), 1);
     world.server_card.arrive(with_checksums(packet(6, Bytes(payload.begin(), payload.begin() + 104), 77, 0x2000)), 1);
     return false;
@@ -182,7 +182,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
 }
 
-// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, also if another core passed the fragment on.
+// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, even if another core passed the fragment on.
 TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
   TwoMachinesOptions options = with_cores(2, 1);
   options.server.checks_fragments = true;

@@ -40,8 +40,8 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 //
 // lwIP counts its time in calls of tcp_tmr(), one every 50 ms. Each call handles delayed acknowledgements. Every second call (a "slow" tick
 // of 100 ms) handles everything else. These ticks start when TCP has work pending and stop when no connection needs them. While they are
-// stopped, `tcp_ticks` does not change. So the next event first adds the missed slow ticks to `tcp_ticks`. Round trips are measured only
-// while ticks run.
+// stopped, `tcp_ticks` (lwIP's count of slow ticks) does not change. So the next event first adds the missed slow ticks to `tcp_ticks`.
+// Round trips are measured only while ticks run.
 
 namespace {
 
@@ -61,7 +61,7 @@ std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
   return limit > idle ? limit - idle : 1;
 }
 
-/// Returns the number of slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
+/// Returns the number of slow ticks until the next time-out of an idle connection; `never` if there is none. All connections MUST be idle.
 std::uint64_t ticks_until_due() noexcept {
   std::uint64_t ticks = StackTimes::never;
   for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
@@ -95,12 +95,12 @@ void Stack::end_pause(bool for_tcp) noexcept {
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   if (times_.tcp_ticking) {
-    make_up_ticks(now - TCP_TMR_INTERVAL);  // a late tick: ages follow the clock, not the number of ticks
+    make_up_ticks(now - TCP_TMR_INTERVAL);  // adds ticks that a late call missed: ages follow the clock
     times_.tcp_counted += TCP_TMR_INTERVAL;
     tcp_tmr();
   } else {
     make_up_ticks(now);
-    times_.tcp_counted += slow_tick_ms;  // tcp_slowtmr() counts one tick
+    times_.tcp_counted += slow_tick_ms;  // tcp_slowtmr() adds this tick to `tcp_ticks`
     tcp_slowtmr();
   }
   if (!blocked_.empty()) retry_blocked_ = true;
@@ -131,8 +131,8 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. Here one addition replaces such
-// calls. It is made before a call that acts, and before any function that sets the counters.
+// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. Here one addition replaces the calls
+// that only count. It is made before a call that does more, and before any function that sets the counters.
 
 namespace {
 

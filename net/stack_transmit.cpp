@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Passes lwIP's frames to the card: a chain of pbufs becomes the pieces of a frame, which are held until the card has read them.
+// Passes lwIP's frames to the card: a chain of pbufs becomes the pieces of a frame. The pbufs are held until the card has read them.
 #include <array>
 #include <cstring>
 
@@ -17,7 +17,7 @@ err_t Stack::transmit(pbuf* frame) noexcept {
   const policy::Segmentation form = segmentation_.load(std::memory_order_relaxed);
   if (form != policy::Segmentation::off || joiner_.holds()) {
     if (joiner_.add(*frame)) return ERR_OK;
-    if (!send_held()) return ERR_MEM;  // keeps the frames in order
+    if (!send_held()) return ERR_MEM;  // the frame must not overtake the held segments
     if (form != policy::Segmentation::off && joiner_.begin(*frame, form)) return ERR_OK;
   }
   std::array<TransmitPiece, pieces_max> pieces;

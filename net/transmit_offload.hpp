@@ -2,7 +2,7 @@
 // Determines the checksum offload that a frame needs.
 //
 // lwIP leaves checksums to the card (stack.cpp). The frame itself shows which checksums it needs and where its headers end. The card
-// expects the checksum fields to be prepared. Internal to net/.
+// expects the pseudo-header's sum in the checksum fields of TCP and UDP. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace neap::net {
 /// Returns the folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the packet's byte order.
 [[nodiscard]] std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexcept;
 
-/// Returns the checksums that the card has to fill in, and prepares their fields. `first` holds all headers. The card MUST NOT use it yet.
+/// Returns the checksums that the card must fill in, and prepares their fields. `first` MUST hold all headers, and not be in use by the
+/// card.
 [[nodiscard]] TransmitOffload offload_checksums(pbuf& first) noexcept;
 
 }  // namespace neap::net

@@ -34,7 +34,7 @@ struct Rank {
 }  // namespace
 
 Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address) noexcept {
-  // The delay for a wrong token limits how fast an address can guess, so another connection of that address must not end it.
+  // The delay for a wrong token limits how fast an address can guess, so another connection of that address must not end the delay.
   if (unproven_of(occupants, address) >= unproven_per_address_max) {
     const auto victim = lowest_ranked(occupants, [&](const Occupant& one) -> std::optional<Rank> {
       if (one.proven || one.address != address || one.activity == Activity::delayed) return std::nullopt;

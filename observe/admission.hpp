@@ -4,8 +4,8 @@
 // A connection costs a peer nothing, so the first peers could hold all places without using control. Therefore there are two kinds of
 // places. A client that has proven itself (by the token; if no token is set, by a valid line) has one of `clients_max` places. All other
 // clients share `unproven_max` places for a short time. If all these are taken, a newcomer displaces the oldest unproven client of the
-// address that has the most unproven clients. A newcomer is refused only if its address has `unproven_per_address_max` clients that are all
-// delayed for wrong tokens. A client that sends the token at once is proven before 31 other clients have connected.
+// address that has the most unproven clients. A newcomer is refused only if its address has `unproven_per_address_max` clients whose
+// answers to wrong tokens are all delayed. A client that sends the token at once is proven before 31 other clients have connected.
 //
 // These are pure functions of a list, so tests can try thousands of cases. There are at most 48 clients, so quadratic time is acceptable.
 #pragma once
@@ -24,7 +24,7 @@ enum class Activity : std::uint8_t {
   idle,     ///< no line is being answered
   busy,     ///< a command is running
   delayed,  ///< the answer to a wrong token is delayed
-  closing,  ///< the server has ended the conversation, and the peer has not acknowledged it
+  closing,  ///< the server has ended the conversation, and the peer has not acknowledged the end
 };
 
 struct Occupant {
@@ -41,7 +41,7 @@ constexpr unsigned unproven_per_address_max = 8;      ///< unproven clients of o
 constexpr std::uint64_t stalled_ns = 10'000'000'000;  ///< a client whose command made no progress for this long may be displaced
 
 enum class Refusal : std::uint8_t {
-  delayed,  ///< all unproven clients of this address are delayed for wrong tokens
+  delayed,  ///< answers to wrong tokens are delayed for all unproven clients of this address
   full,     ///< all proven clients are busy, and their commands make progress
 };
 

@@ -73,7 +73,7 @@ TEST(Admission, AnAddressUsesOnlyItsOwnPlaces) {
   EXPECT_EQ(places.unproven(), 1 + unproven_per_address_max);
 }
 
-// If another connection could end a delay, an address could guess as fast as it connects.
+// If another connection could end the delay after a wrong token, an address could guess tokens as fast as it connects.
 TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   Places places;
   for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
@@ -210,7 +210,7 @@ TEST(Control, SixteenBusyClientsKeepTheirPlaces) {
 
 // --- A client's memory -------------------------------------------------------------------------------------------------------------------
 
-// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands.
+// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands of these buffers.
 TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   World world;
   Peer& peer = world.peer(false);
@@ -223,7 +223,7 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 15'000; }));
   EXPECT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max));
   EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-  // Further small pieces also hold few buffers. The server may reset a client that sends them (input_cut).
+  // Further small pieces also hold few buffers. The server may reset a client that sends them (counter `input_cut`).
   const std::string small(40, 'x');
   for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
     const std::uint64_t held = world.server.clients().held_bytes();

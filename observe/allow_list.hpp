@@ -19,14 +19,14 @@ class AllowList {
   /// Allows the interface's current network. If that network is larger than /16, or its mask is missing or has gaps, only the /24 around
   /// the machine's address is allowed. Such a mask is more often a default (RFC 791's class A) than intended.
   AllowList() = default;
-  /// Parses "10.1.2.3,192.168.0.0/16", or "any". The error is a reason.
+  /// Parses a text like "10.1.2.3,192.168.0.0/16", or "any". The error is the reason for a refusal.
   [[nodiscard]] static std::expected<AllowList, const char*> parse(std::string_view text);
 
   /// `own` and `netmask` are the machine's current address and netmask.
   [[nodiscard]] bool allows(net::Ipv4Address peer, net::Ipv4Address own, net::Ipv4Address netmask) const noexcept;
   /// True if the default list refuses a part of the machine's network because the network is too large or its mask is not valid.
   [[nodiscard]] bool narrowed(net::Ipv4Address netmask) const noexcept;
-  /// Returns the list as text: "10.0.2.0/24".
+  /// Returns the list as text, for example "10.0.2.0/24".
   [[nodiscard]] std::string to_string(net::Ipv4Address own, net::Ipv4Address netmask) const;
 
  private:

@@ -22,7 +22,7 @@ namespace neap::observe {
 [[nodiscard]] task<std::string> report_cores(const Request& request);
 [[nodiscard]] task<std::string> report_timers(const Request& request);
 [[nodiscard]] task<std::string> report_time(const Request& request);
-/// Emits the counters of kernel, log, network, driver and control, with dotted names.
+/// Emits the counters of kernel, log, network, driver and control. Their names are dotted, such as `net.bytes_sent`.
 void report_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
 
 // boot_reports.cpp: the booted image and the console's text.
@@ -56,7 +56,7 @@ class Fields {
   std::string text_;
 };
 
-/// Adds the number of lines in all cores' logs, and the number of lines that full logs dropped (reports.cpp).
+/// Adds the number of entries in all cores' logs, and the number of entries that full logs dropped (reports.cpp).
 void report_line_counts(Fields& fields);
 
 }  // namespace neap::observe

@@ -2,8 +2,8 @@
 // A client's conversation: each line is answered before the next one is parsed.
 //
 // A command may visit every core, so the conversation is a task. The network's callbacks only store data and notify the task. While an
-// answer waits for room, received buffers are kept and no line is parsed. So a client that does not read is stopped by its receive window
-// (back-pressure). The constants below limit all that a client holds; an unproven client may hold less.
+// answer waits for room, received buffers are kept and no line is parsed. So if a client does not read, the full receive window stops it
+// from sending (back-pressure). The constants below limit all that a client holds; an unproven client may hold less.
 //
 // Everything runs on the connection's core, except the functions that ClientPlaces (client_places.hpp) calls.
 #pragma once
@@ -32,7 +32,7 @@ class Client {
   /// `answer_overhead_bytes`, for the connection's overhead.
   static constexpr std::size_t answers_bytes_max = 64 * 1024;
   static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024, answer_overhead_bytes = 128;
-  /// Above this number of unacknowledged bytes of log blocks, the next block is not read.
+  /// Above this number of unacknowledged bytes of log blocks, the next block is not read from the log.
   static constexpr std::size_t log_bytes_max = 512 * 1024;
   /// The limit of an unproven client's unread input while a line is answered. A proven client's limit is the receive window.
   static constexpr std::size_t unproven_input_bytes_max = 16 * 1024;
@@ -116,7 +116,7 @@ class Client {
   WakeSignal wake_signal_;
   Timer proof_limit_;
   net::Buffer input_;
-  std::size_t input_pieces_ = 0;   // pieces of `input_`; may be too high
+  std::size_t input_pieces_ = 0;   // at least the number of pieces of `input_`
   std::size_t answers_bytes_ = 0;  // bytes of answers since all output was last acknowledged
   LineReader lines_;
   void (*machine_action_)() noexcept = nullptr;

@@ -58,7 +58,7 @@ std::expected<bool, Refusal> ClientPlaces::prove(Client& client) {
     const std::lock_guard lock(lock_);
     const auto own =
         std::find_if(places_.begin(), places_.end(), [&](const Place& place) { return place.client == &client && !place.leaving; });
-    if (own == places_.end()) return std::unexpected(Refusal::full);  // the client was displaced just before
+    if (own == places_.end()) return std::unexpected(Refusal::full);  // the client has just been displaced
     Present others = present();
     const Victim victim = victim_for_proven(std::span(others.occupants).first(others.count), machine::now_ns());
     if (!victim) return std::unexpected(victim.error());
@@ -76,7 +76,7 @@ std::expected<bool, Refusal> ClientPlaces::prove(Client& client) {
 }
 
 bool ClientPlaces::displace(const Displaced& displaced) noexcept {
-  // A client on this core is ended at once, because newcomers in one event may displace more clients than there are places.
+  // A client on this core is ended at once, not in a later event: newcomers of one event may displace more clients than there are places.
   if (displaced.core == this_core()) {
     end_client(displaced.id);
     return true;

@@ -28,7 +28,8 @@ class ClientPlaces {
   [[nodiscard]] unsigned proven() const noexcept { return count(true); }
   [[nodiscard]] unsigned unproven() const noexcept { return count(false); }
   [[nodiscard]] unsigned count() const noexcept { return proven() + unproven(); }
-  /// Returns the bytes held for all clients: unread input and unacknowledged output. Each client updates its own number in its events.
+  /// Returns the bytes held for all clients: unread input and unacknowledged output. Each client updates its number of held bytes in its
+  /// events.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept;
 
  private:

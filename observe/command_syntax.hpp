@@ -46,7 +46,7 @@ struct Command {
 /// The words that a usage accepts.
 struct Shape {
   std::size_t words_min = 0, words_max = 0;
-  bool core_last = false;  ///< word `words_max`, if present, is a core
+  bool core_last = false;  ///< the last word (number `words_max`), if present, is a core
 };
 constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 [[nodiscard]] Shape shape_of(std::string_view usage) noexcept;
@@ -58,11 +58,11 @@ struct Checked {
 /// Checks `words` (the name first) against `usage`. Returns the words after the name, and the core. The error is the reason to report.
 [[nodiscard]] std::expected<Checked, std::string> check_words(std::string_view usage, std::span<const std::string_view> words,
                                                               unsigned cores);
-/// Parses a core's number or `all`.
+/// Parses a core's number, or `all`, which gives no value.
 [[nodiscard]] std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores);
 
-/// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses the word; `accepts` is
-/// the reason.
+/// Another name for a command. If `value` is not null, it converts the first word after the name. An empty result refuses the word;
+/// `accepts` is the reason.
 struct Alias {
   std::string_view name, stands_for;
   std::string (*value)(std::string_view word) = nullptr;
@@ -71,7 +71,7 @@ struct Alias {
 
 /// Returns the commands of every image, without those of the settings, in the order of `help`.
 [[nodiscard]] std::span<const Command> built_in_commands();
-/// Returns the command names of EbbRT's control, which published scripts use.
+/// Returns the command names of the library operating system EbbRT, which published scripts use.
 [[nodiscard]] std::vector<Alias> aliases();
 
 /// The bound of a run, as `start` accepts it: none, a time with its unit, or a number of requests.

@@ -38,13 +38,13 @@ using Statistics = std::function<void(std::optional<unsigned> core, const Emit& 
 
 class Control {
  public:
-  static constexpr std::size_t commands_max = 32;    ///< for applications
+  static constexpr std::size_t commands_max = 32;    ///< commands of applications
   static constexpr std::size_t statistics_max = 16;  ///< groups of statistics, for applications
 
   virtual ~Control() = default;
   /// `usage` is the name, then ",WORD" for each word, with optional words in brackets: "blast,BYTES[,COUNT][,CORE]". The number of words is
-  /// checked against the usage. A last word CORE is passed as `core`, which has no value for `all` or by default. MUST be called on core 0.
-  /// Errors: `full`, `invalid` (the name is in use).
+  /// checked against the usage. A last word CORE is passed as `core`, which has no value if the word is `all` or missing. MUST be called on
+  /// core 0. Errors: `full`, `invalid` (the name is in use).
   virtual Result<void> add_command(std::string usage, std::string help, Run run) = 0;
   /// Adds counters, whose names are shown as "group.name". MUST be called on core 0. Errors: `full`.
   virtual Result<void> add_statistics(std::string group, Statistics statistics) = 0;

@@ -19,7 +19,7 @@ struct ControlClient : ::testing::Test {
   Peer& peer = world.peer();
 };
 
-// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, for any segmentation.
+// A client assigns answers to lines by their order. No answer may be missing, repeated or out of order, however the lines are segmented.
 TEST_F(ControlClient, EveryLineGetsOneAnswerInOrder) {
   std::string lines;
   for (int i = 0; i < 200; ++i)
@@ -325,8 +325,9 @@ TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
 
 // A study observes sleeping cores, so a report must not wake them.
 TEST_F(ControlClient, ReportsVisitNoCore) {
-  // Received frames also count as visits of the connection's core. The other core has no visits, unless the network publishes something to
-  // all cores, such as a new neighbour. That happens once, so at least one of several reports in a row must show no visit.
+  // Received frames also count as remote calls (visits) of the connection's core. The other core has none, unless the network publishes
+  // something to all cores, such as a new neighbour. That happens once, so at least one of several rounds of reports leaves one core
+  // without a visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
   std::string all, one;
   bool alone = false;

@@ -24,7 +24,7 @@ using host::allocated_bytes;
 constexpr std::string_view token_line = "token,correct-horse\n";
 constexpr auto proof_limit = 2s;
 constexpr unsigned no_progress_s = 60;  ///< a case takes about a second; SIGALRM ends one that hangs
-/// Allowed growth of memory: connections in TIME-WAIT and the allocators' spare lists differ between cases.
+/// Allowed growth of memory, because the numbers of connections in TIME-WAIT and of allocators' spare objects differ between cases.
 constexpr std::size_t memory_slack_bytes = 4 * 1024 * 1024;
 
 class Case {

@@ -35,7 +35,7 @@ class LineReader {
   bool discarding_ = false;  // the current line is too long
 };
 
-/// Splits a line at commas, and removes blanks around the words and a CR at the end. The error is a reason without "error: ".
+/// Splits a line at commas, and removes blanks around the words and a CR at the end. The error is the reason for a refusal.
 [[nodiscard]] std::expected<std::vector<std::string_view>, const char*> split_words(std::string_view line);
 
 /// Returns `text` without leading and trailing blanks (space, tab).

@@ -28,9 +28,9 @@ struct BootFacts {
   std::optional<unsigned> control_core;
   std::string_view application = application_name, version = neap_version;
 };
-/// Longer texts of users or hardware are cut to this length and end with `...`, so that the header has room for any text.
+/// Texts of users or hardware that are longer than this are cut to this length and end with `...`, so that the header has room for them.
 constexpr std::size_t header_text_bytes_max = 128;
-/// Returns the facts, with a new boot id.
+/// Returns the values for this boot, with a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);
 
 /// A log's run, core and entries; the entries are those from `extent.first` to `extent.end`.
@@ -44,7 +44,7 @@ struct LogPart {
 /// Returns the JSON text in the header. Public for tests.
 [[nodiscard]] std::string make_header_json(const BootFacts& boot, const LogPart& part);
 
-/// Returns 16 hexadecimal digits.
+/// Returns `id` as 16 hexadecimal digits.
 [[nodiscard]] std::string hex_id(std::uint64_t id);
 
 }  // namespace neap::observe

@@ -67,7 +67,7 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// True if all logs are of this run. A reader MUST check this after reading.
+/// True if all logs are still of this run. A reader of the logs MUST check this after reading them.
 bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
 /// Notifies `signal` after each start, stop and clear of a run.
@@ -110,7 +110,7 @@ class Stream {
             .run = run_,
             .boot_id = server_.boot_id()};
   }
-  /// Called when another run has begun and the missing entries are gone.
+  /// Called when another run has begun, so the entries that were not sent yet are gone.
   void overtaken() noexcept {
     count(server_.counters().streams_overtaken);
     client_.abort();

@@ -119,7 +119,8 @@ TEST(AllowList, IsTheOwnNetworkByDefault) {
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 
-// The configured network may be a whole address class, for example 10.0.0.0/8. All its addresses could then switch the machine off.
+// The configured network may be a whole address class, for example 10.0.0.0/8. If the default allowed all of it, each of its addresses
+// could switch the machine off.
 TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
   const net::Ipv4Address own{0x0A000205}, near{0x0A0002FE}, far{0x0A000302};
   const AllowList list;

@@ -31,7 +31,7 @@ void read_log(Arguments& arguments, log::Options& log) {
   }
   log.idle_records = arguments.flag("log_idle", false, "also records each sleep");
 
-  // Rounded as in log::prepare, so that the check below uses the real size.
+  // The number is rounded as in log::prepare, so that the check below uses the real size.
   if (log.entries_per_core != 0) log.entries_per_core = std::bit_ceil(log.entries_per_core);
   const std::uint64_t bytes = log.entries_per_core * log::entry_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The command line's options for log, control and settings. One call reads all of them, so every application with a network has the same
-// words.
+// The command line's options for log, control and settings. One call reads all, so every application with a network accepts the same words.
 #pragma once
 
 #include <cstdint>

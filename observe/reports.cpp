@@ -168,7 +168,7 @@ void report_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned
   for (const auto& [name, count] : table) emit(name, sums.*count);
 }
 
-// The CPU counts system management interrupts for each core, but each of these interrupts stops all cores.
+// Each system management interrupt stops all cores. So the count of one core is reported, although the CPU counts for each core.
 void report_machine(const Emit& emit) {
   const machine::HardwareErrors errors = machine::hardware_errors();
   emit("machine.corrected_errors", errors.corrected);

@@ -152,7 +152,7 @@ task<std::string> Server::answer(Client& client, std::string_view line) {
   const auto checked = check_words(command->usage, *words, core_count());
   if (!checked) co_return refuse(checked.error());
 
-  // Without a token, the first valid line proves that the peer is a client of control.
+  // If no token is set, the first valid line proves that the peer is a client of control.
   if (!locked && !prove(client)) co_return refuse(places_taken);
   const Request request{.server = *this, .client = client, .name = name, .words = checked->words, .core = checked->core};
   std::string text = co_await command->run(request);

@@ -21,7 +21,7 @@
 
 namespace neap::observe {
 
-/// Control's counters since boot. Events on any core count.
+/// Control's counters since boot. Events on any core add to them.
 struct Counters {
   using Count = std::atomic<std::uint64_t>;
   Count connections, unproven_displaced, unproven_expired;
@@ -39,8 +39,8 @@ struct Environment {
   void (*power_off)() noexcept;
   void (*reboot)() noexcept;
   std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< time for a client to prove itself
-  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< delay of the answer, which slows guessing down
-  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< after the end: time without an acknowledgement of output
+  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< delay of the answer to a wrong token
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< after the conversation: time without an acknowledgement
 };
 [[nodiscard]] Environment machine_environment() noexcept;
 

@@ -15,7 +15,7 @@
 
 namespace neap::observe {
 
-/// The maximum number of entries in a block. With so many entries, a block and its header have 8 KiB, which are read and sent in one event.
+/// The maximum number of entries in a block. Such a block has 8 KiB with its header, and is read and sent in one event.
 constexpr std::size_t block_entries_max = 127;
 
 enum class BlockType : std::uint8_t {

@@ -11,10 +11,10 @@
 namespace neap::observe::testing {
 namespace {
 
-/// A collector's copy of a run: each core's lines, and its header when it has arrived.
+/// A collector's copy of a run: each core's log entries, and the core's header when it has arrived.
 struct Collected {
   struct Core {
-    std::uint64_t position = 0;  ///< position of the next line
+    std::uint64_t position = 0;  ///< position of the next entry
     std::string lines, header;
     std::uint64_t lost = 0;
     std::optional<std::uint64_t> total;
@@ -139,7 +139,7 @@ TEST(LogFile, GetGivesHeaderAndLinesAndTheSameEachTime) {
   EXPECT_NE(fetch(world, 1), file);
 }
 
-// A log is sent in small pieces, so that other events of that core run between them.
+// A log is sent in small pieces, so that other events of the sending core run between them.
 TEST(LogFile, ALongLogDoesNotBlockTheCore) {
   World world(small_log(log::WhenFull::stop, 65536));
   world.make_run(60'000);
@@ -176,7 +176,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_EQ(collector.ask("stream,after"), "ok");
   world.record(500);
   EXPECT_TRUE(HostMachine::wait_until([&] { return collector.received_bytes() >= sizeof(BlockHeader); }));
-  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // alive blocks without lines
+  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // `alive` blocks without entries
   EXPECT_LT(collector.received_bytes(), 10 * sizeof(BlockHeader));
   EXPECT_TRUE(peer.ask("stop").starts_with("ok "));
   std::string text = collector.rest();
@@ -188,7 +188,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_TRUE(file_of(collected.cores[0]) == fetch(world, 0));
 }
 
-// A collector is killed repeatedly, on a wire that loses frames. It must finally have every line once.
+// A collector is killed repeatedly, on a wire that loses frames. It must finally have every entry once.
 TEST(LogStream, ResumesWithoutGapsOrRepetitions) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   World world(options);

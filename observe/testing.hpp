@@ -29,7 +29,7 @@ using host::HostMachine;
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A card for policy. It accepts an `itr` from 0 to 1000 us in steps of 2 us, and has the 82599's settings, which docs/control.md shows.
+/// A card for the settings. It accepts an `itr` from 0 to 1000 us in steps of 2 us, and has the 82599's settings, as in docs/control.md.
 class FakeDevice final : public policy::Device {
  public:
   Result<std::uint32_t> round_itr(unsigned, std::uint32_t itr_us) const noexcept override {
@@ -233,8 +233,7 @@ class World {
     machines.machine.on(0, [] { policy::use(nullptr); });
   }
 
-  /// Returns a connected client. The server refuses a port that it has in TIME-WAIT (lwIP resets such a SYN). The client then tries another
-  /// port.
+  /// Returns a connected client. lwIP resets a SYN from a port that the server has in TIME-WAIT; the client then tries another port.
   Peer& peer(bool reads = true) {
     for (int attempt = 0; attempt < 20; ++attempt) {
       auto made = std::make_unique<Peer>(machines, reads);

@@ -43,7 +43,7 @@ class WakeSignal {
   Timer limit_;
 };
 
-/// Lets other events of this core run. A long task MUST await it after each bounded piece of work.
+/// Lets other events of this core run. A long task MUST await this function after each limited amount of work.
 [[nodiscard]] inline task<void> next_event() {
   co_await on_core(this_core(), [] {});
 }

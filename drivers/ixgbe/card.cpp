@@ -62,7 +62,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   const auto bar = (*device)->map_bar(0);
   if (!bar) co_return std::unexpected(bar.error());
   if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
-  // 10 Gbit/s of frames, and the bytes of PCIe packet headers and descriptors.
+  // 10 Gbit/s of frames, plus the bytes of PCIe packet headers and descriptors.
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable_registers();
@@ -91,7 +91,7 @@ task<void> Card::close() {
   while (busy_ || reset_wanted_) co_await sleep_for(1ms);
   stop();
   for (unsigned core = 0; core < pairs_.size(); ++core) {
-    // Events keep their order, so the events that a pair has queued for itself run before the next try.
+    // A core runs its events in order, so events that a pair has queued for itself run before the next try.
     while (!co_await on_core(core, [this, core] { return pairs_[core]->detach(); })) {
     }
   }
@@ -164,7 +164,7 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs are held, or not in use yet.
+// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be held, or not in use yet.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
@@ -172,7 +172,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
   // Bus mastering starts only after the reset. A card that an earlier owner left running would otherwise continue to use that owner's
   // rings, whose memory now has another use.
   device_.enable(true);
-  std::uint64_t lost = 0;  // frames not sent; the card does no DMA now
+  std::uint64_t lost = 0;  // frames that were not sent; after its reset the card uses no ring
   for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
   if (auto done = co_await wait_until_initialised(registers_); !done) co_return std::unexpected(done.error());
   const auto mac = read_mac(registers_);
@@ -189,20 +189,20 @@ task<Result<std::uint64_t>> Card::bring_up() {
 }
 
 task<Result<void>> Card::start_queues() {
-  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then the queues, and their tails are moved.
+  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then each queue; a queue's tail is moved last.
   program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
   }
   program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
-  // 4.6.8: the order for transmission is the same. DMATXCTL.TE is set before the queues are enabled.
+  // 4.6.8: the order is the same as for reception: DMATXCTL.TE is set before the queues are enabled.
   program_transmit(registers_, options_.queues.frame_bytes_max);
   for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });
   for (auto& pair : pairs_) {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
   }
   program_running_options();
-  // A reset clears EITR, and 7.3.2.1 requires that a coalescing queue has its interval from the first frame on.
+  // A reset clears EITR, and 7.3.2.1 requires that a queue with RSC has its interval from the first frame on.
   for (unsigned core = 0; core < pairs_.size(); ++core) set_itr(core, itr_us(core));
   if (auto done = co_await start_receive(registers_); !done) co_return done;
   for (auto& pair : pairs_) {
@@ -254,7 +254,8 @@ void Card::inspect() {
 
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
-  // Without a link no frame hangs and none arrives. So if the interrupt is lost, only this timer notices that the link came up.
+  // Without a link no frame arrives and no queue counts as hung, so no other event inspects the card. If the interrupt of the new link is
+  // lost, only this timer notices that the link came up.
   link_watch_.cancel();  // with a link the timer is not needed
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;

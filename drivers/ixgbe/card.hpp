@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The Intel 82599 10 Gb/s Ethernet card.
 //
-// One card serves all cores, which share none of its queues. Each of the first 16 cores owns a receive queue, a transmit queue and an
-// interrupt vector (a QueuePair), and RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so
-// replies to their frames arrive on other cores. The core that opened the card handles its link, faults and statistics.
+// One card serves all cores, and no two cores share a queue. Each of the first 16 cores owns a QueuePair: a receive queue, a transmit queue
+// and an interrupt vector. RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so replies to
+// their frames arrive on other cores. The core that opened the card, its home core, handles the link, faults and statistics.
 //
 // `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and
 // `link_changed` reports the link later.
@@ -46,14 +46,14 @@ struct Options {
 
 class Card final : public NetDevice, public policy::Device {
  public:
-  /// Called by `open` below, and public only for `new`.
+  /// MUST be called only by `open` below.
   Card(const pci::Device& device, Registers registers, bool sfp, Options options);
   Card& operator=(Card&&) = delete;
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
   ~Card() override;
 
-  /// Stops the card and detaches its stacks: no stack is called after this. The card MUST NOT be destroyed before the stacks have released
-  /// their buffers. MUST be called on the core that opened the card.
+  /// Stops the card and detaches its stacks. Afterwards the card calls no stack. The card MUST NOT be destroyed before the stacks have
+  /// released their buffers. MUST be called on the core that opened the card.
   [[nodiscard]] task<void> close();
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
@@ -66,7 +66,7 @@ class Card final : public NetDevice, public policy::Device {
   void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
-  // policy::Device. Errors: `unsupported` (the core does not receive), `invalid` (the card does not support the interval).
+  // Overrides of policy::Device. Errors: `unsupported` (the core does not receive), `invalid` (the card does not support the interval).
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
   [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
@@ -74,8 +74,8 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
-  /// If the card takes a setting only while a queue is stopped, stops the queues one core after the other. Errors: `invalid`, `unsupported`
-  /// and `out_of_memory` (nothing has changed), `full` (no filter left), those of a reset of the card.
+  /// Changes a setting. If the card takes this setting only while a queue is stopped, the queues are stopped one core after the other.
+  /// Errors: `invalid`, `unsupported` and `out_of_memory` (nothing has changed), `full` (no filter left), those of a reset of the card.
   [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
 
   /// Returns the card's own counts up to now. MUST be called on the core that opened the card. Errors: `closed` (card gone).
@@ -127,14 +127,14 @@ class Card final : public NetDevice, public policy::Device {
   Options options_;
   bool sfp_;
   unsigned home_core_;
-  /// For each filter, its flow (as `program_steering` takes it) and core; flow 0: the filter is free. The first is the reserved port's.
+  /// For each filter, its flow (as for `program_steering`) and core; flow 0: the filter is free. The first is for `reserved_port`.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
   std::vector<MacAddress> groups_;
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
-  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // the value in EITR
+  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // for each core, the value in EITR
   std::atomic<std::uint64_t> unmasked_ = 0;                     // a bit for each unmasked vector
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
   /// A queue that hangs asks the home core, which may read registers, for an inspection.
@@ -143,7 +143,7 @@ class Card final : public NetDevice, public policy::Device {
   CardCounters counters_;
   Timer link_watch_;
   bool stopped_ = false, busy_ = false;
-  bool reset_wanted_ = false;  // a fault needs a reset of the card
+  bool reset_wanted_ = false;  // a fault has occurred that needs a reset of the card
 };
 
 /// Finds the card at `where`, or the first 82599 in bus order, and starts it. MUST be called on the core that will be the card's home core.

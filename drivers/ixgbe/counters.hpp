@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The driver's counters.
 //
-// Each counter has one writer, the queue's core, and any core may read it. So `stats` does not interrupt the writers. Each struct is
-// followed by the table of its counters' names. A counter that is missing in the table is never reported.
+// Each counter has one writer, the queue's core, and any core may read it. So reading the counters does not interrupt the writers. Each
+// struct is followed by the table of its counters' names. A counter that is missing in the table is never reported.
 #pragma once
 
 #include "kernel/counter.hpp"
@@ -19,12 +19,12 @@ constexpr NamedCount<log::Traffic, Counter> traffic_counts[] = {
     {"ixgbe.tx.bytes", &log::Traffic::tx_bytes},
 };
 
-/// Counters of a receive queue. All received frames are counted in `log::Traffic`, including those that are dropped here.
+/// Counters of a receive queue. `log::Traffic` counts all received frames, including those that the queue then drops.
 struct ReceiveCounters {
-  Counter dropped_errors;    ///< frames with an error of the MAC or an impossible length
-  Counter dropped_untagged;  ///< frames without a tag although a VLAN is set
-  Counter dropped_overlong;  ///< frames with more pieces than the largest frame needs
-  Counter pool_empty;        ///< refills that found fewer than a batch of buffers
+  Counter dropped_errors;    ///< frames in which the MAC found an error, or of an impossible length
+  Counter dropped_untagged;  ///< frames without the tag that the setting `vlan` requires
+  Counter dropped_overlong;  ///< frames with more pieces than the largest allowed frame needs
+  Counter pool_empty;        ///< refills that found fewer buffers than a batch
   Counter tail_writes;
 };
 constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {
@@ -33,12 +33,12 @@ constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {
     {"ixgbe.rx.tail_writes", &ReceiveCounters::tail_writes},
 };
 
-/// Counters of a transmit queue. Outgoing frames are counted in `log::Traffic` when they are queued, as frames on the wire.
+/// Counters of a transmit queue. `log::Traffic` counts outgoing frames when they are queued; a TSO frame counts as its segments.
 struct TransmitCounters {
   Counter contexts, refused_full, refused_invalid, tail_writes;
   Counter lost;         ///< frames dropped when a queue was stopped
   Counter hangs;        ///< watchdog periods in which the card made no progress
-  Counter wrong_heads;  ///< heads beyond the descriptors that the card was notified of
+  Counter wrong_heads;  ///< write-backs of a head outside of the descriptors in flight
 };
 constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.contexts", &TransmitCounters::contexts},
@@ -68,8 +68,8 @@ struct CardCounters {
   Counter other_interrupts, link_changes;
   Counter memory_errors;  ///< errors that the card's ECC logic could not correct
   Counter dma_errors;     ///< accesses in which the card could not reach memory
-  Counter resets;         ///< resets after one of these errors, or after a queue did not stop
-  Counter gone;           ///< reads that returned all ones
+  Counter resets;         ///< resets after a memory or DMA error, or after a queue did not stop or start
+  Counter gone;           ///< checks that found the card gone
 };
 constexpr NamedCount<CardCounters, Counter> card_counts[] = {
     {"ixgbe.card.other_interrupts", &CardCounters::other_interrupts},

@@ -21,7 +21,7 @@ constexpr DeviceKind device_kinds[] = {
     {0x10F7, false}, {0x10F8, false}, {0x10F9, false}, {0x10FC, false}, {0x1514, false}, {0x1517, false}, {0x152A, false},
 };
 
-/// Returns null for any other device.
+/// Returns null if the device is no 82599.
 [[nodiscard]] constexpr const DeviceKind* kind_of(const pci::Device& device) noexcept {
   if (device.vendor_id != vendor_intel) return nullptr;
   for (const DeviceKind& kind : device_kinds) {

@@ -253,7 +253,7 @@ def generate_rust(table: Table) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Keeps a file that contains `text` already, so that nothing is rebuilt. Otherwise replaces it atomically: readers see a whole file."""
+    """Replaces the file atomically, so that readers see a whole file. A file that already contains `text` is kept: nothing is rebuilt."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,11 @@ namespace neap::ixgbe {
 
 namespace {
 
-// 8.2.3.22.19, AUTOC.LMS and 8.2.3.22.22, AUTOC2.10G_PMA_PMD_Serial.
+// Values of AUTOC.LMS (8.2.3.22.19) and of AUTOC2.10G_PMA_PMD_Serial (8.2.3.22.22).
 constexpr std::uint32_t link_mode_10g_serial = 3, serial_interface_sfi = 2;
 
 task<Result<void>> prepare_module(Registers registers) {
-  // SDP3 is "transmit disable" on SFP+ boards. The EEPROM set its direction.
+  // The pin SDP3 is "transmit disable" on SFP+ boards. The EEPROM has made it an output.
   registers.modify(reg::ESDP, [](reg::Esdp& value) { value.sdp3_data = false; });
   registers.flush();
   auto kind = co_await identify_sfp(registers);
@@ -39,7 +39,7 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
     auto prepared = co_await prepare_module(registers);
     if (!prepared) co_return prepared;
   }
-  // The firmware also uses AUTOC (10.5.4).
+  // The firmware also uses AUTOC, so the driver takes the lock (10.5.4).
   auto turn = co_await acquire(registers, SharedResource::mac);
   if (!turn) co_return turn;
   if (sfp) {
@@ -56,7 +56,7 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
 LinkStatus read_link(Registers registers) noexcept {
   const reg::Links links = registers.read(reg::LINKS);
   if (!links.link_up || links.raw() == Registers::all_ones) return {};
-  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // two bits; 0 is reserved
+  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // by the speed field's two bits; 0 is reserved
   return {.up = true, .megabits = megabits[links.speed]};
 }
 

@@ -2,8 +2,8 @@
 // Interrupt moderation: the longest time that an interrupt may be delayed.
 //
 // Each interrupt costs a wake-up, and each microsecond of delay costs latency. This system studies that trade-off, so moderation is a plain
-// number for each queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits). A request is
-// rounded to a step, and the caller gets the result.
+// number for each queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits). A requested
+// time is rounded up to a step, and the caller gets the rounded time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace neap::ixgbe {
 
 struct Moderation {
   static constexpr std::uint32_t step_us = 2, interval_steps_max = 511;
-  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted because the studies use it; becomes 1022
+  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted because published studies use it; becomes 1022
   static constexpr std::uint32_t itr_us_default = 16;
 
   std::uint32_t interval_steps = itr_us_default / step_us;

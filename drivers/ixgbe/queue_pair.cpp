@@ -79,7 +79,7 @@ void QueuePair::attach(FrameReceiver& receiver) {
   require(machine::this_core() == index_, "ixgbe: a stack is attached on another core than the queue pair's", index_);
   receiver_ = &receiver;
   log::watch(&traffic_);
-  // Other end hooks of the event may still queue frames, for example a server that gathers its replies.
+  // The hook is the last, because other end hooks may still queue frames, for example that of a server that gathers its replies.
   end_.emplace([this] { end_of_event(); }, EventEndHook::Place::last);
   idle_.emplace([this] { return check_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's two queues of the card, receive and transmit, served by one event. Cores from 16 on have only a transmit queue.
 //
-// Receive and transmit share a vector, so one event serves both: first TX completions (memory returns to the stack), then up to `budget`
-// received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
+// Receive and transmit share a vector, so one event serves both: first TX completions, which return memory to the stack, then up to
+// `budget` received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
 //
 // The card raises no second interrupt for descriptors that it has already announced. So an event that stops at its budget queues itself
 // again, behind the waiting events. Before the core sleeps, the rings are checked once more.
 //
-// Interrupts are not masked while an event runs. The vector's cause clears itself when the message is sent (EIAC). A later cause only sets
-// a bit; the next interrupt follows after the interval of interrupt moderation. Masking would cost two register writes for each event and
-// save nothing.
+// Interrupts are not masked while an event runs. The vector's cause clears itself when the interrupt message is sent (EIAC). A later cause
+// only sets a bit; the next interrupt follows after the interval of interrupt moderation. Masking the vector would cost two register writes
+// for each event and save nothing.
 #pragma once
 
 #include <atomic>
@@ -43,11 +43,11 @@ class QueuePair final : public FrameSender {
 
   // The steps to stop a running pair and to continue with other options. Each step MUST run on the pair's core. Between steps, the caller
   // waits until the queues are off or on.
-  /// After this call no tail is written: frames to be sent are refused as by a full ring.
+  /// After this call no tail is written, and `transmit` refuses frames as if the ring were full.
   void hold() noexcept;
-  /// True if all frames that the card was notified of are sent.
+  /// True if the card has sent all frames of which it was notified.
   [[nodiscard]] bool drained() noexcept;
-  /// Passes up all received frames, returns the tokens of unsent frames to the stack, and returns their number. Both queues MUST be off.
+  /// Passes up received frames and gives the tokens of unsent frames back. Returns the number of unsent frames. Both queues MUST be off.
   [[nodiscard]] std::uint32_t empty() noexcept;
   void program(const QueueOptions& options) noexcept;
   /// Calls ReceiveQueue::enable if the pair receives.
@@ -62,9 +62,9 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
 
-  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames are not a hang.
+  /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames do not count as hung.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
-  /// Reports the link's state at the time of the report, on the pair's core. MUST be called by one core at a time.
+  /// Makes the pair's core report the link to the stack, with the state at that later time. MUST be called by one core at a time.
   void announce_link() noexcept { link_call_.ask(index_); }
   /// Takes over the options that may change while the queues run. MUST be called on the pair's core.
   void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }
@@ -79,7 +79,7 @@ class QueuePair final : public FrameSender {
   /// True if the callback of `on_hang` was called since the last `take_hang`. MAY be called on any core.
   [[nodiscard]] bool take_hang() noexcept { return hung_.exchange(false); }
 
-  // FrameSender, on the pair's core.
+  // Overrides FrameSender. MUST be called on the pair's core.
   [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
     return transmit_.transmit_alike(pieces, offload, token) ? TransmitResult{} : transmit_any(pieces, offload, token);
   }
@@ -90,15 +90,15 @@ class QueuePair final : public FrameSender {
   /// True if the card has written back descriptors that were not processed yet. MUST be called on the pair's core.
   [[nodiscard]] bool work_pending() const noexcept { return receive_.ready() || transmit_.ready(); }
 
-  /// Returns the cache line of the receive descriptor that is written back next. MUST be called on the pair's core. Null while frames are
-  /// in flight on a link: their completions change other memory, and would not wake a core that monitors this line.
+  /// Returns the cache line of the receive descriptor that is written back next. MUST be called on the pair's core. Null while the link is
+  /// up and frames are in flight: their completions change other memory, so they would not wake a core that monitors this line.
   [[nodiscard]] const volatile void* next_receive_line() const noexcept {
     if (transmit_.pending() != 0 && link_up_.load(std::memory_order_relaxed)) return nullptr;
     return receive_.next_line();
   }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
-  /// False for cores from 16 on: they have no receive queue, because RSS cannot name such a queue.
+  /// False for cores from 16 on: they have no receive queue, because RSS can name only the first 16 queues.
   [[nodiscard]] bool receives() const noexcept { return index_ < rss::queues_max; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
@@ -140,8 +140,8 @@ class QueuePair final : public FrameSender {
   PairCounters counters_;
 };
 
-/// Calls `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released, so a later `program` uses
-/// the ring that belongs to the current options.
+/// Calls `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released, so a later `program` keeps
+/// the rings of the current options.
 [[nodiscard]] task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options);
 
 }  // namespace neap::ixgbe

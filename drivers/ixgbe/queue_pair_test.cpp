@@ -34,13 +34,13 @@ struct QueuePairTest : testing::Test {
     start(options);
     attach();
   }
-  /// Sends a frame of 100 bytes; on core 0.
+  /// Sends a frame of 100 bytes. MUST be called on core 0.
   TransmitResult transmit(void* token = nullptr) {
     const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
     return pair->transmit({&piece, 1}, {}, token);
   }
   void TearDown() override {
-    // The hooks belong to core 0.
+    // The pair's hooks belong to core 0, so the pair is destroyed there.
     machine.on(0, [&] {
       stack.release_all();
       pair.reset();
@@ -134,7 +134,7 @@ TEST_F(QueuePairTest, TheCoresLogCountsTrafficWhileAStackIsAttached) {
   EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "no traffic is watched any more";
 }
 
-// Each interrupt, even without work, and each poll that found work writes one record. The record precedes the processing of the frames.
+// Each interrupt, even without work, and each poll that found work writes one log record, before the frames are processed.
 TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
   start_attached();
   machine.run(0, []() -> task<void> {
@@ -163,7 +163,7 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
   EXPECT_EQ(records, expected);
 }
 
-// Interrupt moderation may delay the interrupt beyond the write-back.
+// Frames may be written back long before their interrupt, because interrupt moderation delays it.
 TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
   start_attached();
   machine.on(0, [&] { receive(5); });  // no interrupt
@@ -273,7 +273,8 @@ TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
 }
 
-// A core that sleeps by `monitor` watches this line. The next frame's write-back must change the line, at any place in the ring.
+// A core that sleeps by `monitor` watches the line that `next_receive_line` returns. The next frame's write-back must change that line,
+// wherever it is in the ring.
 TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   start_attached({.receive_descriptors = 64, .receive_buffers = 256});
   const auto words = [](const volatile void* line) {
@@ -296,7 +297,7 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   }
 }
 
-// Completions are written to other memory, so a core that sleeps on the receive ring would keep the frames' memory for ever.
+// Completions are written to other memory, so a core that slept on the receive ring would miss them and never free the frames.
 TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
   start_attached();
   machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });
@@ -377,16 +378,16 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
                                       QueueOptions{.receive_descriptors = 128, .transmit_descriptors = 100}}) {
       const auto refused = co_await prepare_all(pairs, wrong);
       EXPECT_EQ(refused ? ErrorCode::closed : refused.error().code, ErrorCode::invalid);
-      // A hung queue is restarted with the options in force.
+      // A hung queue is restarted with the current options, which are the old ones.
       for (auto& one : pairs) one->program(old);
       EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
       EXPECT_EQ(rings(sender).second, 64U);
     }
-    // The pair does not keep the receive ring that was allocated.
+    // The pair does not keep the receive ring that was allocated before the transmit ring failed.
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
-    for (auto& one : pairs) one.reset();  // on a core, because the memory belongs to a core
+    for (auto& one : pairs) one.reset();  // freed on a core, because a core allocated the memory
   });
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t coalesced_pieces_max = 16;
 
 std::uint32_t pieces_of(const QueueOptions& options) noexcept {
-  // `frame_bytes_max` does not include a tag that the card leaves in place.
+  // `frame_bytes_max` does not include VLAN tags that the card leaves in place.
   constexpr std::uint32_t vlan_tags_bytes = 8;
   const std::uint32_t pieces = (options.frame_bytes_max + vlan_tags_bytes + ReceivePool::buffer_bytes - 1) / ReceivePool::buffer_bytes;
   return options.coalescing != 0 ? std::max(pieces, coalesced_pieces_max) : pieces;
@@ -52,8 +52,8 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::RDLEN(index_), reg::Rdlen::from_raw(ring_.bytes()));
   registers_.write(reg::RDH(index_), {.head = 0});
   registers_.write(reg::RDT(index_), {.tail = 0});
-  // 8.2.3.8.7: one buffer for each descriptor, in KiB. A queue without descriptors drops frames and counts them in QPRDC. So a core that
-  // falls behind does not block other cores' frames in the shared packet buffer.
+  // 8.2.3.8.7: one buffer for each descriptor; its size is written in KiB. With `drop_enable`, the card drops frames for a queue without
+  // descriptors and counts them in QPRDC. So a core that falls behind does not block other cores' frames in the shared packet buffer.
   constexpr std::uint32_t advanced_one_buffer = 1;
   registers_.write(reg::SRRCTL(index_), {.packet_buffer_kib = ReceivePool::buffer_bytes / 1024,
                                          .header_buffer_64 = 4,
@@ -62,10 +62,9 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   // 7.1.12, 8.2.3.8.13: the maximum number of buffers for a merged frame.
   constexpr std::uint32_t descriptors_16 = 3;
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
-  // 7.4.1: the tag goes from the frame into the descriptor.
+  // 7.4.1: with `vlan_strip`, the card moves the tag from the frame into the descriptor.
   registers_.modify(reg::RXDCTL(index_), [&](reg::Rxdctl& value) { value.vlan_strip = options.vlan != 0; });
-  // 4.6.7: software clears bit 12, whose meaning the datasheet does not state. 8.2.3.11.1: no write may overtake an earlier one (PCIe
-  // 2.4.1).
+  // 4.6.7: software clears bit 12, whose meaning the datasheet does not state. 8.2.3.11.1: writes keep their order (PCIe 2.4.1).
   registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) {
     value.cleared_by_software = value.descriptor_write_relaxed = value.payload_write_relaxed = value.header_write_relaxed = false;
   });
@@ -108,7 +107,7 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
 }
 
 unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcept {
-  // Descriptors after the posted ones still have the DD bit of the previous round.
+  // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
   const std::uint32_t limit = std::min(budget, posted_);
   const std::uint32_t up_to_ring_end = std::min(limit, ring_.size() - ring_.slot(head_));
   const unsigned taken = receive_run(receiver, up_to_ring_end);
@@ -120,7 +119,7 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
 unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
-  // The bits of (length - 1) that are all zero if the length is 1 to the size of a buffer.
+  // `wrong_length` has the bits that are zero in (length - 1) if the length is 1 to the size of a buffer.
   static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
   constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
   constexpr std::uint64_t tested_bits =
@@ -140,13 +139,13 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
   std::uint32_t bytes = 0;
   for (; descriptor != end; ++descriptor, ++slot) {
     const std::uint64_t status = descriptor->load_status();
-    // `bytes` adds 0 for a descriptor that is not done.
+    // A descriptor that is not done adds 0 to `bytes`, because `refill` has cleared its length.
     const std::uint32_t length = Written::get_length(0, status);
     bytes += length;
     if (((status - one_byte) & tested_bits) == wanted) [[likely]] {
       slot->frame->bytes = length;
       slot->frame->next = nullptr;
-      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // here a checked sum is right
+      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // no error bit is set here
     } else {
       if (!is_done(status)) break;
       if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {
@@ -210,7 +209,7 @@ bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
   }
   const ReceiveInfo info = info_of(first, status);
   constexpr std::uint32_t vlan_mask = 0xFFF;
-  // 7.4.5: the card's filter passes frames without a tag.
+  // 7.4.5: the card's filter passes frames without a tag, so they are dropped here.
   if (vlan_ != 0 && (info.vlan_tag() & vlan_mask) != vlan_) [[unlikely]] {
     drop(frame, counters_.dropped_untagged);
     return false;
@@ -227,8 +226,8 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
   using Part = descriptor::ReceiveWriteBackCoalesced;
   const bool joined = Part::get_rsc_count(first, status) != 0;
   const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
-  // The next descriptor must follow this one and belong to the card. Any other slot, or one in which another frame continues, is a fault of
-  // the card.
+  // The next descriptor must follow this one and belong to the card. Any other slot, or one where another frame continues, is the card's
+  // fault.
   const std::uint32_t owned = posted_ - ring_.slot(following - head_);
   const bool wrong_place = joined && (next >= ring_.size() || ring_.slot(next - following) >= owned);
   if (wrong_place || unfinished_[next] != nullptr) [[unlikely]] {

@@ -2,14 +2,14 @@
 // A receive queue: from a descriptor that the card wrote back to a frame in the stack.
 //
 // The ring holds buffers of the queue's pool. A list beside the ring has a slot for each descriptor. `receive` walks the ring by DD bits
-// and records the card's report on each frame in the list. A contiguous part of the list is then passed up in one call, without a copy. At
-// the end of the event, `refill` posts new buffers in batches of 16 and notifies the card by one tail write. Between two refills the ring
-// may run short. It cannot overflow, because 16 descriptors always stay unposted. So the tail never reaches the head and is always a
-// multiple of 16 (four cache lines of descriptors).
+// and records in the list what the card reports of each frame. It then passes up contiguous parts of the list, each in one call and without
+// a copy. At the end of the event, `refill` posts new buffers in batches of 16 and notifies the card by one tail write. Between two refills
+// the ring may run short of posted buffers. At least 16 descriptors always stay unposted, so the tail never catches up with the head. The
+// tail is always a multiple of 16 (four cache lines of descriptors).
 //
-// A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each names the next
-// (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are kept at the slot of the descriptor in which
-// the frame continues. When the last piece arrives, the frame takes that piece's slot in the list.
+// A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each descriptor
+// names the next one (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are kept at the slot of the
+// descriptor in which the frame continues. When the last piece arrives, the frame takes that piece's slot in the list.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -34,18 +34,18 @@ class ReceiveQueue {
   ReceiveQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Allocates memory for a ring according to `options`. The next `program` switches to it. Errors: `invalid`, `out_of_memory`; then
-  /// nothing has changed.
+  /// Allocates memory for a ring as `options` say. The next `program` uses it. Errors: `invalid`, `out_of_memory`; then nothing has
+  /// changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
   /// Frees the memory of the last `prepare`, if no `program` has used it.
   void discard_prepared() noexcept { spare_ = {}; }
 
-  /// Programs the ring's address (82599 datasheet 4.6.7, per queue). The queue MUST be off, with every buffer in the pool.
+  /// Programs the ring's address (82599 datasheet 4.6.7, per queue). The queue MUST be off, and every buffer MUST be in the pool.
   void program(const QueueOptions& options) noexcept;
-  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). `refill` posts buffers once the queue is on. Errors: `timeout`, `closed`.
+  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Posts no buffers: call `refill` once the queue is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
-  /// Takes back all posted buffers. The queue MUST be off, and completed descriptors SHOULD have been received before.
+  /// Takes back all posted buffers. The queue MUST be off, and the caller SHOULD have called `receive` for all completed descriptors.
   void empty() noexcept;
 
   /// Passes frames of up to `budget` descriptors to `receiver`; returns the number of descriptors taken.
@@ -59,8 +59,8 @@ class ReceiveQueue {
   /// Returns the cache line of the descriptor that the card writes back next.
   [[nodiscard]] const volatile void* next_line() const noexcept { return ring_.line_of(head_); }
 
-  /// Posts as many buffers as there is room for, in whole batches. If the pool has too few buffers, `wanted(context)` is called when
-  /// releases have brought it to a batch again.
+  /// Posts as many buffers as there is room for, in whole batches. If the pool has fewer buffers than a batch, the callback of
+  /// `on_buffers_wanted` is called when the pool has a batch again.
   void refill() noexcept;
   void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
@@ -85,8 +85,8 @@ class ReceiveQueue {
 
   /// `receive` for descriptors that are contiguous in memory.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
-  /// Handles any completed descriptor, at slot `place`. Returns true if a frame ends with it; the frame is then in the slot. Not inlined,
-  /// because inlining would slow the fast path of `receive_run`.
+  /// Handles a completed descriptor of any kind, the one at slot `place`. Returns true if a frame ends with it; the frame is then in the
+  /// slot. Not inlined, because inlining would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
@@ -102,7 +102,7 @@ class ReceiveQueue {
   std::uint32_t pieces_max_ = 1;
   std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
-  std::uint32_t parts_ = 0;  // descriptors of the current run that do not end a frame
+  std::uint32_t parts_ = 0;  // descriptors that did not end a frame, in this `receive_run`
   unsigned index_;
   reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);
   ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped too

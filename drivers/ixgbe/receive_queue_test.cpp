@@ -37,7 +37,7 @@ struct ReceiveQueueTest : testing::Test {
     ASSERT_EQ(stack.frames.size(), 1U);
     EXPECT_EQ(stack.frames.front(), frame);
   }
-  /// No buffer is lost, whatever the test did.
+  /// Checks that no buffer was lost, whatever the test did.
   void TearDown() override {
     stack.release_all();
     EXPECT_EQ(queue.pool().available() + queue.posted(), queue.pool().size());
@@ -79,8 +79,8 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestFollows) {
   EXPECT_EQ(stack.frames.size(), 40U);
 }
 
-// One call for each frame would cost as much as all other work. A dropped frame splits the list of frames in two. So does a frame with
-// several descriptors, because its first pieces are not frames.
+// One call for each frame would cost as much as all other work on the frame. A dropped frame splits the list of frames in two. So does a
+// frame with several descriptors, because its first pieces are not frames.
 TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   make(4 * ring, 9000);
   receive(20);
@@ -101,7 +101,7 @@ TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   EXPECT_EQ(stack.calls, 4U) << "no call without a frame";
 }
 
-// 7.4.5: the card's filter passes frames without a tag.
+// 7.4.5: the card's filter passes frames without a tag, so the queue drops them.
 TEST_F(ReceiveQueueTest, FramesWithoutTheVlansTagAreDroppedAndCounted) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7});
   ASSERT_TRUE(card.receive(frame_of(1, 100)));
@@ -123,7 +123,7 @@ TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
   EXPECT_EQ(queue.posted(), capacity);
 }
 
-// With fewer than a batch of descriptors free, the tail is not written.
+// While fewer descriptors than a batch are free, the tail is not written.
 TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   make();
   receive(15);
@@ -223,7 +223,7 @@ TEST_F(ReceiveQueueTest, ImpossibleLengthsFromABrokenCardAreDropped) {
   card.receive_raw(whole(0));
   card.receive_raw(whole(ReceivePool::buffer_bytes + 1));
   card.receive_raw({.descriptor_done = true, .end_of_packet = false, .length = 65535});
-  card.receive_raw(whole(10));  // the rest of the third
+  card.receive_raw(whole(10));  // the rest of the third frame
   ASSERT_TRUE(card.receive(frame_of(3, 100)));
   EXPECT_EQ(queue.receive(stack, 64), 5U);
   expect_only(frame_of(3, 100));

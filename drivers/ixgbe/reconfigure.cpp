@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The home core reads registers; the pair's core accesses its rings. Meanwhile the pair is held, so that no tail moves on a queue that is
-// off. The card counts the frames that it drops during the change (QPRDC), and the reply to the command reports their number.
+// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is held, so that no
+// tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the setting's
+// command reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -18,8 +19,9 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The published studies' options: ring sizes and budget of their driver, which set only ENABLE in TXDCTL. Checksums and RSS were on (here
-/// they always are); RSC, DCA and head write-back were off; segments were copied into one buffer.
+/// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of their driver, which set only
+/// ENABLE in TXDCTL. Checksums and RSS were on, as always here. RSC, DCA and head write-back were off; segments were copied into one
+/// buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
@@ -102,7 +104,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
 }
 
 // Programs the registers that take effect while queues run. If SRRCTL.DROP_EN (4.6.7) is set, a ring without descriptors drops its frames.
-// Otherwise the frames fill the packet buffer until its threshold requests a pause.
+// Otherwise the frames wait in the packet buffer; above its threshold the card requests a pause.
 void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);
@@ -155,7 +157,7 @@ task<void> Card::recover(QueuePair* hung) {
   require(this_core() == home_core_, "ixgbe: another core than the card's recovers it", this_core());
   while (hung == nullptr && busy_) co_await sleep_for(1ms);
   reset_wanted_ = reset_wanted_ && hung != nullptr;
-  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // the watchdog of a queue that hangs asks again
+  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog asks again
   const Work work(busy_);
   Result<std::uint64_t> lost;
   if (hung != nullptr) {
@@ -183,7 +185,7 @@ task<void> Card::set_multicast(std::vector<MacAddress> groups) {
 Result<void> Card::steer(std::uint32_t flow, unsigned core) noexcept {
   require(core < core_count(), "ixgbe: a flow is steered to a core that does not run", core);
   if (core >= receiving()) return failure(ErrorCode::invalid, "a flow is steered to one core with a queue", core);
-  const unsigned first = options_.reserved_core ? 1 : 0;  // the first filter is control's
+  const unsigned first = options_.reserved_core ? 1 : 0;  // the first filter is for `reserved_port`
   if (flow == 0) {
     for (unsigned i = first; i < steered_.size(); ++i) {
       if (steered_[i].first == 0 || steered_[i].second != core) continue;

@@ -53,7 +53,7 @@ class Registers {
   /// Returns when earlier writes have reached the card (PCIe orders a read after posted writes).
   void flush() const noexcept { (void)read(reg::STATUS); }
 
-  /// True if the card is gone or hangs. Every read then returns all ones, and STATUS of a working card never does.
+  /// True if the card is gone or hangs. Every read then returns all ones; STATUS of a working card never reads as all ones.
   [[nodiscard]] bool card_gone() const noexcept { return read(reg::STATUS).raw() == all_ones; }
 
   static constexpr std::uint32_t all_ones = ~std::uint32_t{0};

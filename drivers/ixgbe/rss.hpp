@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // Receive-side scaling: which core gets a frame.
 //
-// A connection belongs to the core to which the card sends its frames, so its state is never shared. The card computes a Toeplitz hash of
-// addresses and ports. The hash's low seven bits index a table of 128 four-bit entries (82599 datasheet 7.1.2.8). The table can name any
-// queue, so any number of cores from 1 to 16 works. If the number does not divide 128, some queues have one entry more than others.
+// A connection belongs to the core to which the card sends its frames, so the connection's state is never shared. The card computes a
+// Toeplitz hash of addresses and ports. The hash's low seven bits index a table of 128 four-bit entries (82599 datasheet 7.1.2.8). The
+// table can name any queue, so any number of cores from 1 to 16 works. If the number does not divide 128, some queues have one entry more
+// than others.
 //
-// A core that opens a connection must receive the answers itself, so it must know the hash in advance. Therefore the key is fixed
-// (kernel/toeplitz.hpp).
+// A core that opens a connection must receive the answers, so it must know the hash in advance. So the key is fixed (kernel/toeplitz.hpp).
 #pragma once
 
 #include <array>

@@ -21,7 +21,7 @@ struct Vector {
   std::uint32_t hash_addresses, hash_ports;
 };
 
-// The verification suite of the public RSS specification, IPv4.
+// The verification suite of the public RSS specification, for IPv4.
 constexpr Vector vectors[] = {
     {ip(161, 142, 100, 80), ip(66, 9, 149, 187), 1766, 2794, 0x323e8fc2, 0x51ccc178},
     {ip(65, 69, 140, 83), ip(199, 92, 111, 2), 4739, 14230, 0xd718262a, 0xc626b0ea},
@@ -44,7 +44,7 @@ TEST(Rss, ToeplitzGivesThePublishedHashes) {
 
 // The longest input (IPv6 with ports) uses the whole key. The sanitizer and the compiler detect a read beyond the key.
 TEST(Rss, LongestInputStaysInsideTheKey) {
-  // 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, ports 2794 and 1766.
+  // The input is a packet from 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, with ports 2794 and 1766.
   constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0,    7,    0x3f, 0xfe,
                                                   0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0,    0,    0, 0, 0, 0, 0, 1, 0x0a, 0xea, 0x06, 0xe6};
   constexpr std::uint32_t hash = toeplitz::hash(input);
@@ -80,7 +80,7 @@ TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   }
 }
 
-// Realistic clients: a hundred machines with a hundred consecutive ports each. The connections of each queue differ from its share of the
+// Realistic clients: a hundred addresses with a hundred consecutive ports each. The connections of each queue differ from its share of the
 // table by at most 10 %. For 1, 2, 4, 8 and 16 queues the shares are equal.
 TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   const unsigned queues = GetParam();

@@ -26,7 +26,7 @@ void release_guard(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 10.5.4, "gaining control": takes SMBI against other drivers (by a read), then SWESMBI against the firmware (it stays set if granted).
+/// 10.5.4, "gaining control": SMBI excludes other drivers (reading it as 0 takes it), then SWESMBI the firmware (it stays set if granted).
 task<Result<void>> acquire_guard(Registers registers) {
   auto among_drivers =
       co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not released");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // A lock shared with the card's other port and the firmware.
 //
-// Both ports of a card and its management firmware share EEPROM, PHYs, the SFP+ buses and some MAC registers. SW_FW_SYNC has a bit for each
-// owner and resource, and is itself guarded by SWSM (82599 datasheet 10.5.4). An owner that crashed keeps its bits, so the waits for SWSM
-// and for SW_FW_SYNC are bounded. After a time-out the driver takes the lock over, as the datasheet requires, and the console shows this.
+// Both ports of a card and its management firmware share EEPROM, PHYs, the SFP+ buses and some MAC registers. The register SW_FW_SYNC has a
+// bit for each owner and resource, and the lock in the register SWSM guards it (82599 datasheet 10.5.4). An owner that crashed keeps its
+// bits, so the waits for SWSM and for SW_FW_SYNC have time limits. After a time-out the driver takes the resource over, as the datasheet
+// requires, and the console shows this.
 #pragma once
 
 #include "drivers/ixgbe/register_access.hpp"

@@ -56,11 +56,11 @@ constexpr CardSetting of_option(policy::Row row, std::uint32_t QueueOptions::* o
   row.initial = QueueOptions{}.*option;
   return {.row = row, .option = option, .while_running = while_running, .in_preset = preset == Preset::sets};
 }
-/// A row whose change stops the queues.
+/// A row for a setting whose change stops the queues.
 constexpr CardSetting stopping(const policy::Row& row, std::uint32_t QueueOptions::* option, Preset preset = Preset::sets) {
   return of_option(row, option, false, preset);
 }
-/// A row whose change does not stop the queues.
+/// A row for a setting whose change does not stop the queues.
 constexpr CardSetting running(const policy::Row& row, std::uint32_t QueueOptions::* option, Preset preset = Preset::sets) {
   return of_option(row, option, true, preset);
 }

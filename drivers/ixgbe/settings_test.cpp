@@ -101,7 +101,7 @@ std::string_view scope_name(policy::Scope scope) {
   return "";
 }
 
-/// docs/policy.md's table, made from the rows.
+/// Returns the table that docs/policy.md must contain, made from the rows.
 std::string table() {
   std::string text = "| setting | values | scope | default | meaning |\n|---|---|---|---|---|\n";
   for (const std::span<const Row> rows : {policy::kernel_rows(), setting_rows()}) {

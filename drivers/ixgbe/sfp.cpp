@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // The EEPROM's list of settings: pairs of kind and address, ended by all ones. This is the format that Intel's own drivers read; the
-// datasheet only reserves the word.
+// datasheet only reserves word 2Bh.
 constexpr std::uint16_t settings_list_word = 0x2B, list_end = 0xFFFF;
 constexpr std::uint16_t kind_direct_attach_port0 = 3, kind_optical_port0 = 5;
 constexpr unsigned list_entries_max = 64, settings_words_max = 512;

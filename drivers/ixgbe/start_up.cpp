@@ -23,7 +23,7 @@ void disable_interrupts(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 5.2.5.3.2: tells the card to start no more requests, and waits until those in flight are done.
+/// 5.2.5.3.2: tells the card to start no more PCIe requests, and waits until those in flight are done.
 task<Result<void>> disable_master(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
   co_return co_await wait_for(
@@ -31,7 +31,7 @@ task<Result<void>> disable_master(Registers registers) {
       "ixgbe: STATUS shows PCIe requests still in flight");
 }
 
-/// 4.2.1.7: performs both resets together, then waits 10 ms without access to the card.
+/// 4.2.1.7: performs link reset and software reset together, then waits 10 ms without access to the card.
 task<Result<void>> reset_once(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) {
     value.lrst = true;
@@ -71,7 +71,7 @@ task<Result<void>> wait_until_initialised(Registers registers) {
       "ixgbe: EEMNGCTL.CFG_DONE did not come up");
   if (!configured) {
     if (configured.error().code != ErrorCode::timeout) co_return configured;
-    // Cards whose EEPROM has no firmware section never set CFG_DONE. Linux also continues.
+    // Cards whose EEPROM has no firmware section never set CFG_DONE. So the driver continues, as Linux does.
     print(configured.error().message, "; continues without the firmware");
   }
   auto ready = co_await wait_for(
@@ -116,8 +116,8 @@ void restore(Registers registers, Array places) {
 }
 
 /// Filters, credits, rates, classes and pools may have been set by an earlier driver. All get the values of 4.6.7 and 4.6.11.3.4 (neither
-/// DCB nor virtualisation), which are also the values after power-on. The datasheet does not state which of them a software reset clears.
-/// Linux, DPDK and FreeBSD also clear the rates after each reset. The arbiter MUST be stopped.
+/// DCB nor virtualisation), which are also the values after power-on. The datasheet does not state which of the registers a software reset
+/// clears. Linux, DPDK and FreeBSD also clear the rates after each reset. The arbiter MUST be stopped.
 void restore_all(Registers registers) {
   const auto restore_each = [registers](auto... places) { (restore(registers, places), ...); };
   restore_each(reg::FTQF, reg::ETQF, reg::SYNQF, reg::FCRTL, reg::FCRTH, reg::MFLCN, reg::VT_CTL, reg::MTQC, reg::TXPBSIZE, reg::TXPBTHRESH,
@@ -155,7 +155,7 @@ void program_rss(Registers registers, const rss::Table& table) {
 }  // namespace
 
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max) {
-  // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change, until `program_transmit`.
+  // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change. `program_transmit` starts it again.
   registers.write(reg::RTTDCS, {.arbitration_disable = true, .bypass_data_monitor = true, .bypass_buffer_monitor = true});
   restore_all(registers);
   // 8.2.3.7.5: the descriptor holds the hash instead of a checksum over fragments. IP, TCP and UDP checksums are always checked.
@@ -184,7 +184,7 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   // 4.6.11.3.4: the one traffic class gets the whole packet buffer.
   for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
     registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
-  // 4.6.7: disables "no snoop", because the caches hold the memory that the card writes.
+  // 4.6.7: disables "no snoop": caches may hold the memory that the card writes, so they must see these writes.
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
 }
 
@@ -213,7 +213,7 @@ void program_promiscuous(Registers registers, bool on) {
 
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous) {
   registers.modify(reg::FCTRL, [](reg::Fctrl& value) { value.multicast_promiscuous = true; });
-  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first is our own address
+  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first holds our own address
   for (unsigned i = 0; i < exact; ++i) {
     registers.write(reg::RAH(i + 1), {.valid = false});
     if (i >= groups.size()) continue;
@@ -223,7 +223,7 @@ void program_multicast(Registers registers, std::span<const MacAddress> groups, 
     registers.write(reg::RAL(i + 1), {.address_low = low});
     registers.write(reg::RAH(i + 1), {.address_high = group[4] | std::uint32_t{group[5]} << 8, .valid = true});
   }
-  // 8.2.3.7.3, 8.2.3.7.7: with offset 0 the address's last twelve bits select a bit of the table.
+  // 8.2.3.7.3, 8.2.3.7.7: with filter offset 0, the last twelve bits of the address select a bit of the table.
   std::array<std::uint32_t, reg::MTA.count> table{};
   for (const MacAddress& group : groups.subspan(std::min(groups.size(), exact))) {
     const unsigned hash = group[4] >> 4 | group[5] << 4;
@@ -244,13 +244,13 @@ void program_flow_control(Registers registers, const QueueOptions& options) {
   const bool asks = (options.flow_control & flow_control_transmit) != 0;
   const bool obeys = (options.flow_control & flow_control_receive) != 0;
   require(options.frame_bytes_max <= 16 * 1024, "ixgbe: the largest frame leaves no room for flow control", options.frame_bytes_max);
-  // XOFF is sent while there is still room for the frames in flight: two frames of each side, and the contents of cable and MACs
+  // XOFF is sent at a fill level that leaves room for the frames in flight: two frames of each side, and the contents of cable and MACs
   // (3.7.7.3.3). XON is sent at half of that level.
   constexpr std::uint32_t in_flight_bytes = 32 * 1024;
   const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;
   registers.write(reg::FCRTL(0), {.threshold_16 = asks ? high_bytes / 2 / 16 : 0, .xon_enable = asks});
   registers.write(reg::FCRTH(0), {.threshold_16 = asks ? high_bytes / 16 : 0, .enable = asks});
-  // 8.2.3.3.2, 8.2.3.3.5: the longest pause, renewed at half of it.
+  // 8.2.3.3.2, 8.2.3.3.5: the longest pause; the card renews it after half of that time.
   constexpr std::uint32_t pause_quanta = 0xFFFF;
   registers.write(reg::FCTTV(0), {.even = pause_quanta, .odd = pause_quanta});
   registers.write(reg::FCRTV, {.refresh = pause_quanta / 2});
@@ -276,7 +276,7 @@ void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint
 }
 
 task<Result<void>> start_receive(Registers registers) {
-  // 4.6.7, "receive enable": stop the path, wait until it is empty, enable it, and release it.
+  // 4.6.7, "receive enable": stop the receive path, wait until it is empty, set RXCTRL.RXEN, and let the path run again.
   registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = true; });
   auto empty = co_await wait_for(
       registers, reg::SECRXSTAT, [](reg::Secrxstat value) { return value.ready; }, 100ms, "ixgbe: SECRXSTAT.SECRX_RDY did not come up");
@@ -287,8 +287,8 @@ task<Result<void>> start_receive(Registers registers) {
 }
 
 void program_transmit(Registers registers, std::uint32_t frame_bytes_max) {
-  // 8.2.3.9.16: above the threshold no frame is fetched. The frame in flight must still fit, with two tags and its FCS. Linux, DPDK and
-  // FreeBSD leave 10 KiB, and so does a reset.
+  // 8.2.3.9.16: if the packet buffer is filled above the threshold, no further frame is fetched. The frame being fetched must still fit,
+  // with two tags and its FCS. Linux, DPDK and FreeBSD leave 10 KiB of room, and so does a reset.
   constexpr std::uint32_t transmit_packet_buffer_kib = 160, room_kib_min = 10, tags_and_fcs_bytes = 12;
   const std::uint32_t room_kib = std::max(room_kib_min, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
   require(room_kib < transmit_packet_buffer_kib, "ixgbe: the largest frame exceeds the transmit packet buffer", frame_bytes_max);

@@ -18,18 +18,18 @@ namespace neap::ixgbe {
 /// 4.6.3, steps 1 to 3: interrupts off, master disable (5.2.5.3.2), link and software reset (4.2.1.7), interrupts off again.
 [[nodiscard]] task<Result<void>> reset_card(Registers registers);
 
-/// 4.6.3: waits until the EEPROM is loaded, the firmware's configuration is done, and DMA is initialised. It also tells the firmware that a
-/// driver is present.
+/// 4.6.3: waits until the EEPROM is loaded, the firmware's configuration is done, and DMA is initialised. Tells the firmware that a driver
+/// is present.
 [[nodiscard]] task<Result<void>> wait_until_initialised(Registers registers);
 
-/// Returns the address that the EEPROM put into filter 0. Errors: `device` if it is not a unicast address.
+/// Returns the MAC address that the card has loaded from the EEPROM into address filter 0. Errors: `device` if it is not a unicast address.
 [[nodiscard]] Result<MacAddress> read_mac(Registers registers);
 
-/// 4.6.5: counts the statistics of queue i in set i modulo 16, and clears the present counts.
+/// 4.6.5: assigns queue i to the set i modulo 16 of the card's counters, and clears all sets.
 void clear_statistics(Registers registers);
 
-/// 4.6.7: clears all filters except for our own address. Programs checksums, frame size, packet buffer, and RSS according to `table`.
-/// Queues MUST be programmed after this call and enabled after `start_receive`.
+/// 4.6.7: clears all filters except the one for our own address. Programs checksums, frame size, packet buffer, and RSS according to
+/// `table`. Queues MUST be programmed after this call and enabled after `start_receive`.
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max);
 
 /// 7.1.2.5: filter `index` sends `flow`, a destination port of TCP or (with `steer_udp`) UDP over IPv4, to `queue`, regardless of RSS. With
@@ -39,13 +39,13 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 /// 8.2.3.7.1: accepts broadcast frames, and with `on` also all other frames.
 void program_promiscuous(Registers registers, bool on);
 
-/// 7.1.1.1: of multicast frames, accepts only those to `groups`. The first 127 are placed beside our own address and compared completely.
-/// Each further group sets one of 4096 hash bits, which other groups may share, so the stack must check again. (The hash alone would
-/// suffice, but unwanted groups would wake the machine.) All groups are accepted during the change, so a group that stays loses no frame.
-/// Ends with `program_promiscuous`.
+/// 7.1.1.1: of multicast frames, accepts only those to `groups`. The first 127 groups are placed in address filters beside our own address,
+/// and the card compares them completely. Each further group sets one of 4096 hash bits, which other groups may share, so the stack must
+/// check again. (The hash alone would suffice, but unwanted groups would wake the machine.) All groups are accepted during the change, so a
+/// group that stays loses no frame. Ends with `program_promiscuous`.
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous);
 
-/// 7.4.5: of tagged frames, accepts only those of `vlan`; with 0, accepts any tag.
+/// 7.4.5: of tagged frames, accepts only those of `vlan`; with `vlan` 0, accepts any tag.
 void program_vlan(Registers registers, std::uint32_t vlan);
 
 /// 3.7.7: `flow_control` says whether the card obeys pause frames, and whether it sends them.
@@ -54,7 +54,7 @@ void program_flow_control(Registers registers, const QueueOptions& options);
 /// 7.5, 8.2.3.11: turns DCA on or off, for the card and for the queues of one core. `tag` names the core.
 void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint8_t tag);
 
-/// 4.6.7, last steps: waits until the receive path is stopped and empty, then sets RXCTRL.RXEN. Errors: `timeout`, `closed`.
+/// 4.6.7, last steps: stops the receive path, waits until it is empty, sets RXCTRL.RXEN and restarts the path. Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);
 
 /// 4.6.8 and 4.6.11.3.4 (neither DCB nor virtualisation): programs the packet buffer, one traffic class and no rate limits, and enables

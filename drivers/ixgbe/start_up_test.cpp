@@ -24,7 +24,7 @@ namespace {
 using host::HostMachine;
 
 struct StartUpTest : testing::Test {
-  /// Runs a phase on core 0 and returns its error; `message` is empty if it succeeded.
+  /// Runs a phase of the start-up on core 0 and returns its error; `message` is empty if it succeeded.
   template <class Phase>
   Error error_of(Phase phase) {
     Error error{.code = ErrorCode::invalid, .message = "", .detail = 0};
@@ -34,7 +34,7 @@ struct StartUpTest : testing::Test {
     });
     return error;
   }
-  /// Runs a phase that waits for ever for a bit; the error has to name the register.
+  /// Runs a phase that waits for a bit that never comes; the error must name the bit's register.
   template <class Phase>
   void expect_time_out(const char* bit, Phase phase) {
     const Error error = error_of(phase);
@@ -45,7 +45,7 @@ struct StartUpTest : testing::Test {
   test::TestCard card;
   HostMachine machine{1};
   Registers registers = card.registers();
-  std::uint64_t detail = 0;  ///< of the last time-out
+  std::uint64_t detail = 0;  ///< the error's detail of the last time-out
 };
 
 // In this test CTRL.RST does not clear itself, as in a card that hangs in its reset.
@@ -274,7 +274,7 @@ TEST_F(StartUpTest, TheVlanTableHasOneMemberOrIsOff) {
   }
 }
 
-// 7.1.1.1: there are 127 places beside our own address, then 4096 bits, indexed by the address's last twelve bits. Old entries are cleared.
+// 7.1.1.1: 127 groups fit beside our own address. A further group sets one of 4096 bits, by its last twelve bits. Old entries are cleared.
 TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   registers.write(reg::RAH(0), {.address_high = 0x0605, .valid = true});
   const auto group = [](unsigned i) { return MacAddress{1, 0, 0x5E, 7, static_cast<std::uint8_t>(i >> 8), static_cast<std::uint8_t>(i)}; };

@@ -5,7 +5,7 @@ namespace neap::ixgbe {
 
 namespace {
 
-/// A counter and the function that reads it; `i` is the number of the set, if there are several.
+/// A counter and the function that reads it; `i` is the number of the register set, if there are several sets.
 template <class Struct>
 struct Source : NamedCount<Struct> {
   std::uint64_t (*read)(Registers registers, unsigned i) noexcept;

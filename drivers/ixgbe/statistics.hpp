@@ -2,7 +2,7 @@
 // The card's own counters.
 //
 // The card's counters clear themselves when read and saturate at all ones, so `collect` adds them to totals of 64 bits. Reading costs a
-// register access for each counter, so the driver reads them only on request, never with traffic.
+// register access for each counter, so the driver reads them only on request, never while it handles frames.
 #pragma once
 
 #include <array>
@@ -41,12 +41,11 @@ struct Statistics {
   PortStatistics port;
   std::array<QueueStatistics, 16> queues{};  ///< by core
 
-  /// Adds the card's counts since the last call. MUST be called by one caller at a time. After an error nothing has changed: `closed` (card
-  /// gone).
+  /// Adds the card's counts since the last call. MUST have one caller at a time. Errors: `closed` (card gone); then nothing has changed.
   Result<void> collect(Registers registers) noexcept;
   /// Adds and returns the frames that one queue dropped since the last call (QPRDC).
   std::uint64_t collect_dropped(Registers registers, unsigned queue) noexcept;
-  /// Emits the counts of one core's queues, or those of the port and the sums over all queues.
+  /// Emits the counts of the queues of `core`; without `core`, those of the port and the sums over all queues.
   void report(std::optional<unsigned> core, const Emit& emit) const;
 };
 

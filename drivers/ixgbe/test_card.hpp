@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A card for unit tests. It has memory instead of registers, and the part of the 82599 that walks descriptor rings. The test steps it.
+// A card for unit tests. Its registers are plain memory. It models the part of the 82599 that walks rings; the test calls each step.
 //
 // The test card models only what the datasheet states about rings. The card takes receive descriptors up to the tail, and writes frames and
 // write-backs. It reads transmit descriptors up to the tail, assembles frames with their context, and writes DD where RS requests it. A
@@ -41,7 +41,7 @@ inline Bytes frame_of(std::uint32_t seed, std::size_t bytes) {
 struct SentFrame {
   Bytes bytes;
   descriptor::TransmitData first;       ///< its first data descriptor
-  descriptor::TransmitContext context;  ///< the context that it names, if it asks for an offload
+  descriptor::TransmitContext context;  ///< the context that this descriptor names, if it asks for an offload
   unsigned data_descriptors = 0;
 };
 
@@ -80,7 +80,7 @@ class TestCard {
     }
     return true;
   }
-  /// Writes one descriptor back with any content.
+  /// Writes one descriptor back, with the content of `written`.
   template <class Written = descriptor::ReceiveWriteBack>
   void receive_raw(const Written& written) {
     ASSERT_NE(receive_room(), 0U);

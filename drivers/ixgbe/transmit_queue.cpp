@@ -15,7 +15,7 @@ using descriptor::TransmitData;
 
 namespace {
 
-// 7.2.3.2.3, 7.2.3.2.4: DTYP, TUCMD.L4T and the indices of the two contexts.
+// 7.2.3.2.3, 7.2.3.2.4: values of DTYP and TUCMD.L4T, and the indices of the two contexts.
 constexpr std::uint32_t context_type = 2, data_type = 3;
 constexpr std::uint32_t l4_type_udp = 0, l4_type_tcp = 1;
 constexpr unsigned checksum_context = 0, segment_context = 1;
@@ -55,14 +55,14 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   frame_bytes_max_ = options.frame_bytes_max;
   vlan_ = options.vlan;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
-  // 4.6.8: base and length of the ring, head and tail to zero.
+  // 4.6.8: program base and length of the ring, and set head and tail to zero.
   const std::uint64_t address = ring_.bus_address();
   registers_.write(reg::TDBAL(index_), reg::Tdbal::from_raw(static_cast<std::uint32_t>(address)));
   registers_.write(reg::TDBAH(index_), {.address_high = static_cast<std::uint32_t>(address >> 32)});
   registers_.write(reg::TDLEN(index_), reg::Tdlen::from_raw(ring_.bytes()));
   registers_.write(reg::TDH(index_), {.head = 0});
   registers_.write(reg::TDT(index_), {.tail = 0});
-  // 7.2.3.5.2, 8.2.3.9.11: the address of the head, 4 bytes that the card writes.
+  // 7.2.3.5.2, 8.2.3.9.11: the address to which the card writes the head (4 bytes).
   const bool head_write_back = options.head_write_back != 0;
   std::memset(head_.start(), 0, sizeof(std::uint32_t));
   written_head_ = head_write_back ? reinterpret_cast<const std::uint32_t*>(head_.start()) : nullptr;
@@ -77,7 +77,7 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
 }
 
 task<Result<void>> TransmitQueue::enable(bool on) const {
-  // 4.6.8: TXDCTL.ENABLE after DMATXCTL.TE, then poll it.
+  // 4.6.8: set TXDCTL.ENABLE (after DMATXCTL.TE), then poll it.
   registers_.modify(reg::TXDCTL(index_), [on](reg::Txdctl& value) { value.enable = on; });
   co_return co_await wait_for(
       registers_, reg::TXDCTL(index_), [on](reg::Txdctl value) { return value.enable == on; }, 100ms,
@@ -98,8 +98,7 @@ std::uint32_t TransmitQueue::empty() noexcept {
   return frames;
 }
 
-// Accepts only header lengths that are plausible and fit the card's fields (7.2.3.2.3; 7.2.4.5 requires that all headers of TSO fit in 512
-// bytes).
+// Accepts only header lengths that are plausible and fit the card's fields (7.2.3.2.3; 7.2.4.5: all headers of TSO fit in 512 bytes).
 std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
   constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
   constexpr std::uint32_t mac_length_max = 127;  // seven bits
@@ -160,7 +159,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   const std::uint64_t common = always | TransmitData::put_segment(segment) | TransmitData::put_index(index) |
                                TransmitData::put_vlan_enable(vlan_ != 0) | TransmitData::put_insert_ip_checksum(offload.ipv4()) |
                                TransmitData::put_insert_l4_checksum(offload.tcp() || offload.udp());
-  // 7.2.3.2.4: PAYLEN is the length of the whole frame, or for TSO, of the part after the headers.
+  // 7.2.3.2.4: PAYLEN is the length of the whole frame; for TSO it is the length after the headers.
   const auto payload_bytes = static_cast<std::uint32_t>(bytes) - (segment ? offload.headers_bytes() : 0);
   write_data(pieces, common | TransmitData::put_payload_length(payload_bytes));
   tokens_[ring_.slot(tokens_tail_++)] = token;
@@ -204,7 +203,7 @@ void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noex
 }
 
 void TransmitQueue::request_report() noexcept {
-  // `flush` checks that no more descriptors are pending than the ring has, and a report belongs to at least one descriptor.
+  // `flush` checks that no more descriptors are pending than the ring has. Each report covers at least one of them, so the list has room.
   assert(reports_tail_ - reports_head_ < ring_.size());
   ring_.add_bits(next_ - 1, TransmitData::report_status_mask);
   reports_[ring_.slot(reports_tail_++)] = {.end = next_, .tokens_end = tokens_tail_};
@@ -251,7 +250,7 @@ void TransmitQueue::reclaim() noexcept {
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
-  // One call passes contiguous tokens, but only a few, because their slots stay in use while the stack may queue new frames.
+  // One call passes contiguous tokens, but only a few: their slots stay in use during the call, in which the stack may queue new frames.
   while (tokens_head_ != tokens_sent_) {
     const std::uint32_t first = ring_.slot(tokens_head_);
     const std::uint32_t count = std::min(std::min(tokens_sent_ - tokens_head_, ring_.size() - first), report_interval_descriptors);

@@ -4,20 +4,20 @@
 // Frames of one event are queued one by one, and one tail write notifies the card of all frames (`flush`). The card reports completions
 // only for descriptors with the RS bit. These are the last one of a flush and, in a long flush, one in every `report_interval_descriptors`,
 // so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits. `deliver` then passes completions
-// to the stack, frame by frame in the order in which they were queued. `reclaim` and `deliver` are separate because `transmit` may reclaim
-// when the ring is full, and must not call the stack back from within the stack's own call.
+// to the stack as the tokens that came with the frames, in the order in which the frames were queued. `reclaim` and `deliver` are separate
+// because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
 //
-// Head write-back (7.2.3.5.2) replaces DD bits and changes only the check of a report. A head is valid only between the oldest descriptor
-// that the card may still read and the last tail. Any other head is counted and ignored, because it would free buffers that the card still
-// reads.
+// With head write-back (7.2.3.5.2) the card writes the ring's head instead of DD bits, and `reclaim` processes reports up to this head. A
+// head is valid only between the oldest descriptor that the card may still read and the last tail. Any other head is counted and ignored,
+// because it would free buffers in use.
 //
 // Offloads that differ from frame to frame use context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3). One is
 // for frames with checksums, the other for TSO. A context is written only when it changes.
 //
-// Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which checks everything, keeps its result
-// for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the ring's end)
-// needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of 419 (`neap
-// bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
+// Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which checks everything, keeps the result
+// of its checks for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the
+// ring's end) needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of
+// 419 (`neap bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -38,12 +38,12 @@ namespace neap::ixgbe {
 
 class TransmitQueue {
  public:
-  /// For a frame, the card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1). One of these may be a context.
+  /// For a frame, the card accepts 40 descriptors minus two and minus WTHRESH (7.2.1.1), including a context.
   static constexpr std::uint32_t frame_descriptors_max = 40 - 2;
   /// 16 KiB for each descriptor: the length field allows more, but no known driver uses more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
   static constexpr std::uint32_t tso_bytes_max = 64 * 1024;
-  /// Every piece of a frame may begin a descriptor, and so may every 16 KiB of a frame. This limit is valid for all values of WTHRESH.
+  /// A new descriptor begins with each piece of a frame, and after each 16 KiB of a piece. This limit is valid for all values of WTHRESH.
   static constexpr std::uint32_t pieces_max =
       frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
@@ -52,8 +52,8 @@ class TransmitQueue {
   TransmitQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Allocates memory for a ring according to `options`. The next `program` switches to it. Errors: `invalid`, `out_of_memory`; then
-  /// nothing has changed.
+  /// Allocates memory for a ring as `options` say. The next `program` uses it. Errors: `invalid`, `out_of_memory`; then nothing has
+  /// changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
   /// Frees the memory of the last `prepare`, if no `program` has used it.
@@ -93,7 +93,7 @@ class TransmitQueue {
   [[nodiscard]] bool ready() const noexcept { return reports_head_ != reports_tail_ && oldest_report_is_done(); }
   /// Frees the descriptors that the card has reported.
   void reclaim() noexcept;
-  /// True if `deliver` has tokens to return or room to report.
+  /// True if `deliver` must return tokens or report room.
   [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
   /// Returns the tokens of sent frames in order, each once. Then reports room if a frame was refused and there is room again.
   void deliver(FrameReceiver& receiver) noexcept;
@@ -114,7 +114,7 @@ class TransmitQueue {
     void** token = nullptr;
     std::uint64_t offload = ~std::uint64_t{0};  // matches no offload
     std::uint64_t common = 0;                   // second word of the descriptor, without lengths
-    std::uint32_t bytes_min = 1;                // minimum of a frame
+    std::uint32_t bytes_min = 1;                // minimum of a frame's bytes
     std::uint32_t bytes_range = 0;              // maximum minus minimum
   };
   /// A descriptor with RS. Once it is done, all descriptors before `end` and all tokens before `tokens_end` are done.
@@ -156,7 +156,7 @@ class TransmitQueue {
   unsigned index_;
   reg::Location<reg::Tdt> tail_register_ = reg::TDT(index_);
   std::uint32_t frame_bytes_max_ = 0;
-  std::uint32_t vlan_ = 0;  // 7.2.3.2.4, VLE: the card inserts the context's tag
+  std::uint32_t vlan_ = 0;  // the tag of all frames; 0: none (7.2.3.2.4, VLE)
   std::uint32_t frame_descriptors_max_ = frame_descriptors_max;
   bool held_ = false;
   const std::uint32_t* written_head_ = nullptr;  // null: DD bits report completions

@@ -19,7 +19,7 @@ struct TransmitQueueTest : testing::Test {
     ASSERT_TRUE(queue.prepare(options).has_value());
     queue.program(options);
   }
-  /// Cuts the bytes into pieces of `piece_bytes`, which are kept until the test ends.
+  /// Returns a frame of `bytes` in pieces of `piece_bytes`, which are kept until the test ends.
   TestFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
     auto& kept = contents.emplace_back(bytes);
     auto& cut = pieces.emplace_back();
@@ -210,7 +210,7 @@ TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderGetTheirOwnOffload) {
   }
 }
 
-// Within a run of frames that are alike, lengths are compared as well.
+// Within a run of frames that are alike, not only the offloads but also the lengths are compared.
 TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedForAWrongLength) {
   make();
   ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -253,7 +253,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
     queue.flush();
     EXPECT_FALSE(queue.ready());
     told = (told + 5) % ring;
-    write_head(told - 1 + (told == 0 ? ring : 0));  // all but one: the report is for the last
+    write_head(told - 1 + (told == 0 ? ring : 0));  // all descriptors but the last, which has the report
     EXPECT_FALSE(queue.ready());
     write_head(told);
     EXPECT_TRUE(queue.ready());

@@ -9,8 +9,7 @@ namespace neap::ixgbe {
 
 void program_vectors(Registers registers, unsigned pairs) {
   require(pairs != 0 && pairs <= 2 * reg::IVAR.count, "ixgbe: more queue pairs than vectors", pairs);
-  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector. Reading EICR does not clear the queues' causes. Messages held back by a mask stay
-  // pending.
+  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector. Reading EICR does not clear the queues' causes. Masked messages stay pending.
   registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
   // 7.3.4.3: one register serves two queue pairs; both directions of a pair share its vector.
   const auto pair_or_none = [pairs](unsigned queue) { return queue < pairs ? queue : 0; };
@@ -28,8 +27,7 @@ void program_vectors(Registers registers, unsigned pairs) {
   }
   registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
   program_moderation(registers, pairs, Moderation{});
-  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always do), and no cause masks itself (see
-  // queue_pair.hpp).
+  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always), and no cause masks its vector (queue_pair.hpp).
   registers.write(reg::EIAC, {.rtxq = (1U << std::min(pairs, 16U)) - 1});
   registers.write(reg::EIAM, {.rtxq = 0});
   for (unsigned i = 0; i < reg::EIAM_EX.count; ++i) registers.write(reg::EIAM_EX(i), {.vectors = 0});

@@ -11,7 +11,7 @@
 
 namespace neap::ixgbe {
 
-/// 4.6.6 and 7.3.4: maps the queues 0 to `pairs` - 1, and the other causes without moderation. All vectors stay masked.
+/// 4.6.6, 7.3.4: maps queues 0 to `pairs` - 1, and the other causes (without moderation), to their vectors. All vectors stay masked.
 void program_vectors(Registers registers, unsigned pairs);
 
 /// Unmasks the vectors in `queues` (a bit for each) and the other causes.
@@ -20,12 +20,12 @@ void enable_vectors(Registers registers, std::uint64_t queues);
 /// Changes the moderation of one vector, with or without traffic. The change is effective from the vector's next interrupt on (8.2.3.5.12).
 void program_moderation(Registers registers, unsigned vector, Moderation moderation);
 
-/// Masks (EIMC) or unmasks (EIMS) a queue pair's vector. A masked vector keeps its causes. With `raise`, software raises a cause (EICS);
-/// the caller sets `raise` if there is work. 7.3.1.4: unmasking sends a kept cause only if it was not cleared meanwhile.
+/// Masks (EIMC) or unmasks (EIMS) a queue pair's vector. A masked vector keeps its causes, but they may be cleared before it is unmasked,
+/// and then unmasking sends nothing (7.3.1.4). So a caller that has work sets `raise`, which makes software raise a cause (EICS).
 void mask_vector(Registers registers, unsigned vector);
 void unmask_vector(Registers registers, unsigned vector, bool raise);
 
-/// Reads and clears the other causes, and keeps the causes of the queues.
+/// Reads and clears the other causes, but not the causes of the queues.
 [[nodiscard]] reg::Eicr take_other_causes(Registers registers);
 
 }  // namespace neap::ixgbe

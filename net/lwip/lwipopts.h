@@ -39,7 +39,7 @@
 #define PBUF_POOL_SIZE 0                                         /* frames arrive in the card's own buffers */
 #define PBUF_POOL_FREE_OOSEQ 0
 #define MEMP_NUM_SYS_TIMEOUT 0
-#define PBUF_LINK_HLEN 16 /* 14, and 2 that align the IP header */
+#define PBUF_LINK_HLEN 16 /* Ethernet's 14, and 2 that align the IP header */
 #define ETH_PAD_SIZE 0
 
 /* --- Link, IP
@@ -49,7 +49,7 @@
 #define IPV6_FRAG_COPYHEADER 1 /* 64-bit pointers do not fit into the field that lwIP uses otherwise */
 #define LWIP_ARP 1
 #define ARP_TABLE_SIZE 120
-#define ARP_PENDING_MAX 32 /* entries without an answer; a further one replaces the oldest of them (lwip-patches/0023) */
+#define ARP_PENDING_MAX 32 /* entries without an answer; one more replaces the oldest of these (lwip-patches/0023) */
 #define ARP_QUEUEING 1
 #define ARP_QUEUE_LEN 16 /* packets that wait for one neighbour's address */
 #define ETHARP_TABLE_MATCH_NETIF 0
@@ -118,7 +118,7 @@
    smallest retransmission time-out is then 200 to 300 ms, well above a Linux peer's delayed acknowledgement (40 ms). */
 #define TCP_TMR_INTERVAL 50
 #define LWIP_TCP_RTO_TIME 1000 /* before a round trip was measured (RFC 6298) */
-#define TCP_SYNMAXRTX 12       /* one each second; `connect` times out after 10 s */
+#define TCP_SYNMAXRTX 12       /* one SYN each second; `connect` times out after 10 s */
 #define TCP_MAXRTX 12
 #define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The choices that a fuzzer's input makes, and the failure of a case.
+// The choices that a fuzzer makes by its input's bytes, and the report of a failed case.
 #pragma once
 
 #include <cstddef>

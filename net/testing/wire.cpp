@@ -299,7 +299,7 @@ void WireCard::arrive(Bytes frame, int core) {
           receiving_core(quad(frame, 26), quad(frame, 30), ports ? word(frame, where.l4) : 0, ports ? word(frame, where.l4 + 2) : 0));
     }
   }
-  // A full queue drops the frame, as a card without free descriptors does.
+  // If the core's event queue is full, the frame is dropped, as by a card without free descriptors.
   static_cast<void>(spawn_on(static_cast<unsigned>(core),
                              [this, core, bytes = std::move(frame)]() mutable { deliver(static_cast<unsigned>(core), std::move(bytes)); }));
 }

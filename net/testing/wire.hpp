@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A simulated wire with a card at each end, for tests.
 //
-// Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as slow and as strict as real
-// ones. The cards read a frame's pieces late, so that the sanitizer or a checksum shows memory that was freed or changed too early. They
-// fill in checksums from the seeds in the fields, segment frames and check received checksums. A buffer must be returned on its own core.
+// Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as strict as real ones. They
+// read a frame's pieces late, so that a sanitizer or a checksum shows memory freed or changed too early. They segment frames, check
+// received checksums, and fill in checksums from the sums that the stack left in the fields. A buffer must be returned on its own core.
 #pragma once
 
 #include <atomic>
@@ -49,15 +49,15 @@ class WireCard final : public NetDevice {
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;
-  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before traffic
-  /// starts.
+  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before frames
+  /// flow.
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
-  /// Delivers a frame from the test to the queue of `core`, or to the queue that RSS selects. MAY be called on any core.
+  /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
   void set_link(bool up);
-  /// Simulates a removed card, of which only the counters cannot be read. Frames still pass.
+  /// Makes the card's counters unreadable, as if the card were removed. Frames still pass.
   void set_gone(bool gone) noexcept { gone_ = gone; }
   void set_faults(double lost, double repeated, double late) noexcept;
 
