@@ -94,6 +94,6 @@ def fetch(archive: Archive | None = None) -> BootPrograms:
 
 
 def _upstream(version: str) -> str:
-    """'2.12' from Debian's '2.12-9+deb13u2'."""
+    """Returns the upstream version, like '2.12' from Debian's '2.12-9+deb13u2'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else version

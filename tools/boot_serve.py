@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq boot requests and TFTP, Python's own server HTTP.
+"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq answers boot requests and TFTP, Python's own server HTTP.
 
 A laboratory's network usually has a DHCP server already; a second server that assigned addresses would do harm. So dnsmasq runs as
 proxy-DHCP. The other server assigns addresses, and dnsmasq adds only the location of the boot file.

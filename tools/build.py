@@ -176,7 +176,7 @@ def find_rustfmt() -> str | None:
     """A rustfmt that starts, beside find_cargo()'s compiler or on PATH."""
     program = find_cargo()
     for candidate in (Path(program).with_name("rustfmt") if program else None, shutil.which("rustfmt")):
-        # rustup creates stand-ins also for programs that are not installed; they fail.
+        # rustup creates stand-ins also for programs that are not installed; such a stand-in fails.
         if candidate and output_or_none([str(candidate), "--version"]):
             return str(candidate)
     return None

@@ -113,7 +113,7 @@ class Control(contextlib.AbstractContextManager):
 
 
 def read_token(path: str | None) -> str | None:
-    """The token, which is the first line of a file. Raises Failure."""
+    """Returns the token, which is the first line of the file `path`; None without a path. Raises Failure if the file holds no token."""
     if path is None:
         return None
     try:

@@ -77,7 +77,7 @@ def digest_of(packages: list[Package]) -> str:
 
 
 def unpack(names: list[str], target: Path) -> None:
-    """Downloads `names`, and unpacks them into the new folder `target`. The caller removes `packages` and a log, which stay beside it."""
+    """Downloads `names`, and unpacks them into the new folder `target`. The caller removes `packages` and a log beside `target`."""
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)

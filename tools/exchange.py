@@ -168,7 +168,7 @@ def _make_folder(path: Path, prefix: Path, broken: Failure) -> None:
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
-    """Unpacks one member. It must be in the manifest, occur once, and be below `prefix`, and so must the target of a link."""
+    """Unpacks one member, which must be in the manifest, occur once, and be below `prefix`. A link's target must be below `prefix`, too."""
     name = member.name.removeprefix("prefix/")
     path = _inside(name, prefix, broken)
     _make_folder(path.parent, prefix, broken)

@@ -53,7 +53,7 @@ QEMU_START_SECONDS = 30.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
-# A UNIX socket's path may have 108 bytes; our names add up to 40 bytes to the base directory.
+# A UNIX socket's path may have 108 bytes; the names below the base directory take up to 40 of them.
 RUN_BASE_BYTES_MAX = 64
 
 
@@ -77,7 +77,7 @@ class Machine:
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
-    outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's, because an IOMMU must precede it.
+    outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's: an IOMMU must precede the card.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).
@@ -192,8 +192,8 @@ class Machine:
             return list(self._lines)
 
     def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
-        """The first console line from number `start` on that matches the regular expression `pattern`. The line may have arrived already.
-        Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
+        """Returns the first console line, from line number `start` on, that matches the regular expression `pattern`. The line may have
+        arrived already. Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
         expression = re.compile(pattern)
         deadline = time.monotonic() + timeout
         looked_at = start

@@ -57,7 +57,7 @@ def _wants_neap(lists: Path) -> bool:
 
 @contextlib.contextmanager
 def built(path: Path, preset: str) -> Iterator[Application]:
-    """Builds the application in a folder. Within the `with`, no other neap builds the application or its libraries."""
+    """Builds the application in a folder. Inside the `with` block, no other neap builds the application or its libraries."""
     with contextlib.ExitStack() as locks:
         if PREFIX_VARIABLE not in os.environ:
             locks.enter_context(build.building(preset))

@@ -103,8 +103,8 @@ class Built:
 
 @contextlib.contextmanager
 def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
-    """Brings the images of applications, given by name or folder, up to date. Within the `with`, no other neap builds them. Raises Failure
-    if an application was never built and, without `dirty`, if its sources differ from their commit."""
+    """Brings the images of applications, given by name or folder, up to date. Inside the `with` block, no other neap builds them. Raises
+    Failure if an application was never built and, without `dirty`, if its sources differ from their commit."""
     folders = _folders(applications)
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))

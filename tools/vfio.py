@@ -209,7 +209,7 @@ def _require_locked_memory(memory: str, host: Host) -> None:
 
 
 def memory_bytes(memory: str) -> int:
-    """'512M' -> bytes."""
+    """Converts a size like '512M' to bytes."""
     return int(memory[:-1]) << {"M": 20, "G": 30}[memory[-1]]
 
 
@@ -333,8 +333,8 @@ def interfaces(card: Card, host: Host) -> list[str]:
 
 
 def _move(card: Card, override: str | None, host: Host, driver: str | None = None) -> None:
-    """Takes the card from its driver and offers it to `driver`, to any matching driver, or with `override` only to that driver. Raises
-    Failure if the card has another driver afterwards."""
+    """Takes the card from its driver and offers it to `driver` (None: to any matching driver). With `override`, no driver except `override`
+    takes it. Raises Failure if the card has another driver afterwards."""
     device = host.device(card.address)
     # Writing an empty line removes an override.
     host.write(device / "driver_override", f"{override or ''}\n")

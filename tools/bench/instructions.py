@@ -42,7 +42,7 @@ class Region:
         return self.instructions / self.visits
 
     def rows(self, name: str, target: float | None, less: float = 0.0, median_target: float | None = None) -> list[Row]:
-        """Mean, median and maximum of a step. `less`: the cost to subtract, which is not the step's own."""
+        """Returns rows with mean, median and maximum of a step. `less`: a cost to subtract, because it is not the step's own."""
         return [
             Row(name, "instructions, mean", self.mean - less, target),
             Row(f"{name}.median", "instructions", self.median - less, median_target),
@@ -105,7 +105,7 @@ def request() -> list[Row]:
 
 
 def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> float:
-    """Instructions of a GET of this many bytes, after a warm-up."""
+    """Returns the instructions of a GET of `value_bytes` bytes, after a warm-up."""
     value = b"v" * value_bytes
     exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
     answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)

@@ -44,7 +44,7 @@ KINDS = (
 
 @dataclasses.dataclass
 class Side:
-    """One guest, its network, and the traffic program on our end."""
+    """One guest, its network, and the traffic program at the host's end of that network."""
 
     guest: LinuxGuest
     namespace: Namespace
@@ -68,7 +68,7 @@ class Side:
         self.guest.output_of(f"ethtool -K eth0 {words}; {self.reach}", seconds=180)
 
     def measure(self, words: str, printed: str) -> float:
-        """Measures one value: a rate per second, or microseconds."""
+        """Measures and returns one value: a rate per second, or microseconds."""
         way, _, in_flight = words.partition(" ")
         last = f"{in_flight} {DATAGRAM_BYTES}" if in_flight else "1 unchecked"
         words_printed = self.namespace.run(f"{self.traffic} {way} {self.address} {PORT} {SECONDS} {last}", seconds=180).split()

@@ -2,10 +2,10 @@
 """The second half of `./neap bench load`: how exactly the load generator keeps its rate, and how exactly it reports the server's real
 latencies.
 
-Two servers are the references. For the rate it is stock memcached on a core of its own. The generator's peak rate is measured first, then
-the error of the achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. For the latencies it is
-neap-load-stub, which delays answers and freezes, and records its real delays. The error of the measured percentiles is reported. Run the
-benchmark on an otherwise idle machine.
+Two servers are the references. For the rate, the reference is stock memcached on a core of its own. The generator's peak rate is measured
+first, then the error of the achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. For the
+latencies, it is neap-load-stub, which delays answers and freezes, and records its real delays. The error of the measured percentiles is
+reported. Run the benchmark on an otherwise idle machine.
 """
 
 import json
@@ -28,7 +28,7 @@ STUB_PATIENCE_SECONDS = 10.0
 # The delays are long compared with the kernel paths of both programs, which are three wake-ups of about 0.1 ms on a virtual machine.
 DELAYS = ["--delay-us", "exponential:100000"]
 FREEZE_MS, FREEZE_EVERY_MS = 100, 1000
-# 1 % of the period of the freezes. Of 100 evenly spaced requests, one falls into it.
+# 1 % of the period of the freezes. Of 100 evenly spaced requests, one falls into this time.
 HUNDREDTH_NS = FREEZE_EVERY_MS * 1e6 / 100
 
 

@@ -88,7 +88,7 @@ def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
 
 @contextlib.contextmanager
 def nptcp_receives(options: Sequence[str], directory: Path) -> Iterator[int]:
-    """NPtcp as a receiver; gives its port. After the measurement it must end with success. Raises Failure."""
+    """Runs NPtcp as a receiver and yields its port. Raises Failure if NPtcp does not end with success after the measurement."""
     port = free_port()
     path = directory / "nptcp.log"
     with open(path, "wb") as log:

@@ -88,7 +88,7 @@ def server(lines: str) -> Iterator[Machine]:
 
 
 def ok_answer(machine: Machine, line: str) -> str:
-    """The answer of the machine's control server to a line. Raises Failure if the answer is an error."""
+    """Returns the answer of the machine's control server to `line`. Raises Failure if the answer is an error."""
     with control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
         answer = connection.ask(line)
     if not answer.startswith("ok"):

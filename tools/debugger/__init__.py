@@ -60,7 +60,7 @@ def debug(image: Path, socket: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_are_gdbs() -> Iterator[None]:
-    """Ctrl-C signals all processes of the terminal; here only gdb must react, by stopping the guest."""
+    """Ignores Ctrl-C in this process. It signals all processes of the terminal, but only gdb must react, by stopping the guest."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

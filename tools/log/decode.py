@@ -2,8 +2,8 @@
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
 A record is one entry, followed by its samples and anchors, which are entries too. This module joins these entries. `records` has one row
-per record. `counters` has, for each counter and in the same order, a value and whether it was sampled. The types come from the header
-(tools/log/schema.py).
+per record. `counters` has, for each counter, a value for each record, in the records' order, and whether it was sampled. The types come
+from the header (tools/log/schema.py).
 """
 
 import dataclasses

@@ -179,7 +179,7 @@ class Folder:
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. After a gap, a new part begins. Raises DiskFull, and then keeps the whole entries."""
+        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the whole entries and raises DiskFull."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -209,7 +209,7 @@ class Folder:
 
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
-        with contextlib.suppress(OSError):  # on a full disk an emptied file cannot hold its header; it is made again later
+        with contextlib.suppress(OSError):  # on a full disk an emptied file has no room for its header; the header is written later
             if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
@@ -250,7 +250,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live and were overwritten later to another file, so that `core3.log` equals the result of `get,3`."""
+        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals `get,3`'s result."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return

@@ -102,7 +102,7 @@ class Inventor:
         return (raw + b" " * layout.HEADER_BYTES)[: layout.HEADER_BYTES - 1] + b"\n" if len(raw) < layout.HEADER_BYTES else raw
 
     def entries(self, correct: bytes) -> bytes:
-        """Entries of a run, some of them with other kinds, times or numbers."""
+        """Returns `correct`, a run's entries, with changed kinds, times or numbers in some of them."""
         data = bytearray(correct)
         for _ in range(self.random.choice((0, 0, 1, 3, 20))):
             at = ENTRY * self.random.randrange(max(1, len(data) // ENTRY))
@@ -121,7 +121,7 @@ class Inventor:
         return bytes(data)
 
     def file(self, core: int, correct: bytes) -> bytes:
-        """A log file, whose size mostly fits its header."""
+        """Returns a log file, whose size usually fits its header."""
         entries = self.entries(correct[layout.HEADER_BYTES :])
         return self.damaged(self.header(core, len(entries) // ENTRY) + entries)
 

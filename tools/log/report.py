@@ -141,7 +141,7 @@ def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
 
 
 def _histogram(cores: list[CoreRun]) -> list[dict]:
-    """For each core, a histogram of the intervals in microseconds. The bins have equal ratios."""
+    """For each core, a histogram of the intervals in microseconds. The ratio of upper to lower bound is the same for all bins."""
     found = []
     for core in cores:
         ticks = core.interval_ticks[core.interval_ticks > 0]
@@ -164,7 +164,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Of several readings at the same time only the last is kept, because power is computed from time differences.
+        # Of several readings at the same time, only the last is kept, because power is computed from time differences.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))

@@ -61,7 +61,7 @@ SETTING_KINDS = ("number", "switch", "choice", "raw", "port")
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of an entry. If `count` is 0 the field is one number, otherwise `count` reserved numbers."""
+    """One field of an entry. If `count` is 0, the field is one number, otherwise `count` reserved numbers."""
 
     name: str
     offset: int
@@ -224,7 +224,7 @@ def _known(forms: dict[str, Form], name: str) -> str:
 
 
 def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
-    """Reads "name:type:unit:choices ..."."""
+    """Parses the fields of a form, which are separated by spaces: "name:type:unit:choices ..."."""
     words = text.split(" ")
     if not _NAME.fullmatch(name) or len(words) > FIELDS_MAX:
         raise ValueError("its fields have a form that cannot be")
@@ -256,7 +256,7 @@ def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
 
 
 def _setting(text: str, form: Form) -> Setting:
-    """Reads "name:field:kind:unit:choices". Parts may be empty or missing. The default field is card_value, the default kind number."""
+    """Parses "name:field:kind:unit:choices". Parts may be empty or missing. The default field is card_value, the default kind number."""
     parts = text.split(":")
     name, field_name, kind, unit, choices = [*parts, "", "", "", ""][:5]
     field = form.by_name.get(field_name or "card_value")
@@ -269,7 +269,7 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Names of values, numbered from 0 or as in "256=off". Without any, a choice has its field's names, and a switch "off" and "on"."""
+    """Returns names of values, numbered from 0 or as in "256=off". By default, a choice has its field's names, a switch "off" and "on"."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

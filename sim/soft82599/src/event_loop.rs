@@ -127,7 +127,7 @@ impl EventLoop {
                 // accepts no frames, the stream is disconnected at once, because waiting would be a busy loop.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received, so that a late thread first lets the card extend its pause.
+            // Due timers are handled before frames are received, so that a thread that wakes late first lets the card extend its pause.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));

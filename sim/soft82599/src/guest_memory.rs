@@ -46,7 +46,7 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Adds a piece. Without a file, the addresses of the piece are known but cannot be accessed (the client would have to copy for us).
+    /// Adds a piece. Without a file, the addresses of the piece are known but cannot be accessed (only the client could copy the bytes).
     pub fn map(&mut self, address: u64, bytes: u64, file: Option<File>, offset: u64, readable: bool, writable: bool) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if bytes == 0 || address.checked_add(bytes - 1).is_none() || usize::try_from(bytes).is_err() {

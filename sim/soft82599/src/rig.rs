@@ -33,7 +33,7 @@ impl Rig {
         while self.cable.tick(now) {
             self.follow_cable();
         }
-        // The card comes before the partner, so that a pause which the card extends at the moment of its end continues.
+        // The card comes before the partner, so that a pause continues if the card extends it at the moment of its end.
         self.card.tick(&mut self.host, now);
         self.host.partner.tick(now);
         self.host.release_late_frames(&mut self.card, now);

@@ -60,7 +60,7 @@ impl Eeprom {
         words[0x26] = 0x01A0;
         words[0x1A0] = 6 << 6 | 1;
         words[0x1A1] = 1 << 10 | 100;
-        // SFP+ modules: for each its kind and the address of its start sequence, then an end mark.
+        // SFP+ modules: kind and address of the start sequence for each module, then an end mark.
         words[0x2B] = 0x0160;
         words[0x160] = 8;
         for (i, kind) in [3u16, 5, 7, 9].into_iter().enumerate() {

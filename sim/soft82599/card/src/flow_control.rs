@@ -118,7 +118,7 @@ impl Card {
         }
     }
 
-    /// Checks the fill of a class's packet buffer after a change.
+    /// Compares the fill level of a class's packet buffer with the watermarks. Sends XOFF or XON if the level has crossed one of them.
     pub(crate) fn update_pause(&mut self, host: &mut impl Host, now: Nanoseconds, class: usize) {
         let (high, low) = (self.regs.get_at(Register::Fcrth, class), self.regs.get_at(Register::Fcrtl, class));
         let config = self.regs.get(Register::Fccfg);

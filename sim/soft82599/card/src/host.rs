@@ -26,7 +26,7 @@ pub trait Host {
     /// Sets the level of the INTx line. The card calls it only when the level changes.
     fn line(&mut self, asserted: bool);
 
-    /// False while the wire cannot take a frame. The card then stops its transmit queues until `Card::wire_ready`.
+    /// False while the wire cannot take a frame. The card then stops its transmit queues until `Card::wire_ready` is called.
     fn wire_has_room(&mut self) -> bool;
     /// Sends one frame, given in parts, without its CRC.
     fn send(&mut self, parts: &[&[u8]]);

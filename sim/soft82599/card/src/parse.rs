@@ -79,7 +79,7 @@ const LLC_SNAP: [u8; 6] = [0xAA, 0xAA, 0x03, 0, 0, 0];
 const LENGTH_MAX: u16 = 1500;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// A frame with more extension headers has no known transport.
+/// If a frame has more extension headers than this, its transport counts as unknown.
 const EXTENSION_HEADERS_MAX: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;

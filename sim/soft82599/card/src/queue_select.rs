@@ -32,7 +32,7 @@ pub struct Choice {
     pub low_latency: bool,
 }
 
-/// One filter. It matches a frame whose `flow_bits`, after the mask, equal the value.
+/// One filter. It matches a frame if its `flow_bits`, ANDed with `mask`, equal `value`.
 struct FiveTuple {
     mask: u128,
     value: u128,
@@ -301,7 +301,7 @@ fn is_syn(frame: &[u8], parsed: &Parsed) -> bool {
     parsed.transport == Transport::Tcp && frame[parsed.transport_offset + 13] & SYN != 0
 }
 
-/// IMIRVP: frames with a VLAN priority request a low-latency interrupt.
+/// True if the frame's VLAN priority requests a low-latency interrupt by IMIRVP.
 fn urgent_by_priority(regs: &RegisterFile, parsed: &Parsed) -> bool {
     let rule = regs.get(Register::Imirvp);
     field::imirvp::PRIORITY_ENABLE.is_set(rule) && parsed.vlan.is_some_and(|tag| u32::from(tag >> 13) >= field::imirvp::PRIORITY.get(rule))

@@ -14,7 +14,7 @@ use crate::transmit_queue::QUEUES;
 const FRACTION_BITS: u32 = 14;
 /// Preamble, start of frame, CRC and the gap between frames.
 const WIRE_OVERHEAD_BYTES: u64 = 24;
-/// At 10 Gb/s a byte takes 0.8 ns.
+/// At 10 Gb/s, a byte takes 0.8 ns.
 const TENTH_NS_PER_BYTE: u64 = 8;
 
 pub struct QueueSettings {

@@ -93,7 +93,7 @@ impl Default for ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// The ring as configured by the registers. Head, tail and the enabled state are kept.
+    /// Returns the ring as the registers configure it. Head, tail and the enabled state are kept.
     fn described(self, regs: &RegisterFile, index: usize) -> Self {
         let control = regs.get_at(Register::Srrctl, index);
         let form = match field::srrctl::DESCRIPTOR_TYPE.get(control) {
@@ -115,7 +115,7 @@ impl ReceiveQueue {
         Self { coalesce: crate::rsc::buffers_allowed(regs, index, &described).ok().flatten(), ..described }.refreshed(regs, index)
     }
 
-    /// The ring with the current values of the settings that may change while the queue runs.
+    /// Returns the ring with the current values of the settings that may change while the queue runs.
     fn refreshed(self, regs: &RegisterFile, index: usize) -> Self {
         Self {
             drop: self.always_drop || field::srrctl::DROP_ENABLE.is_set(regs.get_at(Register::Srrctl, index)),

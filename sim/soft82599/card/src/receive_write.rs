@@ -178,7 +178,7 @@ impl Fill {
         self.parts[self.count - 1].bytes += bytes as u16;
     }
 
-    /// Takes the ring's next descriptor. Returns its header buffer.
+    /// Takes the ring's next descriptor. Returns the address of its header buffer.
     fn take(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue) -> Result<u64, DmaFault> {
         let index = queue.head;
         let at = queue.base.wrapping_add(u64::from(index) * DESCRIPTOR_BYTES);

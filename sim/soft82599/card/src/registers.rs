@@ -173,7 +173,7 @@ pub fn place_of(slot: usize) -> Place {
     map().place_of[slot]
 }
 
-/// `RDT[3]`, or the bare offset if the table has no register there.
+/// Returns a name such as `RDT[3]`, or the bare offset if the table has no register there.
 pub fn name_at(offset: u32) -> String {
     decode(offset).map_or_else(|| format!("{offset:#07x}"), Place::name)
 }

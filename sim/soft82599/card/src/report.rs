@@ -53,7 +53,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
     Rule { kind, name, text }
 }
 
-/// In the order of the enumeration.
+/// One row for each violation, in the order of the enumeration.
 ///
 /// The section numbers were compared with quotations in public drivers (mainly TinyNF) that also give the sections' titles. No such
 /// quotation was found for 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4, so these
@@ -168,7 +168,7 @@ pub struct Report {
 impl Report {
     pub fn add(&mut self, kind: Violation, message: impl FnOnce() -> String) {
         self.counts[kind as usize] += 1;
-        // Beyond this bound violations are only counted, so that a flood of violations costs little.
+        // Beyond this bound, violations are only counted, so that a flood of violations costs little.
         if self.waiting.len() == WAITING_MAX {
             return;
         }

@@ -5,9 +5,9 @@
 //! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
 //! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor names the next.
 //!
-//! A context is closed, and its descriptors go to the driver, in any of these cases. A segment of its connection arrives that does not fit
-//! (that segment is then received normally). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP.
-//! The ring has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A closed context of one
+//! A context is closed, and its descriptors go to the driver, in any of these cases: a segment of its connection does not continue the
+//! frame (it may then open a new context); a segment has PSH; the frame reaches the queue's limit of buffers or the maximum length of IP;
+//! the ring has no more descriptors; another connection needs the context; the queue's interrupt becomes due. A closed context of one
 //! segment is an ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and
 //! window from the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all
 //! segments were right.

@@ -140,7 +140,7 @@ impl Statistics {
         self.sent_by_mac(regs, destination, PAUSE_FRAME_BYTES);
     }
 
-    /// `length`: on the wire, CRC included.
+    /// `length`: the frame's length on the wire, CRC included.
     fn sent_by_mac(&mut self, regs: &mut RegisterFile, destination: [u8; 6], length: u32) {
         use Register::*;
         regs.count(Gptc, 0, 1);

@@ -26,8 +26,8 @@ const FETCH_DESCRIPTORS: u32 = 32;
 const PLAIN_QUEUES: usize = 64;
 
 impl Card {
-    /// Continues with the queues that have descriptors, when the wire has room again or the caller has time. True if some queues still have
-    /// descriptors.
+    /// Continues with the queues that have descriptors, when the wire has room again or the caller has time. Returns true if some queues
+    /// still have descriptors.
     pub fn wire_ready(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         self.transmit(host, now)
     }

@@ -141,12 +141,12 @@ impl Wire {
         self.input_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns a batch with the frames that were not accepted yet.
+    /// Puts back a batch with the frames that the card has not accepted yet.
     pub fn return_batch(&mut self, mut batch: Batch) {
         let loopback = matches!(self, Self::Loopback(_));
         let Some(input) = self.input_mut() else { return };
         if loopback {
-            // Frames that arrived meanwhile come behind the returned frames.
+            // Frames that arrived meanwhile come behind these frames.
             batch.append(input.rest());
         }
         *input = batch;

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 64 * 1024;
-/// A client that does not accept our replies for this long is disconnected.
+/// A client that does not accept replies for this long is disconnected.
 const SEND_TIME_OUT: Duration = Duration::from_secs(5);
 
 pub struct Connection {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The client's eventfds: the destinations of messages and of the INTx line.
 //!
-//! The client keeps the tables of MSI and MSI-X and gives us one eventfd per vector. As VFIO specifies, INTx is masked when it fires, until
-//! the client unmasks it. If the line is still asserted at that time, INTx fires again.
+//! The client keeps the tables of MSI and MSI-X and gives this program one eventfd per vector. As VFIO specifies, INTx is masked when it
+//! fires, until the client unmasks it. If the line is still asserted at that time, INTx fires again.
 
 use super::protocol::{flag, irq};
 use crate::sys;
@@ -35,7 +35,7 @@ impl Eventfds {
         self.collected.as_mut().map_or(0, std::mem::take)
     }
 
-    /// The client has disconnected: all eventfds are closed.
+    /// Closes all eventfds, because the client has disconnected.
     pub fn clear(&mut self) {
         *self = Self { collected: self.collected.map(|_| 0), ..Self::default() };
     }

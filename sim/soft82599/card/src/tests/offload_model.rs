@@ -188,7 +188,7 @@ fn every_frame_equals_the_models() {
             | transmit_data::INSERT_L4_CHECKSUM.put(1)
             | transmit_data::VLAN_ENABLE.put(u64::from(tag.is_some()))
             | transmit_data::INDEX.put(index);
-        // Sums the bytes in pieces of any size.
+        // Passes the packet in several buffers of any size.
         let mut rest = &bytes[..];
         for left in (0..=noise.below(6)).rev() {
             let longest = rest.len().min(16_000);
