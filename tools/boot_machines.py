@@ -83,7 +83,7 @@ class Machines:
     machines: tuple[Machine, ...] = ()
 
     def find(self, name: str) -> Machine:
-        """The machine with that name, MAC or serial number. If there is none, raises Failure with a list of the known machines."""
+        """Returns the machine with that name, MAC or serial number. If there is none, raises Failure with a list of the known machines."""
         mac = as_mac(name)
         for machine in self.machines:
             # An empty name would match every machine that lacks a MAC or a serial number.
@@ -215,7 +215,7 @@ class _Table:
         self._taken: set[str] = set()
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
-        """The text of a key; empty if the key does not exist."""
+        """Returns the text of a key; empty if the key does not exist."""
         self._taken.add(key)
         if key not in self.values:
             return ""

@@ -84,7 +84,7 @@ def _alone_on(interface: str) -> Iterator[None]:
 
 
 def address_of(interface: str) -> ipaddress.IPv4Interface:
-    """A network card's IPv4 address with its network. Raises Failure if the card does not exist or has no IPv4 address."""
+    """Returns a network card's IPv4 address with its network. Raises Failure if the card does not exist or has no IPv4 address."""
     there = [name for _, name in socket.if_nameindex()]
     if interface not in there:
         raise Failure(f"there is no network card '{interface}'", f"cards: {', '.join(there)}")

@@ -43,7 +43,7 @@ class Start:
         return self._served() if self.tftp and not self.boot_card else ""
 
     def qemu_arguments(self, directory: Path) -> list[str]:
-        """QEMU's arguments; OVMF's variables are copied into `directory`. Raises Failure if a file is missing."""
+        """Returns QEMU's arguments; OVMF's variables are copied into `directory`. Raises Failure if a file is missing."""
         for file in (self.disk, self.cdrom):
             if file and not file.is_file():
                 raise Failure(f"there is no boot image {file}")
@@ -76,5 +76,5 @@ class Start:
 
 
 def _escaped(path: Path) -> str:
-    """A file name within one of QEMU's comma-separated options."""
+    """Returns a file name within one of QEMU's comma-separated options."""
     return str(path.absolute()).replace(",", ",,")

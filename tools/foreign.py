@@ -63,7 +63,7 @@ def parse_json(data: bytes | str) -> object:
 
 
 def decimal(text: str, maximum: int = U64_MAX) -> int:
-    """A number in ASCII digits, at most `maximum`. Raises ValueError."""
+    """Returns a number in ASCII digits, at most `maximum`. Raises ValueError."""
     if not _DECIMAL.fullmatch(text) or int(text) > maximum:
         raise ValueError(f"'{shown(text, 40)}' is no number from 0 to {maximum}")
     return int(text)
@@ -80,7 +80,7 @@ def is_word(value: object, maximum: int) -> bool:
 
 
 def read_bounded(path: Path, maximum: int) -> bytes:
-    """A file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
+    """Returns a file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
     # The file is read in pieces, because one read would allocate `maximum` bytes for a file of any size.
     pieces, length = [], 0
     with open(path, "rb") as data:

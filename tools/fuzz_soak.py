@@ -32,7 +32,7 @@ class Fuzzer:
 
 
 def programs(targets: str) -> list[str]:
-    """The paths of the executables named fuzz_* among ninja's targets, as `ninja -t targets all` prints them."""
+    """Returns the paths of the executables named fuzz_* among ninja's targets, as `ninja -t targets all` prints them."""
     return sorted(re.findall(r"^((?:[\w./-]*/)?fuzz_\w+): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))
 
 

@@ -73,7 +73,7 @@ def _place_of_target(words: Sequence[str]) -> int | None:
 
 
 def service_port(run: machine_registry.Running) -> int:
-    """The port of this host that reaches a run's application. Raises Failure."""
+    """Returns the port of this host that reaches a run's application. Raises Failure."""
     if GUEST_PORT in run.ports:
         return run.ports[GUEST_PORT]
     served = [host for host in run.ports.values() if host != run.control_port]

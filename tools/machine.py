@@ -243,7 +243,7 @@ class Machine:
     # ---- the network and the card ----
 
     def port(self, guest_port: int) -> int:
-        """The port on 127.0.0.1 that reaches `guest_port`."""
+        """Returns the port on 127.0.0.1 that reaches `guest_port`."""
         for host_port, forwarded in self.forward:
             if forwarded == guest_port:
                 return host_port
@@ -273,7 +273,7 @@ class Machine:
     # ---- inside ----
 
     def network_words(self) -> list[str]:
-        """The card's options for its guest and its network."""
+        """Returns the card's options for its guest and its network."""
         assert self.directory
         return ["--once", "--net", f"listen:{self.directory / 'net'}" if self.net == "user" else self.net]
 
@@ -355,7 +355,7 @@ class Machine:
         return argv
 
     def _memory_arguments(self) -> list[str]:
-        """QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""
+        """Returns QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""
         if self.nodes == 1:
             return ["-machine", f"{self.machine_type},memory-backend=ram", *self._backend("ram", self.memory)]
         size = re.fullmatch(r"(\d+)([MG])", self.memory)
@@ -405,7 +405,7 @@ class Machine:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free now."""
+    """Returns a TCP port of 127.0.0.1 that is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
@@ -424,7 +424,7 @@ def port_is_free(port: int) -> bool:
 
 
 def run_base() -> Path:
-    """The parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
+    """Returns the parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
     sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:

@@ -46,7 +46,7 @@ def plugin_api(version: str) -> int:
 
 
 def option(plugin: Path, *words: str) -> list[str]:
-    """QEMU's arguments for a plugin. Raises Failure for file names that QEMU does not accept."""
+    """Returns QEMU's arguments for a plugin. Raises Failure for file names that QEMU does not accept."""
     if bad := next((word for word in (str(plugin), *words) if "," in word), None):
         raise Failure(f"a comma in {bad}: QEMU does not accept such a file name")
     return ["-plugin", ",".join([str(plugin), *words])]

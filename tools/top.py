@@ -79,7 +79,7 @@ def _value(key: str, text: str) -> int | str:
 
 
 def rates(before: dict, now: dict) -> dict:
-    """Increases per second, and the share of time asleep, between two answers. None for a counter that the answers lack."""
+    """Returns increases per second, and the share of time asleep, between two answers. None for a counter that the answers lack."""
     elapsed_ns = now["now_ns"] - before["now_ns"]
 
     def grown(name: str) -> int | None:

@@ -59,8 +59,8 @@ class Counts:
 
 
 def observe() -> list[Row]:
-    """The cost of the log's functions for the calling core, in a release image with 10,000 calls of each. A record with a sample is not
-    measured: the emulated CPU has no counters, so no sample is written."""
+    """Returns the cost of the log's functions for the calling core, in a release image with 10,000 calls of each. A record with a sample is
+    not measured: the emulated CPU has no counters, so no sample is written."""
     counts = run_image("bench_observe")
     require_exact(counts)
     # The region numbers of bench/observe.cpp.
@@ -165,14 +165,14 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
 
 
 def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
-    """QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see `executed`).
-    `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
+    """Returns QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see
+    `executed`). `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
     words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 
 
 def executed(live: Path) -> int:
-    """The number of instructions that all CPUs of a running machine have executed so far."""
+    """Returns the number of instructions that all CPUs of a running machine have executed so far."""
     return sum(struct.unpack_from("<Q", live.read_bytes(), offset)[0] for offset in range(0, LIVE_BYTES, 64))
 
 

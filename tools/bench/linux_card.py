@@ -79,7 +79,7 @@ class Side:
 
 
 def rows() -> list[Row]:
-    """The table. A ratio below 1 means that the soft card is faster than the peer."""
+    """Returns the table. A ratio below 1 means that the soft card is faster than the peer."""
     packages.require("card", "rust")
     build.build_soft_card()
     qemu.command()
@@ -128,7 +128,7 @@ def _with_offloads(sides: dict[str, Side], on: bool) -> list[Row]:
 
 
 def _accesses(guest: LinuxGuest, state: str) -> list[Row]:
-    """Register accesses by the driver during the measurements with these offloads. Each access costs an exit from the guest's CPU."""
+    """Returns the driver's register accesses in the measurements with these offloads. Each access costs an exit from the guest's CPU."""
     counters = guest.machine.card_counters()
     table = []
     for direction in ("reads", "writes"):

@@ -33,12 +33,12 @@ HUNDREDTH_NS = FREEZE_EVERY_MS * 1e6 / 100
 
 
 def load() -> list[Row]:
-    """Rows of both halves of `./neap bench load`."""
+    """Returns rows of both halves of `./neap bench load`."""
     return [*clients.load(), *rows()]
 
 
 def show(found: Sequence[Row]) -> str:
-    """One line per client, and a table of the rows that have a target."""
+    """Returns one line per client, and a table of the rows that have a target."""
     promised = [row for row in found if row.target is not None]
     return f"{clients.side_by_side([row for row in found if row.target is None])}\n\n{table(promised)}"
 

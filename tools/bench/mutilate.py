@@ -63,7 +63,7 @@ def _make(root: Path, place: Path) -> None:
 
 
 def _checksum(tree: Path) -> str:
-    """Returns the SHA-256 over the files of `tree` in the order of their names: length and bytes of each name and content."""
+    """SHA-256 over its files by name: length and bytes of name and content."""
     total = hashlib.sha256()
     for name in sorted(output_of(["git", "-C", str(tree), "ls-files", "-z"]).split("\0")):
         if name:

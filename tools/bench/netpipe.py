@@ -131,7 +131,7 @@ def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Seq
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """The tables of time and of rate, with NPtcp's and Neap's figure for each size, and then the integrity checks."""
+    """Returns the tables of time and of rate, with NPtcp's and Neap's figure for each size, and then the integrity checks."""
     values = {row.name: row.value for row in rows}
     pieces = []
     for role, title in (

@@ -31,7 +31,7 @@ COUNTERS = tuple(schemas.DEFAULTS["flags"])
 
 @functools.lru_cache(maxsize=64)
 def dtype(form: Form) -> np.dtype:
-    """A form as a numpy type of 64 bytes."""
+    """Returns a form as a numpy type of 64 bytes."""
     formats = [f"V{field.width * field.count}" if field.count else f"<u{field.width}" for field in form.fields]
     names, offsets = [field.name for field in form.fields], [field.offset for field in form.fields]
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ENTRY_BYTES})
@@ -100,7 +100,7 @@ class RunLog:
 
 
 def find_files(places: Sequence[str]) -> list[Path]:
-    """The log files that `places` name: single files, and all log files of folders."""
+    """Returns the log files that `places` name: single files, and all log files of folders."""
     if not places:
         raise UsageError("no log is named", "./neap log summary DIR")
     found = []
@@ -155,7 +155,7 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
 
 
 def _read_entries(path: Path, header: Header) -> np.ndarray:
-    """All entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
+    """Returns all entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
     count = header.entries
     try:
         with open(path, "rb") as data:
@@ -177,7 +177,7 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         return np.flatnonzero(np.isin(kinds, schema.kinds_of(name)))
 
     def followers(name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The entries of a form, and for each the index of the record before it; -1 if there is none."""
+        """Returns the entries of a form, and for each the index of the record before it; -1 if there is none."""
         at = of_form(name)
         return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 

@@ -97,7 +97,7 @@ class Setting:
     choices: tuple[tuple[int, str], ...]
 
     def text(self, value: int) -> str:
-        """The value as the control server accepts it."""
+        """Returns the value as the control server accepts it."""
         for number, name in self.choices:
             if number == value:
                 return name
@@ -168,7 +168,7 @@ class Schema:
 
 
 def name_of(names: tuple[str, ...], number: int) -> str:
-    """The name of a number, or the number itself if it has no name."""
+    """Returns the name of a number, or the number itself if it has no name."""
     return names[number] if number < len(names) else str(number)
 
 
@@ -185,7 +185,7 @@ def check(name: str, value: object) -> bool:
 
 
 def parse(about: dict) -> Schema:
-    """The types that a header's checked JSON states. Raises ValueError with a text that says what is wrong."""
+    """Returns the types that a header's checked JSON states. Raises ValueError with a text that says what is wrong."""
     texts = [about.get(name, DEFAULTS[name]) for name in NAMES]
     return _parse(*[tuple(text.items()) if isinstance(text, dict) else tuple(text) for text in texts])
 

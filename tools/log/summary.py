@@ -17,7 +17,7 @@ NOT_HERE = "not on this CPU"
 
 
 def summarise(run: RunLog) -> dict:
-    """The whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
+    """Returns the whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
     cores = [trim(core) for core in run.cores]
     rows = [_core(core) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
@@ -137,24 +137,24 @@ def ratio(part: float | None, whole: float | None, factor: float = 1) -> float |
 
 
 def total_or_none(values: list) -> float | int | None:
-    """The sum; None if any value is unknown, because a sum over some of the cores says nothing about the whole run."""
+    """Returns the sum; None if any value is unknown, because a sum over some of the cores says nothing about the whole run."""
     return None if not values or any(value is None for value in values) else sum(values)
 
 
 def span_seconds(cores: list[CoreRun]) -> float:
-    """Seconds from the time at which the first core's run begins to the time at which the last core's run ends."""
+    """Returns seconds from the time at which the first core's run begins to the time at which the last core's run ends."""
     if not (there := [core for core in cores if len(core.records)]):
         return 0.0
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
+    """Returns ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
     return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
 
 def idle_ticks(core: CoreRun) -> dict[int, int]:
-    """Idle ticks in the run, by requested idle state."""
+    """Returns idle ticks in the run, by requested idle state."""
     states = core.inside["idle_state"]
     return {
         int(state): int(core.inside["idle_ticks"][states == state].sum())
@@ -164,7 +164,7 @@ def idle_ticks(core: CoreRun) -> dict[int, int]:
 
 
 def intervals(core: CoreRun) -> dict[str, float] | None:
-    """Percentiles of the time between records, in microseconds."""
+    """Returns percentiles of the time between records, in microseconds."""
     ticks = core.interval_ticks[core.interval_ticks > 0]
     if not len(ticks):
         return None
@@ -195,7 +195,7 @@ def settings(run: RunLog) -> list[dict]:
 
 
 def change_text(setting: dict) -> str:
-    """A changed setting and its value, like 'itr=8us'."""
+    """Returns a changed setting and its value, like 'itr=8us'."""
     if "value" not in setting:
         return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
     return f"{setting['changed']}={setting['value']}"
@@ -230,7 +230,7 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
 
 
 def head(summary: dict) -> list[str]:
-    """The run and its main figures, in a few lines."""
+    """Returns the run and its main figures, in a few lines."""
     total = summary["total"]
     return [
         f"run {summary['run']} of {shown(summary['application'])} {shown(summary['neap'])} on {summary['cores']} cores, "

@@ -150,7 +150,7 @@ impl EventLoop {
         }
     }
 
-    /// The time until the next deadline.
+    /// Returns the time until the next deadline.
     fn time_to_deadline(&self, take: bool) -> Option<Duration> {
         if self.rig.card.has_transmit_work() && self.rig.host.wire.has_room() {
             return Some(Duration::ZERO);

@@ -58,7 +58,7 @@ impl Card {
         }
     }
 
-    /// Handles an aborted read of guest memory: an IOMMU does not map the address, or there is no memory. EICR reports the abort even
+    /// Handles an aborted read of guest memory: an IOMMU does not map the address, or no memory is there. EICR reports the abort even
     /// without PIENA, because a card that cannot fetch descriptors has no other way to report it.
     pub(crate) fn read_refused(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.read_was_refused();

@@ -121,7 +121,7 @@ impl Card {
 
     // --- time ---
 
-    /// The next time at which `tick` has work.
+    /// Returns the next time at which `tick` has work.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         let blocks = [
             self.interrupts.next_deadline(),
@@ -296,19 +296,19 @@ impl Card {
     pub fn start_interrupt_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.interrupts.start_trace(now, entries_max);
     }
-    /// The interrupt trace, for a caller that stops it or takes its entries.
+    /// Returns the interrupt trace, for a caller that stops it or takes its entries.
     pub fn interrupt_trace(&mut self) -> &mut InterruptTrace {
         self.interrupts.trace()
     }
-    /// Takes the oldest description of a driver's mistake.
+    /// Removes and returns the oldest description of a driver's mistake that waits to be taken.
     pub fn take_violation(&mut self) -> Option<String> {
         self.report.take_message()
     }
-    /// Number of broken rules since the card was created.
+    /// Returns the number of broken rules since the card was created.
     pub fn violations(&self) -> u64 {
         self.report.total()
     }
-    /// Number of broken rules by kind, for the kinds that occurred.
+    /// Returns the number of broken rules by kind, for the kinds that occurred.
     pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.report.counts().filter(|(_, count)| *count != 0)
     }

@@ -153,7 +153,7 @@ impl Card {
         }
     }
 
-    /// The four LEDs as LEDCTL sets them (8.2.3.1.6): `#` on, `.` off, `*` blinking. Activity LEDs are shown as off.
+    /// Returns the four LEDs as LEDCTL sets them (8.2.3.1.6): `#` on, `.` off, `*` blinking. Activity LEDs are shown as off.
     fn leds(&self) -> String {
         use field::ledctl::*;
         let control = self.regs.get(Register::Ledctl);

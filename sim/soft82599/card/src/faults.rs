@@ -2,7 +2,7 @@
 //! Faults on demand: the behaviour of a broken card, for tests of a driver's recovery.
 //!
 //! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
-//! The program around the card handles faults on the wire: lost, damaged and delayed frames.
+//! The program that uses this crate handles faults on the wire: lost, damaged and delayed frames.
 //!
 //! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt is late, too, and still
 //! comes after the write-back, as drivers expect. A stale head is an old transmit head that is written again later and overwrites newer

@@ -47,7 +47,7 @@ impl FlowControl {
     }
 }
 
-/// The class whose packet buffer the frames of a transmit queue use.
+/// Returns the class whose packet buffer the frames of a transmit queue use.
 pub(crate) fn class_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     if !field::mtqc::RT_ENABLE.is_set(regs.get(Register::Mtqc)) {
         return 0;

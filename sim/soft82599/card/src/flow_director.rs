@@ -264,8 +264,8 @@ impl FlowDirector {
     }
 }
 
-/// The hash of a folded flow, whose upper word has kind, pool and VLAN. The hash has 16 bits, of which 15 are used. Each set bit of the
-/// key's lower half selects a shift of `low`, and each set bit of its upper half a shift of `high`. `low(0)` does not include the VLAN.
+/// Returns the hash of a folded flow, whose upper word has kind, pool and VLAN. The hash has 16 bits, of which 15 are used. Each set bit of
+/// the key's lower half selects a shift of `low`, and each set bit of its upper half a shift of `high`. `low(0)` does not include the VLAN.
 fn hash(key: u32, folded: u64) -> u32 {
     let (flow, common) = ((folded >> 32) as u32, folded as u32);
     let high = common ^ flow ^ flow >> 16;
@@ -319,8 +319,8 @@ fn flow_of(frame: &[u8], parsed: &Parsed, flexible_at: usize) -> Flow {
     }
 }
 
-/// The flow in FDIRIPSA and the following registers, for a command. Addresses and flexible bytes have their first byte lowest; ports and
-/// VLAN tag are numbers.
+/// Returns the flow in FDIRIPSA and the following registers, for a command. Addresses and flexible bytes have their first byte lowest;
+/// ports and VLAN tag are numbers.
 fn flow_in_registers(regs: &RegisterFile, command: u32) -> Flow {
     let ports = regs.get(Register::Fdirport);
     let other = regs.get(Register::Fdirvlan);

@@ -68,7 +68,7 @@ impl Bus {
         self.read(value)
     }
 
-    /// The value of I2CCTL: the driven bits and the state of the wires.
+    /// Returns the value of I2CCTL: the driven bits and the state of the wires.
     pub fn read(&self, driven: u32) -> u32 {
         let driven = driven & (CLOCK_OUT.ones() | DATA_OUT.ones());
         let data = DATA_OUT.is_set(driven) && !self.pulls_low;

@@ -62,7 +62,7 @@ impl InterruptTrace {
     pub fn is_on(&self) -> bool {
         self.on
     }
-    /// Number of entries since the start that did not fit.
+    /// Returns the number of entries since the start that did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
     }

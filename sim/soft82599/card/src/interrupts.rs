@@ -155,9 +155,9 @@ impl Interrupts {
         }
     }
 
-    /// The time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the queue's
-    /// vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer than
-    /// GPIE.rsc_delay.
+    /// Returns the time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the
+    /// queue's vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer
+    /// than GPIE.rsc_delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {
             NO_VECTOR => return None,
@@ -214,7 +214,7 @@ impl Interrupts {
         }
     }
 
-    /// The bits of EICR's upper half that are mapped to a vector.
+    /// Returns the bits of EICR's upper half that are mapped to a vector.
     pub(crate) fn others_of(&self, vector: u8) -> u32 {
         let timer = if self.tcp_timer_vector == vector { TCP_TIMER } else { 0 };
         let rest = if self.other_vector == vector { !TCP_TIMER } else { 0 };
@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// The level that the INTx line would have without the gates of the configuration space.
+    /// Returns the level that the INTx line would have without the gates of the configuration space.
     pub fn line(&self) -> bool {
         self.line
     }
@@ -338,7 +338,7 @@ impl Interrupts {
         }
     }
 
-    /// The end of the interval of a transmit queue's vector. Waiting descriptors are written back at that time (TXDCTL, TDWBAL).
+    /// Returns the end of the interval of a transmit queue's vector. Waiting descriptors are written back at that time (TXDCTL, TDWBAL).
     pub fn transmit_expiry(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Expiry {
         let vector = match self.transmit_vector[queue] {
             NO_VECTOR => return Expiry::Never,

@@ -135,7 +135,7 @@ impl Link {
         regs.set(Register::Status, status | field::status::LINK_UP.put(u32::from(self.up)));
     }
 
-    /// The value of LINKS. Reading clears the latched link loss.
+    /// Returns the value of LINKS. Reading clears the latched link loss.
     pub fn read_links(&mut self, regs: &mut RegisterFile) -> u32 {
         let links = regs.get(Register::Links);
         self.lost = false;

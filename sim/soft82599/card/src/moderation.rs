@@ -153,7 +153,7 @@ impl Moderation {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next vector whose interval has ended while a message was waiting; None when all such vectors have been taken.
+    /// Returns the next vector whose interval has ended while a message was waiting; None when all such vectors have been taken.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<u8> {
         let Reverse((at, vector)) = *self.timers.peek()?;
         if at > now {
@@ -192,7 +192,7 @@ impl Moderation {
         Some(counter)
     }
 
-    /// The value of EITR: `kept` is the written value; counter and credits are current, and counter_write_disable reads as zero.
+    /// Returns the value of EITR: `kept` is the written value; counter and credits are current, and counter_write_disable reads as zero.
     pub fn read(&mut self, now: Nanoseconds, vector: usize, kept: u32) -> u32 {
         use field::eitr::*;
         let steps = self.silent_until[vector].saturating_sub(now).div_ceil(STEP) as u32;

@@ -44,8 +44,8 @@ impl<Arrival> PacketBuffer<Arrival> {
         self.classes.iter().map(|class| class.frames.len()).sum()
     }
 
-    /// The value of RXMEMWRAP: each class has four bits, of which the highest is set if the class has no frames. The wrap counters in the
-    /// other bits are not modelled.
+    /// Returns the value of RXMEMWRAP: each class has four bits, of which the highest is set if the class has no frames. The wrap counters
+    /// in the other bits are not modelled.
     pub fn emptiness(&self) -> u32 {
         self.classes.iter().enumerate().filter(|(_, class)| class.frames.is_empty()).fold(0, |bits, (i, _)| bits | 8 << (4 * i))
     }

@@ -241,7 +241,7 @@ impl Parsed {
             }
         }
     }
-    /// The end of the TCP header, if there is one and it lies inside the segment.
+    /// Returns the end of the TCP header, if there is one and it lies inside the segment.
     pub fn tcp_end(&self, frame: &[u8]) -> Option<usize> {
         if self.transport != Transport::Tcp {
             return None;

@@ -271,7 +271,7 @@ impl QueueSelect {
             .find(|filter| flow & filter.mask == filter.value && (filter.pool.is_none() || pool.is_none() || filter.pool == pool))
     }
 
-    /// The traffic class: from the VLAN tag's priority (an untagged frame has priority 0); always 0 without DCB.
+    /// Returns the traffic class: from the VLAN tag's priority (an untagged frame has priority 0); always 0 without DCB.
     fn class_of(&self, regs: &RegisterFile, parsed: &Parsed) -> usize {
         let Some(classes) = self.spread.classes else { return 0 };
         let priority = parsed.vlan.unwrap_or(0) >> 13;

@@ -41,7 +41,7 @@ impl QueueSettings {
         field::rttbcnrc::RATE_ENABLE.is_set(self.rates[queue])
     }
 
-    /// The time that a queue needs for `frames` frames of `bytes` bytes in total; None if its rate is not limited.
+    /// Returns the time that a queue needs for `frames` frames of `bytes` bytes in total; None if its rate is not limited.
     pub fn time_for(&self, queue: usize, frames: u64, bytes: u64) -> Option<Nanoseconds> {
         let rate = self.rates[queue];
         let factor = u64::from(rate & (field::rttbcnrc::RATE_DECIMAL.ones() | field::rttbcnrc::RATE_INTEGER.ones()));

@@ -44,7 +44,7 @@ pub struct ReceiveQueue {
     /// QDE: the queue drops frames, even if SRRCTL does not enable that.
     always_drop: bool,
     hints: Hints,
-    /// Writes to memory that carried a DCA hint.
+    /// Number of writes to memory that carried a DCA hint.
     pub hinted_writes: u64,
 }
 

@@ -209,7 +209,7 @@ impl Fill {
     pub fn starts_in_last(&self) -> u8 {
         self.parts[self.count - 1].starts
     }
-    /// Number of bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> usize {
         self.parts[..self.count].iter().map(|part| usize::from(part.bytes)).sum::<usize>() + self.split.header_bytes
     }
@@ -276,7 +276,7 @@ pub struct Findings<'f> {
 }
 
 impl Findings<'_> {
-    /// The last descriptor of a frame on a legacy ring, without the length and the end-of-packet bit.
+    /// Returns the last descriptor of a frame on a legacy ring, without the length and the end-of-packet bit.
     pub fn legacy(&self, regs: &RegisterFile) -> [u64; 2] {
         use legacy_receive::*;
         let mut word = 0;
@@ -295,8 +295,8 @@ impl Findings<'_> {
         [0, word]
     }
 
-    /// The last descriptor of a frame on an advanced ring, without length and end of packet. All descriptors of the frame have the same
-    /// first word.
+    /// Returns the last descriptor of a frame on an advanced ring, without length and end of packet. All descriptors of the frame have the
+    /// same first word.
     pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
         let mut words = [self.packet_type(), 0];
         let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);

@@ -2,8 +2,8 @@
 //! Violations: actions of a driver that the datasheet forbids or leaves undefined.
 //!
 //! After a violation, real hardware would misbehave silently, or work by chance. Here every violation is counted under the rule that it
-//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The file of the block that detects
-//! the violation describes the card's reaction; usually the access has no effect.
+//! breaks, and a bounded number of descriptions is kept until the program that uses this crate prints them. The file of the block that
+//! detects the violation describes the card's reaction; usually the access has no effect.
 
 use std::collections::VecDeque;
 
@@ -152,7 +152,7 @@ impl Violation {
     pub fn name(self) -> &'static str {
         RULES[self as usize].name
     }
-    /// The datasheet's rule and its section.
+    /// Returns the datasheet's rule and its section.
     pub fn rule(self) -> &'static str {
         RULES[self as usize].text
     }
@@ -182,7 +182,7 @@ impl Report {
     pub fn take_message(&mut self) -> Option<String> {
         self.waiting.pop_front()
     }
-    /// The last descriptions, oldest first, whether taken or not.
+    /// Returns the last descriptions, oldest first, whether taken or not.
     pub fn recent(&self) -> impl Iterator<Item = &str> + '_ {
         self.recent.iter().map(String::as_str)
     }

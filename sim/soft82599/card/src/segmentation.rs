@@ -186,7 +186,7 @@ fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The end of the bytes that the checksum covers, according to the length in the IP header. Padding that a driver added is not covered.
+/// Returns the end of the bytes that the checksum covers, from the IP header's length. Padding that a driver added is not covered.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
     // The version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.

@@ -69,7 +69,7 @@ fn add(counter: &mut u64, bytes: u64) {
     *counter = (*counter + bytes).min(WIDE_LIMIT);
 }
 
-/// The counter for frames of this length on the wire.
+/// Returns the counter for frames of this length on the wire.
 fn by_length(counters: [Register; 6], length: u32) -> Register {
     counters[match length {
         0..=64 => 0,

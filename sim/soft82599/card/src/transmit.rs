@@ -235,7 +235,7 @@ impl Card {
     }
 }
 
-/// The first ready queue from `turn` on, with wrap-around. `ready` MUST not be 0.
+/// Returns the first ready queue from `turn` on, with wrap-around. `ready` MUST not be 0.
 fn next_turn(ready: u128, turn: usize) -> usize {
     let from_here = if turn < QUEUES { ready >> turn << turn } else { 0 };
     (if from_here != 0 { from_here } else { ready }).trailing_zeros() as usize

@@ -24,7 +24,7 @@ fn room_of_class(regs: &RegisterFile, class: usize) -> usize {
     size.saturating_sub(threshold) as usize * 1024
 }
 
-/// The longest frame, FCS included, that always fits into a queue's packet buffer.
+/// Returns the longest frame, FCS included, that always fits into a queue's packet buffer.
 pub fn room_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     room_of_class(regs, class_of_queue(regs, queue))
 }

@@ -145,7 +145,7 @@ impl Driver {
         assert!(self.card.next_deadline().is_some() == timers, "the timers are not in the expected state");
     }
 
-    /// Number of messages that are held back.
+    /// Returns the number of messages that are held back.
     pub fn armed_timers(&self) -> usize {
         self.card.describe().matches(" waiting 1").count()
     }

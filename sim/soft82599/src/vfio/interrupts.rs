@@ -30,7 +30,7 @@ impl Eventfds {
         self.collected = Some(0);
     }
 
-    /// The vectors whose messages were sent since the last call.
+    /// Returns the vectors whose messages were sent since the last call.
     pub fn take_messages(&mut self) -> u64 {
         self.collected.as_mut().map_or(0, std::mem::take)
     }
@@ -40,7 +40,7 @@ impl Eventfds {
         *self = Self { collected: self.collected.map(|_| 0), ..Self::default() };
     }
 
-    /// Flags and number of the interrupts of a kind.
+    /// Returns the flags and the number of interrupts of the kind `index`.
     pub fn info(index: u32) -> (u32, u32) {
         match index {
             irq::INTX => (flag::IRQ_EVENTFD | flag::IRQ_MASKABLE | flag::IRQ_AUTOMASKED, 1),

@@ -129,7 +129,7 @@ impl Packet {
         frame
     }
 
-    /// The packet as a driver passes it to the card, with the sums that the card expects.
+    /// Returns the packet as a driver passes it to the card, with the sums that the card expects.
     fn seeded(&self, segment: bool) -> Vec<u8> {
         let mut frame = self.frame(0, 1, 0, &self.payload, None, [0xFFF; 3]);
         let ip = self.mac_bytes();
