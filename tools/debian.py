@@ -57,7 +57,7 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """`names` and every library package that they need, sorted. Includes all alternatives of a dependency that are named like libraries."""
+    """Returns `names` and every library package that they need, sorted; of a dependency all alternatives that are named like libraries."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:

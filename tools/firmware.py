@@ -39,7 +39,7 @@ class Start:
     boot_netdev: str | None = None
 
     def server_words(self) -> str:
-        """Options that make the 82599's user network serve boot files. Empty if there are none, or the boot card's network serves them."""
+        """Returns options for the 82599's network to serve boot files; "" if there are none, or if the boot card's network serves them."""
         return self._served() if self.tftp and not self.boot_card else ""
 
     def qemu_arguments(self, directory: Path) -> list[str]:

@@ -20,8 +20,8 @@ _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 
 def shown(text: object, maximum: int = TEXT_CHARACTERS_MAX) -> str:
-    """`text` as one line for a terminal, with escapes for control characters, and with at most about `maximum` characters. Characters count
-    as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too."""
+    """Returns `text` as one line for a terminal, with escapes for control characters, and with at most about `maximum` characters.
+    Characters count as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too."""
     plain = str(text)
     cut = plain[:maximum]
     if not cut.isprintable():

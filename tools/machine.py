@@ -257,7 +257,7 @@ class Machine:
         return self._control.command(text)
 
     def card_counters(self) -> dict[str, dict[str, int]]:
-        """{"reads": {register: n}, "writes": {register: n}} since the start or the last `reset-counters`."""
+        """Returns {"reads": {register: n}, "writes": {register: n}} since the start or the last `reset-counters`."""
         return self.card_command("counters")
 
     def kill_card(self) -> None:

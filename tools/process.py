@@ -189,7 +189,7 @@ def finished(argv: Sequence[str | Path], timeout_seconds: float = 60, **options)
 
 
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
-    """Returns the output of a short command named `name` (default: argv[0]). On error, raises Failure with its error output's last line."""
+    """Returns a short command's output. On error, raises Failure with `name` (default: argv[0]) and the last line of the error output."""
     name = name or Path(argv[0]).name
     try:
         done = finished(argv, timeout_seconds, env=env)

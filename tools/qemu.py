@@ -29,7 +29,7 @@ OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """The start of QEMU's command line. QEMU is $NEAP_QEMU, the system's, or one from the cache, in this order; otherwise it is fetched."""
+    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. Else QEMU is fetched."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:

@@ -70,7 +70,7 @@ def parse(answer: str, name: str) -> list[dict]:
 
 
 def _value(key: str, text: str) -> int | str:
-    """A counter must be a number; a setting may be a word. Raises ValueError for anything else."""
+    """Returns the value of `key`. A counter must be a number; a setting may be a word. Raises ValueError for anything else."""
     if key in (*RATES, "asleep_ns", "now_ns") or text.isdecimal():
         return decimal(text)
     if not is_word(key, WORD_CHARACTERS_MAX) or not is_word(text, WORD_CHARACTERS_MAX):

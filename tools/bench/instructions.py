@@ -80,8 +80,8 @@ def observe() -> list[Row]:
 
 
 def request() -> list[Row]:
-    """A memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time. A long reply is
-    measured in each form of segmentation. Counts include an answer's acknowledgements, whose number depends on QEMU's user network."""
+    """Measures a memcached GET over the soft card: all the machine's instructions, with one connection and one request at a time. A long
+    reply is measured in each form of segmentation. Counts include acknowledgements, whose number depends on QEMU's user network."""
     build.build_soft_card()
     build.build("image", ["memcached.elf"])
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:

@@ -102,7 +102,7 @@ def _delays() -> list[Row]:
 
 
 def _freezes() -> list[Row]:
-    """Compares p99. A freeze each second delays 1 % of the evenly spaced requests by more than its length minus 10 ms."""
+    """Compares p99 with a freeze's length minus 10 ms: 1 % of the requests are evenly spaced over the first 10 ms of each freeze."""
     words = ["--rate", "2000", "--arrivals", "fixed", "--connections", "1000"]
     figures, made = _with_stub(["--freeze", f"{FREEZE_EVERY_MS}:{FREEZE_MS}"], *words)
     frozen = [length for _, length in made["absences_ns"] if length >= FREEZE_MS * 1e6]

@@ -79,7 +79,7 @@ class Load:
 
 @contextlib.contextmanager
 def server(lines: str) -> Iterator[Machine]:
-    """memcached with a log of this many entries per core. When it is full, the oldest entries are overwritten and counted."""
+    """Runs memcached with a log of `lines` entries per core. When the log is full, the oldest entries are overwritten and counted."""
     words = [f"log={lines}", "log_full=overwrite"]
     forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
     with Machine(build.image("memcached"), cores=CORES, memory="1G", forward=forward, arguments=words) as machine:

@@ -13,7 +13,7 @@ BROWSER_SECONDS = 180
 
 
 def browse(tmp_path: Path, url: str, *options: str) -> str:
-    """Chromium's standard output; with --dump-dom, the page's final DOM."""
+    """Returns Chromium's standard output; with --dump-dom, the page's final DOM."""
     done = finished([*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url], BROWSER_SECONDS)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

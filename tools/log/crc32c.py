@@ -26,7 +26,7 @@ _PLANES = [bytes(word >> shift & 0xFF for word in _TABLE) for shift in (0, 8, 16
 
 
 def _skip_tables() -> list[list[int]]:
-    """For each of a register's four bytes, a table of that byte's contribution to the register after LANE_BYTES zero bytes."""
+    """Returns, for each of a register's four bytes, a table of that byte's contribution to the register after LANE_BYTES zero bytes."""
 
     def skip(register: int) -> int:
         for _ in range(LANE_BYTES):

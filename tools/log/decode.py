@@ -94,7 +94,7 @@ class RunLog:
         return self.cores[0].header.about
 
     def energy_unit(self, counter: str) -> float | None:
-        """Joules of one count; None if the CPU has no such counter."""
+        """Returns the joules of one count; None if the CPU has no such counter."""
         exponent = self.about.get({"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter])
         return None if exponent is None else 2.0**-exponent
 

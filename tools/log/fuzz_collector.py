@@ -46,11 +46,11 @@ TEXT = "ok first=0; next=64; end=128; text=one\\ntwo\\x1b\\\\"
 
 
 class Hang(BaseException):
-    """A case took longer than CASE_SECONDS."""
+    """Raised if a case takes longer than CASE_SECONDS."""
 
 
 class Wrong(Exception):
-    """A command ended in a way that is not allowed."""
+    """Raised if a command ends in a way that is not allowed."""
 
 
 @dataclasses.dataclass

@@ -141,7 +141,7 @@ def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
 
 
 def _histogram(cores: list[CoreRun]) -> list[dict]:
-    """For each core, a histogram of the intervals in microseconds. The ratio of upper to lower bound is the same for all bins."""
+    """Returns a histogram of each core's intervals in microseconds. The ratio of upper to lower bound is the same for all bins."""
     found = []
     for core in cores:
         ticks = core.interval_ticks[core.interval_ticks > 0]

@@ -140,7 +140,7 @@ class Schema:
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
     def describe_settings(self, entry: bytes) -> dict:
-        """A settings entry's members: raw TSC, the policy from that time on, the name of the changed setting, and its new value as text."""
+        """Returns a settings entry's members: raw TSC, policy from then on, the name of the changed setting, and its new value as text."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]

@@ -132,7 +132,7 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
 
 
 def ratio(part: float | None, whole: float | None, factor: float = 1) -> float | None:
-    """`factor` * `part` / `whole`; None if a value is unknown or `whole` is 0."""
+    """Returns `factor` * `part` / `whole`; None if a value is unknown or `whole` is 0."""
     return None if part is None or not whole else factor * part / whole
 
 
@@ -172,7 +172,7 @@ def intervals(core: CoreRun) -> dict[str, float] | None:
 
 
 def _sampled_ticks(core: CoreRun, counter: str) -> int | None:
-    """TSC ticks between a counter's first and last sample."""
+    """Returns the TSC ticks between a counter's first and last sample."""
     at, _ = core.sampled(counter)
     return int(core.tsc[at[-1]]) - int(core.tsc[at[0]]) if len(at) > 1 else None
 
@@ -186,7 +186,7 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
 
 
 def settings(run: RunLog) -> list[dict]:
-    """Changes of settings in the order of time, with seconds since the run's begin. A core's first row may be its policy at the start."""
+    """Returns changes of settings by time, with seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
     rows = [
         {"core": core.core, "seconds": (setting["tsc"] - begin) / core.tsc_hz, **setting} for core in run.cores for setting in core.settings
@@ -202,7 +202,7 @@ def change_text(setting: dict) -> str:
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
-    """Remarks on the log that a reader of the figures needs."""
+    """Returns remarks on the log that a reader of the figures needs."""
     said = []
     expected = run.cores[0].header.cores
     missing = sorted(set(range(expected)) - {core.core for core in run.cores})

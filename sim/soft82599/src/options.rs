@@ -39,7 +39,7 @@ pub struct Options {
     pub once: bool,
 }
 
-/// The effect of a broken rule, in addition to its count.
+/// The reaction to a broken rule, in addition to counting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
     No,
@@ -53,7 +53,7 @@ pub enum Parsed {
     Help,
 }
 
-/// An error is one line that says what is wrong.
+/// Parses the command line. An error is one line that says what is wrong.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> {
     let mut socket = None;
     let mut options = Options {

@@ -312,7 +312,7 @@ impl Card {
     pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.report.counts().filter(|(_, count)| *count != 0)
     }
-    /// Descriptions of the last violations, each with its rule.
+    /// Returns descriptions of the last violations, each with its rule.
     pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
         self.report.recent()
     }

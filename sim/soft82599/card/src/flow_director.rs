@@ -225,7 +225,7 @@ impl FlowDirector {
         count(regs, Register::Fdirustat, field::fdirustat::REMOVED);
     }
 
-    /// Looks a frame up and counts a match or a miss.
+    /// Looks up the filter that a frame matches, and counts a match or a miss.
     pub fn find(&self, regs: &mut RegisterFile, frame: &[u8], parsed: &Parsed) -> Found {
         if !self.on || parsed.network == Network::Other {
             return Found::default();

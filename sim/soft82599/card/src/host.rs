@@ -18,7 +18,7 @@ pub trait Host {
     fn dma_write(&mut self, address: u64, from: &[u8]) -> Result<(), DmaFault>;
     /// Stores 8 aligned bytes atomically with release order: a reader that sees them also sees all earlier stores.
     fn dma_publish_u64(&mut self, address: u64, value: u64) -> Result<(), DmaFault>;
-    /// Stores 4 aligned bytes in the same way.
+    /// Stores 4 aligned bytes like `dma_publish_u64`.
     fn dma_publish_u32(&mut self, address: u64, value: u32) -> Result<(), DmaFault>;
 
     /// Sends the message of an MSI-X vector. With plain MSI the only vector is 0.

@@ -69,7 +69,7 @@ impl InterruptTrace {
     pub fn waiting(&self) -> usize {
         self.entries.len()
     }
-    /// Takes the oldest entries, at most `entries_max`.
+    /// Removes and returns the oldest entries, at most `entries_max`.
     pub fn take(&mut self, entries_max: usize) -> impl Iterator<Item = Entry> + '_ {
         let count = entries_max.min(self.entries.len());
         self.entries.drain(..count)

@@ -118,7 +118,7 @@ impl Interrupts {
         &mut self.trace
     }
 
-    /// Begins a trace with the intervals in force.
+    /// Starts a trace, whose first entries are the intervals in force.
     pub fn start_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.trace.start(entries_max);
         for vector in 0..VECTORS {

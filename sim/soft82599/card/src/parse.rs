@@ -222,7 +222,7 @@ fn set_transport(frame: &[u8], parsed: &mut Parsed, protocol: u8, offset: usize,
 }
 
 impl Parsed {
-    /// Source and destination address of the IP header, in one slice.
+    /// Returns source and destination address of the IP header, in one slice.
     pub fn addresses<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
         let at = self.network_offset;
         match self.network {
@@ -231,7 +231,7 @@ impl Parsed {
             Network::Other => &[],
         }
     }
-    /// Source and destination port in network order; zeros if the transport is unknown.
+    /// Returns source and destination port in network order; zeros if the transport is unknown.
     pub fn ports(&self, frame: &[u8]) -> [u8; 4] {
         match self.transport {
             Transport::Other => [0; 4],

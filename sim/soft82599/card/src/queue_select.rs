@@ -106,7 +106,7 @@ const DESTINATION_PORT_SHIFT: u32 = 80;
 const PROTOCOL_SHIFT: u32 = 96;
 const HAS_PORTS: u128 = 1 << 127;
 
-/// Addresses and ports with the first byte lowest, like the filters' registers, and the protocol as FTQF encodes it.
+/// Returns addresses and ports with the first byte lowest, like the filters' registers, and the protocol as FTQF encodes it.
 fn flow_bits(frame: &[u8], parsed: &Parsed) -> u128 {
     let addresses = parsed.addresses(frame);
     let word = |at: usize| u128::from(u32::from_le_bytes([addresses[at], addresses[at + 1], addresses[at + 2], addresses[at + 3]]));

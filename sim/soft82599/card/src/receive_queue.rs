@@ -132,7 +132,7 @@ impl ReceiveQueue {
         self.hinted_writes += writes as u64;
     }
 
-    /// Descriptors that the card may fill.
+    /// Returns the number of descriptors that the card may fill.
     pub fn available(&self) -> u32 {
         if self.length == 0 || self.tail >= self.length || self.head >= self.length {
             return 0;

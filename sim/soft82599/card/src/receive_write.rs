@@ -340,7 +340,7 @@ impl Findings<'_> {
         network | transport
     }
 
-    /// Type and value of the descriptor's shared field: the RSS hash, the flow director's report, or the IP identification with a
+    /// Returns type and value of the descriptor's shared field: the RSS hash, the flow director's report, or the IP identification with a
     /// fragment's sum.
     fn hash_field(&self, regs: &RegisterFile) -> (u64, u64) {
         const FLOW_DIRECTOR: u64 = 15;

@@ -15,9 +15,9 @@
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some choices open. The model makes the most conservative choices. TCP options must be equal in all segments (a new
-//! time stamp closes the context). The acknowledgement number must be equal too (all drivers request that: RDRXCTL.rsc_ack_completion).
-//! Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
+//! Public sources leave some conditions for coalescing open. There the model is most conservative. TCP options must be equal in all
+//! segments (a new time stamp closes the context). The acknowledgement number must be equal, too (all drivers request that:
+//! RDRXCTL.rsc_ack_completion). Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -40,8 +40,8 @@ const TIME_STAMP_OPTION: usize = 12;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// Buffers that a coalesced frame of the queue may take. None if the queue does not coalesce. Err if coalescing is enabled, but a rule
-/// forbids it.
+/// Returns the number of buffers that a coalesced frame of the queue may take. None if the queue does not coalesce. Err if coalescing is
+/// enabled, but a rule forbids it.
 pub fn buffers_allowed(regs: &RegisterFile, index: usize, queue: &ReceiveQueue) -> Result<Option<usize>, &'static str> {
     let control = regs.get_at(Register::Rscctl, index);
     if !field::rscctl::ENABLE.is_set(control) {
@@ -77,7 +77,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// None if the frame is not TCP over IPv4.
+    /// Returns None if the frame is not TCP over IPv4.
     fn of(frame: &[u8], parsed: &Parsed, queue: usize) -> Option<Self> {
         if parsed.network != Network::Ipv4 || parsed.transport != Transport::Tcp {
             return None;
@@ -108,7 +108,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// None if the frame is not suitable for coalescing (7.11.1).
+    /// Returns None if the frame is not suitable for coalescing (7.11.1).
     fn of(frame: &[u8], parsed: &Parsed, header_room: usize) -> Option<Self> {
         let end = parsed.tcp_end(frame)?;
         if parsed.network_extended || parsed.snap || parsed.fragment {

@@ -44,7 +44,7 @@ impl Wanted {
     pub fn nothing(&self) -> bool {
         !self.segment && !self.ip_checksum && !self.l4_checksum && self.vlan.is_none()
     }
-    /// Length of the headers of a packet to be segmented.
+    /// Returns the length of the headers of a packet to be segmented.
     pub fn header_bytes(&self) -> usize {
         self.context.layout().l4 + context::L4_LENGTH.get(&self.context.words) as usize
     }
@@ -116,7 +116,7 @@ impl Context {
 }
 
 impl Transport {
-    /// Minimum length of the transport's header, and the offset of the checksum in that header.
+    /// Returns the minimum length of the transport's header, and the offset of the checksum in that header.
     fn header(self) -> Result<(usize, usize), Malformed> {
         match self {
             Self::Udp => Ok((UDP_HEADER_BYTES, 6)),

@@ -96,7 +96,7 @@ fn sum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum: u8, &byte| sum.wrapping_add(byte))
 }
 
-/// Thresholds, calibration and measurements (SFF-8472 table 4-2). All values are calibrated by the module.
+/// Returns thresholds, calibration and measurements (SFF-8472 table 4-2). All values are calibrated by the module.
 fn diagnostics_page() -> [u8; 256] {
     let mut bytes = [0u8; 256];
     // High and low alarm, high and low warning: temperature, voltage, bias, power out, power in.

@@ -152,7 +152,7 @@ impl Statistics {
         }
     }
 
-    /// Reads the low half of a byte counter; None for any other register.
+    /// Reads the low half of a byte counter. Returns None for any other register.
     pub fn read_low(&mut self, regs: &mut RegisterFile, place: Place) -> Option<u32> {
         let index = place.index as usize;
         let (counter, high) = match place.register {
@@ -178,7 +178,7 @@ impl Statistics {
         self.queue_sent[set] = bytes;
     }
 
-    /// Name and value of every counter that is not zero. No counter is cleared.
+    /// Returns name and value of every counter that is not zero. No counter is cleared.
     pub fn list(&self, regs: &RegisterFile) -> Vec<(String, u64)> {
         let mut out = Vec::new();
         let wide: [(&str, u64); 6] = [

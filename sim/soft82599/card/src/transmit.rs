@@ -59,7 +59,7 @@ impl Card {
         field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))
     }
 
-    /// Queues that have descriptors, are not hung, and are not paused by the peer (flow_control.rs).
+    /// Returns the queues that have descriptors, are not hung, and are not paused by the peer (flow_control.rs).
     pub(crate) fn transmit_sendable(&self) -> u128 {
         self.transmit_ready & !self.faults.hung_transmit & !self.flow_control.held_queues()
     }

@@ -17,7 +17,7 @@ pub const FCS_BYTES: usize = 4;
 /// The largest frame, with FCS, while HLREG0.jumbo_enable is clear.
 const ORDINARY_FRAME_BYTES: u32 = 1518;
 
-/// Bytes of a class's packet buffer above its threshold.
+/// Returns the number of bytes of a class's packet buffer above its threshold.
 fn room_of_class(regs: &RegisterFile, class: usize) -> usize {
     let size = field::txpbsize::SIZE_KIB.get(regs.get_at(Register::Txpbsize, class));
     let threshold = field::txpbthresh::THRESHOLD_KIB.get(regs.get_at(Register::Txpbthresh, class));

@@ -88,8 +88,8 @@ impl TransmitQueue {
         faults.publish_u32(host, now, owner, at, status | DONE)
     }
 
-    /// Handles the done descriptor before the head. `status`: that descriptor's last dword as written by the driver. Returns true if
-    /// something was reported.
+    /// Handles the last done descriptor, which is just before the head. `status`: that descriptor's last dword as written by the driver.
+    /// Returns true if something was reported.
     pub fn completed(
         &mut self,
         host: &mut impl Host,

@@ -78,7 +78,7 @@ impl Packet {
         ones_complement(&header)
     }
 
-    /// Segment `number` of `of` segments with all fields right. `payload` begins at offset `start` of the packet's payload.
+    /// Returns segment `number` of `of` segments with all fields right. `payload` begins at offset `start` of the packet's payload.
     fn frame(&self, number: usize, of: usize, start: usize, payload: &[u8], inserted_tag: Option<u16>, masks: [u16; 3]) -> Vec<u8> {
         let l4_length = self.l4_bytes() + payload.len();
         let mut frame = MAC.to_vec();
