@@ -64,7 +64,7 @@ class Archive:
         self._lock_path = self._home.parent / f"{self._home.name}.lock"
 
     def candidate(self, package: str, suite: str = SUITE) -> str | None:
-        """The package's version in `suite`, from signed lists; None if the suite has no such package."""
+        """Returns the package's version in `suite`, from signed lists; None if the suite has no such package."""
         with self._locked():
             self._refresh()
             policy = output_of(["apt-cache", "policy", "-t", suite, package], env=self._environment())
@@ -72,7 +72,7 @@ class Archive:
         return match.group(1) if match and match.group(1) != "(none)" else None
 
     def closure(self, package: str, suite: str = SUITE) -> list[tuple[str, str]]:
-        """The package and all its dependencies, as (name, version)."""
+        """Returns the package and all its dependencies, as (name, version)."""
         with self._locked():
             self._refresh()
             plan = output_of(["apt-get", "install", "--simulate", "-t", suite, package], env=self._environment())
@@ -111,7 +111,7 @@ class Archive:
             self._apt(["source", "--download-only", f"{package}={version}"], f"downloading the source of {package}", cwd=into)
 
     def versions(self, package: str, source: bool = False) -> list[str]:
-        """All versions that the archive has, newest first."""
+        """Returns all versions that the archive has, newest first."""
         with self._locked():
             self._refresh()
             return self._versions(package, source)
@@ -190,7 +190,7 @@ class VersionGone(Failure):
 
 
 def private_command(root: Path, program: str) -> list[str]:
-    """The start of a command line for a program of the packages unpacked at `root`. It uses their C library; the system's may be older."""
+    """Returns the start of a command line for a program of the packages at `root`, with their C library; the system's may be older."""
     loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
     return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 

@@ -27,12 +27,12 @@ EFI_IMAGE_KIB = 4096
 
 
 def bios_network(programs: BootPrograms, output: Path) -> None:
-    """A network bootstrap program for BIOS, which PXE loads at 0x7c00."""
+    """Writes a network bootstrap program for BIOS, which PXE loads at 0x7c00."""
     _core(programs, "i386-pc-pxe", BIOS_NETWORK, NETWORK_START, output)
 
 
 def efi_network(programs: BootPrograms, output: Path) -> None:
-    """A UEFI application that reads its configuration from the server from which it was loaded."""
+    """Writes a UEFI application that reads its configuration from the server from which it was loaded."""
     _core(programs, "x86_64-efi", EFI, NETWORK_START, output)
 
 

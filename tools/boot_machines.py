@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The machines' file, a TOML file that says what each machine boots. The whole file is checked before anything is made from it.
 
-    boot = "memcached"                  # machines that are not named below; otherwise the first application
+    boot = "memcached"                  # for machines that are not named below; default: the first application
     timeout_s = 3                       # how long the menu waits
 
     [words]                             # command lines, by what is booted
@@ -11,7 +11,7 @@
     [machines.rack1]
     mac = "0c:c4:7a:12:34:56"           # of the card that boots; or: serial = "S123456", as SMBIOS gives it
     boot = "memcached"
-    words = "memory=4G itr=8us"         # in place of the words above
+    words = "memory=4G itr=8us"         # replaces the words above
 
     [machines.rack1.bmc]                # for `neap power`
     address = "10.0.0.11"
@@ -83,7 +83,7 @@ class Machines:
     machines: tuple[Machine, ...] = ()
 
     def find(self, name: str) -> Machine:
-        """The machine with that name, MAC or serial number. If there is none, raises Failure with a list of the known machines."""
+        """Returns the machine with that name, MAC or serial number. If there is none, raises Failure with a list of the known machines."""
         mac = as_mac(name)
         for machine in self.machines:
             # An empty name would match every machine that lacks a MAC or a serial number.
@@ -152,7 +152,7 @@ def _require_shallow(text: str) -> None:
 
 
 def as_mac(text: str) -> str:
-    """A MAC in small letters with colons, from either of the two usual forms."""
+    """Returns the MAC `text`, which has colons or dashes, in small letters with colons."""
     return text.lower().replace("-", ":")
 
 
@@ -215,7 +215,7 @@ class _Table:
         self._taken: set[str] = set()
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
-        """The text of a key; empty if the key does not exist."""
+        """Returns the text of a key; empty if the key does not exist."""
         self._taken.add(key)
         if key not in self.values:
             return ""

@@ -23,7 +23,7 @@ class Entry:
 
 
 def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, machines: bool) -> str:
-    """The text of grub.cfg. With `machines`, a machine's own file may add an entry and select it."""
+    """Returns the text of grub.cfg. With `machines`, a machine's own file may add an entry and select it."""
     lines = [
         f"# {MADE}",
         'if [ "$grub_platform" = pc ]; then',
@@ -55,7 +55,7 @@ def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, mach
 
 
 def grub_machine(name: str, entry: Entry) -> str:
-    """The text of the file that grub.cfg reads for one machine: an entry that starts at once. Holding Shift still shows the menu."""
+    """Returns the file that grub.cfg reads for one machine: an entry that starts at once. Holding Shift still shows the menu."""
     lines = [f"# {MADE}", *_grub_entry(entry, "this-machine", f"{name}: {entry.name}"), "set default=this-machine", "set timeout=0"]
     return "\n".join([*lines, ""])
 
@@ -69,7 +69,7 @@ def _grub_entry(entry: Entry, identifier: str, title: str) -> list[str]:
 
 
 def ipxe_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int) -> str:
-    """The text of boot.ipxe. iPXE supports multiboot only on BIOS. On UEFI it starts GRUB, which reads grub.cfg."""
+    """Returns the text of boot.ipxe. iPXE supports multiboot only on BIOS. On UEFI it starts GRUB, which reads grub.cfg."""
     lines = [
         "#!ipxe",
         f"# {MADE}",

@@ -56,12 +56,12 @@ class BootPrograms:
 
 @functools.cache
 def require() -> BootPrograms:
-    """The programs, which are fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
+    """Returns the programs, which are fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
     return find() or fetch()
 
 
 def find() -> BootPrograms | None:
-    """The newest programs in the cache; None if there are none."""
+    """Returns the newest programs in the cache; None if there are none."""
     ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 
@@ -94,6 +94,6 @@ def fetch(archive: Archive | None = None) -> BootPrograms:
 
 
 def _upstream(version: str) -> str:
-    """'2.12' from Debian's '2.12-9+deb13u2'."""
+    """Returns the upstream version, like '2.12' from Debian's '2.12-9+deb13u2'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else version

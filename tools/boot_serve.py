@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq boot requests and TFTP, Python's own server HTTP.
+"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq answers boot requests and TFTP, Python's own server HTTP.
 
 A laboratory's network usually has a DHCP server already; a second server that assigned addresses would do harm. So dnsmasq runs as
 proxy-DHCP. The other server assigns addresses, and dnsmasq adds only the location of the boot file.
@@ -84,7 +84,7 @@ def _alone_on(interface: str) -> Iterator[None]:
 
 
 def address_of(interface: str) -> ipaddress.IPv4Interface:
-    """A network card's IPv4 address with its network. Raises Failure if the card does not exist or has no IPv4 address."""
+    """Returns a network card's IPv4 address with its network. Raises Failure if the card does not exist or has no IPv4 address."""
     there = [name for _, name in socket.if_nameindex()]
     if interface not in there:
         raise Failure(f"there is no network card '{interface}'", f"cards: {', '.join(there)}")

@@ -44,7 +44,7 @@ class Contents:
         return found
 
     def chosen(self) -> str:
-        """The boot entry for machines that the machines' file does not name."""
+        """Returns the boot entry for machines that the machines' file does not name."""
         return self.machines.boot or next(iter(self.entries()))
 
 
@@ -126,7 +126,7 @@ def write_machine(tree: Path, machine: Machine, entries: Mapping[str, Entry], ch
 
 
 def machine_files(machine: Machine) -> list[str]:
-    """The file names, without suffix, under which boot loaders look for the machine."""
+    """Returns the file names, without suffix, under which boot loaders look for the machine."""
     return ([machine.mac.replace(":", "-")] if machine.mac else []) + ([f"serial-{machine.serial}"] if machine.serial else [])
 
 
@@ -168,7 +168,7 @@ def _fill(work: Path, out: Path, contents: Contents, programs: boot_programs.Boo
 
 
 def _plain(machine: Machine) -> dict:
-    """A machine's entry for tree.json. The management processor is left out, because all users may read that file."""
+    """Returns a machine's entry for tree.json. The management processor is left out, because all users may read that file."""
     return {key: value for key, value in dataclasses.asdict(machine).items() if key != "bmc"}
 
 

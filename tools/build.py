@@ -49,7 +49,7 @@ LOAD_CRATE = Crate("the load generator", REPOSITORY / "bench/load", "load")
 
 
 def applications() -> list[str]:
-    """The applications of this checkout: all folders below apps/ with a main.cpp."""
+    """Returns the applications of this checkout: all folders below apps/ with a main.cpp."""
     return sorted(path.parent.name for path in (REPOSITORY / "apps").glob("*/main.cpp"))
 
 
@@ -60,12 +60,12 @@ def require_application(name: str) -> None:
 
 
 def image(name: str, preset: str = "image") -> Path:
-    """The path that an application's boot image has after its build."""
+    """Returns the path that an application's boot image has after its build."""
     return BUILD / preset / "apps" / name / f"{name}.elf"
 
 
 def configure_arguments(preset: str) -> list[str]:
-    """CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
+    """Returns CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
     words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}", *compile_cache.launchers()]
     if preset in CROSS_PRESETS:
         words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
@@ -165,7 +165,7 @@ def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) 
 
 
 def find_cargo() -> str | None:
-    """The first cargo, on PATH or Debian's, that has a new enough rustc beside it."""
+    """Returns the first cargo, on PATH or Debian's, that has a new enough rustc beside it."""
     for program in (shutil.which("cargo"), "/usr/bin/cargo"):
         if program and (found := _rustc_version(Path(program).with_name("rustc"))) and found >= OLDEST_RUSTC:
             return program
@@ -173,10 +173,10 @@ def find_cargo() -> str | None:
 
 
 def find_rustfmt() -> str | None:
-    """A rustfmt that starts, beside find_cargo()'s compiler or on PATH."""
+    """Returns a rustfmt that starts, beside find_cargo()'s compiler or on PATH."""
     program = find_cargo()
     for candidate in (Path(program).with_name("rustfmt") if program else None, shutil.which("rustfmt")):
-        # rustup creates stand-ins also for programs that are not installed; they fail.
+        # rustup creates stand-ins also for programs that are not installed; such a stand-in fails.
         if candidate and output_or_none([str(candidate), "--version"]):
             return str(candidate)
     return None

@@ -28,7 +28,7 @@ LOCK_POLL_SECONDS = 0.2
 
 
 def root() -> Path:
-    """The user's cache directory of Neap, which is made if it does not exist."""
+    """Returns the user's cache directory of Neap, which is made if it does not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     if not os.path.isabs(base):  # the XDG specification: a relative path MUST be ignored
         home = os.environ.get("HOME") or ""
@@ -167,7 +167,7 @@ def remove(path: Path) -> None:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short name for the given inputs, of 16 hexadecimal digits: SHA-256 over the parts with their lengths."""
+    """Returns a short name for the given inputs, of 16 hexadecimal digits: SHA-256 over the parts with their lengths."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

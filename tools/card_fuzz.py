@@ -72,7 +72,7 @@ def run_one(programs: Path, name: str, seconds: int) -> Result:
 
 
 def read_log(text: str) -> tuple[int, int]:
-    """The number of inputs and the coverage, from libFuzzer's last lines."""
+    """Returns the number of inputs and the coverage, from libFuzzer's last lines."""
     inputs = re.search(r"^stat::number_of_executed_units: (\d+)", text, re.MULTILINE)
     coverage = re.findall(r"\bcov: (\d+)", text)
     if not inputs or not coverage:

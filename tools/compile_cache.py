@@ -16,13 +16,13 @@ SIZE_MAX = "2G"  # objects of about thirty full builds; the least recently used 
 
 
 def launchers() -> list[str]:
-    """CMake's arguments for running the compilers through ccache."""
+    """Returns CMake's arguments for running the compilers through ccache."""
     languages = [name for name in ("C", "CXX") if f"CMAKE_{name}_COMPILER_LAUNCHER" not in os.environ]
     return [f"-DCMAKE_{name}_COMPILER_LAUNCHER=ccache" for name in languages]
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """This process's environment with ccache's settings for a build of `checkout`. Settings of the user have priority."""
+    """Returns this process's environment with ccache's settings for a build of `checkout`. Settings of the user have priority."""
     own = {
         "CCACHE_DIR": str(cache.root() / "ccache"),
         "CCACHE_MAXSIZE": SIZE_MAX,

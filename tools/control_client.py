@@ -113,7 +113,7 @@ class Control(contextlib.AbstractContextManager):
 
 
 def read_token(path: str | None) -> str | None:
-    """The token, which is the first line of a file. Raises Failure."""
+    """Returns the token, which is the first line of the file `path`; None without a path. Raises Failure if the file holds no token."""
     if path is None:
         return None
     try:
@@ -127,7 +127,7 @@ def read_token(path: str | None) -> str | None:
 
 
 def text_of(answer: str) -> str | None:
-    """The lines in an answer's last field `text=` (docs/control.md, dmesg); None if the answer has no such field."""
+    """Returns the lines in an answer's last field `text=` (docs/control.md, dmesg); None if the answer has no such field."""
     _, found, text = answer.partition("; text=")
     if not answer.startswith("ok ") or not found:
         return None
@@ -142,7 +142,7 @@ def text_of(answer: str) -> str | None:
 
 
 def next_piece(fields: dict[str, str]) -> int | None:
-    """The position at which the answer's text continues; None if the text is complete. Raises Refused if the position is not a number."""
+    """Returns the position at which the answer's text continues; None if it is complete. Raises Refused if the position is no number."""
     if "next" not in fields or fields["next"] in (fields.get("end"), fields.get("first")):
         return None
     try:

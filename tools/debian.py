@@ -39,7 +39,7 @@ def _apt(argv: list[str]) -> str:
 
 
 def resolve(names: list[str]) -> list[Package]:
-    """The packages that `apt-get download` would fetch for `names` now. Needs no network."""
+    """Returns the packages that `apt-get download` would fetch for `names` now. Needs no network."""
     lines = [shlex.split(line) for line in _apt(["apt-get", "download", "--print-uris", *names]).splitlines() if line.startswith("'")]
     found = [Package(file_name=fields[1], digest=fields[3]) for fields in lines if len(fields) >= 4]
     if len(found) != len(names):
@@ -48,7 +48,7 @@ def resolve(names: list[str]) -> list[Package]:
 
 
 def dependency(name: str, pattern: str) -> str:
-    """The first direct dependency of `name` whose name matches `pattern` from its start, for example a metapackage's real package."""
+    """Returns the first direct dependency of `name` that begins with a match of `pattern`, such as a metapackage's real package."""
     for line in _apt(["apt-cache", "depends", "--no-recommends", "--no-suggests", name]).splitlines():
         match = re.fullmatch(r"\s*\|?(?:Pre)?Depends:\s+(\S+)", line)
         if match and re.match(pattern, match[1]):
@@ -57,7 +57,7 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """`names` and every library package that they need, sorted. Includes all alternatives of a dependency that are named like libraries."""
+    """Returns `names` and every library package that they need, sorted; of a dependency all alternatives that are named like libraries."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:
@@ -72,12 +72,12 @@ def with_libraries(names: list[str]) -> list[str]:
 
 
 def digest_of(packages: list[Package]) -> str:
-    """A cache key for exactly these packages."""
+    """Returns a cache key for exactly these packages."""
     return cache.digest(*(f"{package.file_name} {package.digest}" for package in packages))
 
 
 def unpack(names: list[str], target: Path) -> None:
-    """Downloads `names`, and unpacks them into the new folder `target`. The caller removes `packages` and a log, which stay beside it."""
+    """Downloads `names`, and unpacks them into the new folder `target`. The caller removes `packages` and a log beside `target`."""
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def unpack(names: list[str], target: Path) -> None:
 
 @functools.cache
 def unpacked(*names: str) -> Path:
-    """The root of a tree in the cache with `names` and their libraries. The tree is made if it does not exist."""
+    """Returns the root of a tree in the cache with `names` and their libraries. The tree is made if it does not exist."""
     everything = with_libraries(list(names))
     entry = cache.Entry("packages", digest_of(resolve(everything)))
     with entry.making() as needed:
@@ -101,7 +101,7 @@ def unpacked(*names: str) -> Path:
 
 
 def started_in(root: Path, program: Path) -> list[str]:
-    """A command line that starts a program with the libraries of an unpacked tree."""
+    """Returns a command line that starts a program with the libraries of an unpacked tree."""
     libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
     return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(program)]
 

@@ -81,7 +81,7 @@ def import_toolchain(file_name: str) -> None:
 
 
 def _members(prefix: Path) -> Iterator[Path]:
-    """All files and links of the prefix in a fixed order, so that two exports of one toolchain are identical."""
+    """Yields all files and links of the prefix in a fixed order, so that two exports of one toolchain are identical."""
     for path in sorted(prefix.rglob("*")):
         if (path.is_symlink() or path.is_file()) and path.name != cache.MARKER:
             yield path
@@ -154,7 +154,7 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: 
 
 
 def _inside(name: str, prefix: Path, broken: Failure) -> Path:
-    """The path of a name below `prefix`. Raises `broken` for a name that leads elsewhere."""
+    """Returns the path of a name below `prefix`. Raises `broken` for a name that leads elsewhere."""
     if not isinstance(name, str) or posixpath.isabs(name) or ".." in name.split("/"):
         raise broken
     return prefix / name
@@ -168,7 +168,7 @@ def _make_folder(path: Path, prefix: Path, broken: Failure) -> None:
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
-    """Unpacks one member. It must be in the manifest, occur once, and be below `prefix`, and so must the target of a link."""
+    """Unpacks one member, which must be in the manifest, occur once, and be below `prefix`. A link's target must be below `prefix`, too."""
     name = member.name.removeprefix("prefix/")
     path = _inside(name, prefix, broken)
     _make_folder(path.parent, prefix, broken)

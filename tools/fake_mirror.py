@@ -28,7 +28,7 @@ class FakeMirror:
         self.keyring = self.new_key("archive")
 
     def archive(self) -> Archive:
-        """A private apt that reads this mirror and trusts its key."""
+        """Returns a private apt that reads this mirror and trusts its key."""
         return Archive(self.system_root, self.keyring)
 
     def new_key(self, name: str) -> Path:

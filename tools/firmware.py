@@ -39,11 +39,11 @@ class Start:
     boot_netdev: str | None = None
 
     def server_words(self) -> str:
-        """Options that make the 82599's user network serve boot files. Empty if there are none, or the boot card's network serves them."""
+        """Returns options for the 82599's network to serve boot files; "" if there are none, or if the boot card's network serves them."""
         return self._served() if self.tftp and not self.boot_card else ""
 
     def qemu_arguments(self, directory: Path) -> list[str]:
-        """QEMU's arguments; OVMF's variables are copied into `directory`. Raises Failure if a file is missing."""
+        """Returns QEMU's arguments; OVMF's variables are copied into `directory`. Raises Failure if a file is missing."""
         for file in (self.disk, self.cdrom):
             if file and not file.is_file():
                 raise Failure(f"there is no boot image {file}")
@@ -76,5 +76,5 @@ class Start:
 
 
 def _escaped(path: Path) -> str:
-    """A file name within one of QEMU's comma-separated options."""
+    """Returns a file name within one of QEMU's comma-separated options."""
     return str(path.absolute()).replace(",", ",,")

@@ -20,8 +20,8 @@ _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 
 def shown(text: object, maximum: int = TEXT_CHARACTERS_MAX) -> str:
-    """`text` as one line for a terminal, with escapes for control characters, and with at most about `maximum` characters. Characters count
-    as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too."""
+    """Returns `text` as one line for a terminal, with escapes for control characters, and with at most about `maximum` characters.
+    Characters count as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too."""
     plain = str(text)
     cut = plain[:maximum]
     if not cut.isprintable():
@@ -63,7 +63,7 @@ def parse_json(data: bytes | str) -> object:
 
 
 def decimal(text: str, maximum: int = U64_MAX) -> int:
-    """A number in ASCII digits, at most `maximum`. Raises ValueError."""
+    """Returns a number in ASCII digits, at most `maximum`. Raises ValueError."""
     if not _DECIMAL.fullmatch(text) or int(text) > maximum:
         raise ValueError(f"'{shown(text, 40)}' is no number from 0 to {maximum}")
     return int(text)
@@ -80,7 +80,7 @@ def is_word(value: object, maximum: int) -> bool:
 
 
 def read_bounded(path: Path, maximum: int) -> bytes:
-    """A file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
+    """Returns a file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
     # The file is read in pieces, because one read would allocate `maximum` bytes for a file of any size.
     pieces, length = [], 0
     with open(path, "rb") as data:

@@ -65,7 +65,7 @@ def test_impossible_numbers_of_a_machine_are_refused(row: str) -> None:
 
 
 def _dripping(seconds: float, piece: bytes) -> tuple[str, int]:
-    """A peer that sends a few bytes again and again."""
+    """Returns a peer that sends a few bytes again and again."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -117,7 +117,7 @@ def test_one_client_cannot_take_all_connections_of_the_boot_server(tmp_path: Pat
 
 
 def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
-    """An archive of links (members given as text) and files (members given as bytes)."""
+    """Returns an archive of links (members given as text) and files (members given as bytes)."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         for name, content in members:

@@ -32,7 +32,7 @@ class Fuzzer:
 
 
 def programs(targets: str) -> list[str]:
-    """The paths of the executables named fuzz_* among ninja's targets, as `ninja -t targets all` prints them."""
+    """Returns the paths of the executables named fuzz_* among ninja's targets, as `ninja -t targets all` prints them."""
     return sorted(re.findall(r"^((?:[\w./-]*/)?fuzz_\w+): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))
 
 
@@ -69,7 +69,7 @@ def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
 
 
 def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
-    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. True if there was no finding."""
+    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. Returns true if there was none."""
     log = build.log_path(f"soak-{fuzzer.name}")
     log.unlink(missing_ok=True)
     start = time.monotonic()

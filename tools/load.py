@@ -66,14 +66,14 @@ def load(words: Sequence[str]) -> int:
 
 
 def _place_of_target(words: Sequence[str]) -> int | None:
-    """The position of the target if it is an application's name, which is the first or the last word. Otherwise None."""
+    """Returns the position of the first or last word if that word is an application's name, and so the target. Otherwise returns None."""
     names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)
 
 
 def service_port(run: machine_registry.Running) -> int:
-    """The port of this host that reaches a run's application. Raises Failure."""
+    """Returns the port of this host that reaches a run's application. Raises Failure."""
     if GUEST_PORT in run.ports:
         return run.ports[GUEST_PORT]
     served = [host for host in run.ports.values() if host != run.control_port]
@@ -84,7 +84,7 @@ def service_port(run: machine_registry.Running) -> int:
 
 
 def control_words(port: int, token_file: str | None) -> list[str]:
-    """`--control` for a machine on this host, unless its log is already running, because the load must not stop such a log."""
+    """Returns `--control` for a machine on this host; nothing if its log is already running, because the load must not stop that log."""
     with control_client.Control(machine.LOOPBACK, port, control_client.read_token(token_file)) as connection:
         answer = connection.ask("status")
     if not answer.startswith("ok"):

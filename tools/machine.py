@@ -53,7 +53,7 @@ QEMU_START_SECONDS = 30.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
-# A UNIX socket's path may have 108 bytes; our names add up to 40 bytes to the base directory.
+# A UNIX socket's path may have 108 bytes; the names below the base directory take up to 40 of them.
 RUN_BASE_BYTES_MAX = 64
 
 
@@ -77,7 +77,7 @@ class Machine:
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
-    outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's, because an IOMMU must precede it.
+    outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's: an IOMMU must precede the card.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).
@@ -192,8 +192,8 @@ class Machine:
             return list(self._lines)
 
     def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
-        """The first console line from number `start` on that matches the regular expression `pattern`. The line may have arrived already.
-        Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
+        """Returns the first console line, from line number `start` on, that matches the regular expression `pattern`. The line may have
+        arrived already. Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
         expression = re.compile(pattern)
         deadline = time.monotonic() + timeout
         looked_at = start
@@ -243,7 +243,7 @@ class Machine:
     # ---- the network and the card ----
 
     def port(self, guest_port: int) -> int:
-        """The port on 127.0.0.1 that reaches `guest_port`."""
+        """Returns the port on 127.0.0.1 that reaches `guest_port`."""
         for host_port, forwarded in self.forward:
             if forwarded == guest_port:
                 return host_port
@@ -257,7 +257,7 @@ class Machine:
         return self._control.command(text)
 
     def card_counters(self) -> dict[str, dict[str, int]]:
-        """{"reads": {register: n}, "writes": {register: n}} since the start or the last `reset-counters`."""
+        """Returns {"reads": {register: n}, "writes": {register: n}} since the start or the last `reset-counters`."""
         return self.card_command("counters")
 
     def kill_card(self) -> None:
@@ -273,7 +273,7 @@ class Machine:
     # ---- inside ----
 
     def network_words(self) -> list[str]:
-        """The card's options for its guest and its network."""
+        """Returns the card's options for its guest and its network."""
         assert self.directory
         return ["--once", "--net", f"listen:{self.directory / 'net'}" if self.net == "user" else self.net]
 
@@ -355,7 +355,7 @@ class Machine:
         return argv
 
     def _memory_arguments(self) -> list[str]:
-        """QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""
+        """Returns QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""
         if self.nodes == 1:
             return ["-machine", f"{self.machine_type},memory-backend=ram", *self._backend("ram", self.memory)]
         size = re.fullmatch(r"(\d+)([MG])", self.memory)
@@ -405,7 +405,7 @@ class Machine:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free now."""
+    """Returns a TCP port of 127.0.0.1 that is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
@@ -424,7 +424,7 @@ def port_is_free(port: int) -> bool:
 
 
 def run_base() -> Path:
-    """The parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
+    """Returns the parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
     sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:

@@ -45,7 +45,7 @@ def describe(directory: Path, running: Running) -> None:
 
 
 def machines(base: Path, prefix: str) -> list[Running]:
-    """This user's live runs, sorted by process number."""
+    """Returns this user's live runs, sorted by process number."""
     found = []
     for directory in base.glob(f"{prefix}*"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # invalid descriptions are skipped
@@ -72,8 +72,8 @@ def _parse(data: bytes) -> Running:
 
 
 def find(target: str, pid: int | None = None) -> Running | None:
-    """The run of the application `target`; None if `target` is no application's name. Raises Failure if no such application runs, or if
-    several do and `pid` does not select one."""
+    """Returns the run of the application `target`; None if `target` is no application's name. Raises Failure if no such application runs,
+    or if several do and `pid` does not select one."""
     from tools import machine
 
     here = machines(machine.run_base(), machine.RUN_PREFIX)
@@ -95,8 +95,8 @@ def find(target: str, pid: int | None = None) -> Running | None:
 
 
 def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
-    """Host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT]. Raises Failure like
-    find(), and if the run serves no control."""
+    """Returns host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT]. Raises
+    Failure like find(), and if the run serves no control."""
     from tools import machine
 
     running = find(target, pid)

@@ -20,7 +20,7 @@ Source = tuple[list[str], list[str], list[str], str]
 
 
 def parse_one_line(text: str) -> list[Source]:
-    """The entries of a `.list` file. Invalid entries are left out, because apt itself reports them."""
+    """Returns the entries of a `.list` file. Invalid entries are left out, because apt itself reports them."""
     sources = []
     for line in text.splitlines():
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+[^\s#]+)*)", line)
@@ -33,7 +33,7 @@ def parse_one_line(text: str) -> list[Source]:
 
 
 def parse_deb822(text: str) -> list[Source]:
-    """The entries of a `.sources` file that are not disabled."""
+    """Returns the entries of a `.sources` file that are not disabled."""
     sources = []
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
@@ -55,7 +55,7 @@ def parse_deb822(text: str) -> list[Source]:
 
 
 def read_sources(system_root: Path) -> list[Source]:
-    """All entries of the machine's apt, in apt's own order."""
+    """Returns all entries of the machine's apt, in apt's own order."""
     directory = system_root / "etc/apt"
     sources: list[Source] = []
     files = [directory / "sources.list"]
@@ -73,7 +73,7 @@ def read_sources(system_root: Path) -> list[Source]:
 
 
 def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
-    """The machine's Debian mirrors, the best guess first. Raises Failure if there is none."""
+    """Returns the machine's Debian mirrors, the best guess first. Raises Failure if there is none."""
     mirrors = []
     for uris, suites, components, signed_by in read_sources(system_root):
         of_debian = not signed_by or "debian" in Path(signed_by.split()[0]).name
@@ -88,7 +88,7 @@ def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
 
 
 def debian_keyring(system_root: Path = Path("/")) -> Path:
-    """The keyring that checks the archive's signatures. Raises Failure if the machine has none."""
+    """Returns the keyring that checks the archive's signatures. Raises Failure if the machine has none."""
     for name in ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp"):
         path = system_root / "usr/share/keyrings" / name
         if path.is_file():

@@ -54,7 +54,7 @@ def make(name: str, directory: str | None) -> Path:
 
 
 def _default_parent() -> Path:
-    """The current directory, or for a directory inside the checkout the checkout's parent."""
+    """Returns the current directory, or the checkout's parent if the current directory is inside the checkout."""
     here = Path.cwd()
     return build.REPOSITORY.parent if here == build.REPOSITORY or build.REPOSITORY in here.parents else here
 

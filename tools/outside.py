@@ -33,7 +33,7 @@ class Application:
 
 
 def folder(word: str) -> Path | None:
-    """The folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown. Raises
+    """Returns the folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown. Raises
     UsageError if the word can only be a folder, and the folder holds no application."""
     if word in build.applications():
         return None
@@ -57,7 +57,7 @@ def _wants_neap(lists: Path) -> bool:
 
 @contextlib.contextmanager
 def built(path: Path, preset: str) -> Iterator[Application]:
-    """Builds the application in a folder. Within the `with`, no other neap builds the application or its libraries."""
+    """Builds the application in a folder. Inside the `with` block, no other neap builds the application or its libraries."""
     with contextlib.ExitStack() as locks:
         if PREFIX_VARIABLE not in os.environ:
             locks.enter_context(build.building(preset))
@@ -105,7 +105,7 @@ def _build(path: Path, preset: str, prefix: Path) -> Application:
 
 
 def only_application(directory: Path, path: Path) -> Application:
-    """The only application that a build directory lists. Raises Failure if there is none, or more than one."""
+    """Returns the only application that a build directory lists. Raises Failure if there is none, or more than one."""
     try:
         rows = [line.split("\t") for line in (directory / LIST).read_text().splitlines()]
     except FileNotFoundError:

@@ -122,7 +122,7 @@ def kill_running_groups() -> None:
 
 
 def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) -> list[str]:
-    """The last lines of a log; empty if there is no log."""
+    """Returns the last lines of a log; empty if there is no log."""
     try:
         with open(path, "rb") as log:
             log.seek(0, os.SEEK_END)
@@ -133,8 +133,8 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
 
 
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
-    """The error for a command that ended with `status`. It names a full disk as the cause; any other error shows the log's end. An almost
-    full disk is named too, because the log may lack the error message: a bus error kills a linker that writes to mapped memory."""
+    """Returns the error for a command that ended with `status`. It names a full disk as the cause; any other error shows the log's end. An
+    almost full disk is named too, because the log may lack the error message: a bus error kills a linker that writes to mapped memory."""
     last = tail(log)
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = f"make room and start again; full log: {log}"
@@ -189,7 +189,7 @@ def finished(argv: Sequence[str | Path], timeout_seconds: float = 60, **options)
 
 
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
-    """Returns the output of a short command named `name` (default: argv[0]). On error, raises Failure with its error output's last line."""
+    """Returns a short command's output. On error, raises Failure with `name` (default: argv[0]) and the last line of the error output."""
     name = name or Path(argv[0]).name
     try:
         done = finished(argv, timeout_seconds, env=env)
@@ -204,7 +204,7 @@ def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[
 
 
 def output_or_none(argv: Sequence[str], timeout_seconds: float = 60) -> str | None:
-    """The output of a program that may not exist; None if it is missing, fails or does not end."""
+    """Returns the output of a program that may not exist; None if it is missing, fails or does not end."""
     try:
         return output_of(argv, timeout_seconds=timeout_seconds)
     except (Failure, OSError):

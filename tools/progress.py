@@ -60,7 +60,7 @@ def step(text: str) -> Iterator[None]:
 
 
 def duration(seconds: float) -> str:
-    """A duration as text, like '48 s' or '3 min 05 s'."""
+    """Returns a duration as text, like '48 s' or '3 min 05 s'."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"

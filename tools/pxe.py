@@ -103,8 +103,8 @@ class Built:
 
 @contextlib.contextmanager
 def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
-    """Brings the images of applications, given by name or folder, up to date. Within the `with`, no other neap builds them. Raises Failure
-    if an application was never built and, without `dirty`, if its sources differ from their commit."""
+    """Brings the images of applications, given by name or folder, up to date. Inside the `with` block, no other neap builds them. Raises
+    Failure if an application was never built and, without `dirty`, if its sources differ from their commit."""
     folders = _folders(applications)
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))
@@ -126,7 +126,7 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
 
 
 def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
-    """The folder of each application that has a folder of its own, otherwise None. Raises UsageError for an unknown application."""
+    """Returns the folder of each application that has a folder of its own, otherwise None. Raises UsageError for an unknown application."""
     found = {word: outside.folder(word) for word in applications}
     for word, folder in found.items():
         if not folder:
@@ -135,7 +135,7 @@ def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
 
 
 def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
-    """The sources of applications, as text. Raises Failure like current()."""
+    """Returns the sources of applications, as text. Raises Failure like current()."""
     own = [name for name, folder in folders.items() if not folder]
     for name in own:
         if not build.image(name, PRESET).is_file():
@@ -149,7 +149,7 @@ def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
 
 
 def _commit_of(place: Path, what: str, dirty: bool) -> str:
-    """The text 'commit ...' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
+    """Returns the text 'commit ...' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
     commit, changed = checkout_state(place)
     if changed and not dirty:
         first = f"{changed[0]}{f' and {len(changed) - 1} more' if len(changed) > 1 else ''}"
@@ -158,7 +158,7 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
-    """The commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
+    """Returns the commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
     checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored."""
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
@@ -171,7 +171,7 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
 
 
 def _git(place: Path, *words: str) -> str:
-    """The output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
+    """Returns the output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
     try:
         done = finished(["git", "-C", str(place), *words], GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:

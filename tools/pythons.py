@@ -19,12 +19,12 @@ LOG = Path(__file__).with_name("log") / "requirements.txt"
 
 
 def environment() -> Path:
-    """The `bin` directory of the environment for tests, which is made if it does not exist."""
+    """Returns the `bin` directory of the environment for tests, which is made if it does not exist."""
     return _environment([LOG, TESTS], "fetching the Python packages that tests need")
 
 
 def log_environment() -> Path:
-    """The `bin` directory of the environment for decoding logs, which is made if it does not exist."""
+    """Returns the `bin` directory of the environment for decoding logs, which is made if it does not exist."""
     return _environment([LOG], "fetching the Python packages that ./neap log needs (once)")
 
 

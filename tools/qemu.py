@@ -29,7 +29,7 @@ OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """The start of QEMU's command line. QEMU is $NEAP_QEMU, the system's, or one from the cache, in this order; otherwise it is fetched."""
+    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. Else QEMU is fetched."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:
@@ -39,7 +39,7 @@ def command() -> tuple[str, ...]:
 
 
 def find() -> tuple[str, ...] | None:
-    """A suitable QEMU that is already on this machine; None if there is none."""
+    """Returns a suitable QEMU that is already on this machine; None if there is none."""
     system = shutil.which(PROGRAM)
     if system and suitable((system,)):
         return (system,)
@@ -48,7 +48,7 @@ def find() -> tuple[str, ...] | None:
 
 
 def private_qemu(root: Path) -> tuple[str, ...]:
-    """The start of the command line of the QEMU unpacked at `root`."""
+    """Returns the start of the command line of the QEMU unpacked at `root`."""
     return (*private_command(root, PROGRAM), "-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios")
 
 
@@ -76,7 +76,7 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
 
 
 def version_of(argv: tuple[str, ...]) -> str | None:
-    """The version of a QEMU, like '11.1.3'; None if it does not start."""
+    """Returns the version of a QEMU, like '11.1.3'; None if it does not start."""
     match = re.search(r"version (\d+(?:\.\d+)+)", output_or_none([*argv, "--version"]) or "")
     return match.group(1) if match else None
 
@@ -90,7 +90,7 @@ def suitable(argv: tuple[str, ...]) -> bool:
 
 
 def _upstream(version: str) -> str:
-    """The upstream version, like '11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
+    """Returns the upstream version, like '11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Our plugins for QEMU's emulated CPU, compiled once for the QEMU that runs machines."""
+"""Neap's plugins for QEMU's emulated CPU, compiled once for the QEMU that runs machines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tools import build, cache, packages, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
-# Versions of the plugin interface: the first QEMU version that has each.
+# Pairs of the first QEMU version with a version of the plugin interface, and that version of the interface.
 PLUGIN_API = (((11, 1), 7), ((0,), 5))
 
 
 def library(source: Path) -> Path:
-    """The compiled plugin of a C file. It is compiled again if its source is newer."""
+    """Returns the plugin that is compiled from a C file. It is compiled again if the source is newer than the plugin."""
     return compiled(source.stem, [source], [source], ["gcc", "-std=gnu17"])
 
 
 def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], compiler: Sequence[str]) -> Path:
-    """A plugin of these sources. It is compiled again if a file of `depends_on` is newer. `compiler`: the program and its own words."""
+    """Returns a plugin of `sources`. It is compiled again if a file of `depends_on` is newer. `compiler`: the program and its words."""
     version = qemu.version_of(qemu.command())
     if version is None:
         raise Failure("QEMU does not say its version")
@@ -40,13 +40,13 @@ def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], com
 
 
 def plugin_api(version: str) -> int:
-    """The number of the plugin interface for a QEMU like '11.1.3'."""
+    """Returns the version of the plugin interface of a QEMU version like '11.1.3'."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version))
     return next(api for since, api in PLUGIN_API if numbers >= since)
 
 
 def option(plugin: Path, *words: str) -> list[str]:
-    """QEMU's arguments for a plugin. Raises Failure for file names that QEMU does not accept."""
+    """Returns QEMU's arguments for a plugin. Raises Failure for file names that QEMU does not accept."""
     if bad := next((word for word in (str(plugin), *words) if "," in word), None):
         raise Failure(f"a comma in {bad}: QEMU does not accept such a file name")
     return ["-plugin", ",".join([str(plugin), *words])]

@@ -43,12 +43,12 @@ class Pin:
         return bool(self.files)
 
     def identity(self) -> str:
-        """All inputs that determine the unpacked source, as text to be hashed."""
+        """Returns all inputs that determine the unpacked source, as text to be hashed."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:
-    """The pins of this checkout. If this user has accepted a newer version for a pin, the newer version counts."""
+    """Returns the pins of this checkout. If this user has accepted a newer version for a pin, the newer version counts."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -134,12 +134,12 @@ def apply_patch(patch: Path, tree: Path, strip: int, log: Path) -> None:
 
 
 def lwip(archive: Archive | None = None) -> Path:
-    """lwIP's source tree in the cache, which is fetched if it is missing."""
+    """Returns lwIP's source tree in the cache, which is fetched if it is missing."""
     return _source_entry("lwip", archive, lambda pin, files, entry: unpack_tree(pin, files, entry / "tree", entry / "unpack.log")) / "tree"
 
 
 def boost(archive: Archive | None = None) -> Path:
-    """The directory with Boost's headers (`boost/version.hpp` is below it), which is fetched if it is missing."""
+    """Returns the directory with Boost's headers (`boost/version.hpp` is below it), which is fetched if it is missing."""
     return _source_entry("boost", archive, lambda _pin, files, entry: unpack(files[0], entry / "tree")) / "tree/usr/include"
 
 
@@ -165,7 +165,7 @@ def _expected(pin: Pin, into: Path) -> list[tuple[Path, str]]:
 
 
 def _present(pin: Pin, into: Path) -> list[Path]:
-    """The pin's files, if all of them exist and are complete; otherwise none."""
+    """Returns the pin's files, if all of them exist and are complete; otherwise none."""
     expected = _expected(pin, into)
     if all(path.is_file() and cache.file_sha256(path) == digest for path, digest in expected):
         return [path for path, _ in expected]

@@ -28,7 +28,7 @@ DRIVER_LINES_MAX = 2650
 
 
 def files() -> list[Path]:
-    """The checkout's own files: tracked files, and new files that git does not ignore."""
+    """Returns the checkout's own files: tracked files, and new files that git does not ignore."""
     argv = ["git", "-C", str(build.REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     if done.returncode == 0:
@@ -70,7 +70,7 @@ def too_long(code: Sequence[Path]) -> list[str]:
 
 
 def too_large(driver: Sequence[Path]) -> list[str]:
-    """A complaint if the driver has too many lines of code, without blank lines, comments and tests."""
+    """Returns a complaint if the driver has too many lines of code, without blank lines, comments and tests."""
     ours = [path for path in driver if not path.stem.endswith("_test") and not path.stem.startswith("test_")]
     lines = [line.strip() for path in ours for line in path.read_text().splitlines()]
     code = sum(1 for line in lines if line and not line.startswith("//"))
@@ -100,8 +100,8 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's build has
-    already checked each header that one of its sources includes first."""
+    """Returns complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's
+    build has already checked each header that one of its sources includes first."""
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
     done_by_build = included_first(databases[0])
@@ -119,7 +119,7 @@ def headers(candidates: Sequence[Path]) -> list[str]:
 
 
 def included_first(database: Path) -> set[Path]:
-    """The headers of this checkout that a source in a compile_commands.json includes before any other code."""
+    """Returns the headers of this checkout that a source in a compile_commands.json includes before any other code."""
     found = set()
     for row in json.loads(database.read_text()):
         if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', Path(row["directory"], row["file"]).read_text(errors="replace")):

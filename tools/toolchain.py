@@ -64,7 +64,7 @@ class Recipe:
         self.epoch = int(self._table["source_date_epoch"])
 
     def key(self) -> str:
-        """The hash that names the product of this recipe. Comments and the measured seconds do not change it."""
+        """Returns the hash that names the product of this recipe. Comments and the measured seconds do not change it."""
         table = json.loads(json.dumps(self._table))
         for step in table["step"]:
             del step["seconds"]
@@ -102,7 +102,7 @@ def entry(recipe: Recipe | None = None) -> cache.Entry:
 
 
 def find() -> Path | None:
-    """The toolchain's prefix: $NEAP_TOOLCHAIN, or the cache's entry for this recipe. None if there is none."""
+    """Returns the toolchain's prefix: $NEAP_TOOLCHAIN, or the cache's entry for this recipe. None if there is none."""
     named = os.environ.get("NEAP_TOOLCHAIN")
     if named:
         if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
@@ -113,7 +113,7 @@ def find() -> Path | None:
 
 
 def require() -> Path:
-    """The prefix of the toolchain, which is built if it does not exist."""
+    """Returns the prefix of the toolchain, which is built if it does not exist."""
     return find() or build()
 
 
@@ -238,7 +238,7 @@ def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
 
 
 def _size_bytes(tree: Path) -> int:
-    """The disk usage of a tree. A resumed build counts it as free space."""
+    """Returns the disk usage of a tree. A resumed build counts it as free space."""
     total = 0
     for directory, _, names in os.walk(tree):
         for name in names:

@@ -128,7 +128,7 @@ def test_the_name_follows_pins_patches_and_steps_but_not_comments(trial: Trial) 
 
 
 def waiting_builder(trial: Trial, python) -> tuple[subprocess.Popen, Path]:
-    """A build that waits in the step gcc while the file exists."""
+    """Returns a build that waits in the step gcc while the file exists."""
     wait = Path(f"{trial.log}.wait")
     wait.touch()
     builder = python(*trial.builder())

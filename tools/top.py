@@ -70,7 +70,7 @@ def parse(answer: str, name: str) -> list[dict]:
 
 
 def _value(key: str, text: str) -> int | str:
-    """A counter must be a number; a setting may be a word. Raises ValueError for anything else."""
+    """Returns the value of `key`. A counter must be a number; a setting may be a word. Raises ValueError for anything else."""
     if key in (*RATES, "asleep_ns", "now_ns") or text.isdecimal():
         return decimal(text)
     if not is_word(key, WORD_CHARACTERS_MAX) or not is_word(text, WORD_CHARACTERS_MAX):
@@ -79,7 +79,7 @@ def _value(key: str, text: str) -> int | str:
 
 
 def rates(before: dict, now: dict) -> dict:
-    """Increases per second, and the share of time asleep, between two answers. None for a counter that the answers lack."""
+    """Returns increases per second, and the share of time asleep, between two answers. None for a counter that the answers lack."""
     elapsed_ns = now["now_ns"] - before["now_ns"]
 
     def grown(name: str) -> int | None:

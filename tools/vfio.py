@@ -45,7 +45,7 @@ class Host:
         return self.path(f"/sys/bus/pci/devices/{address}")
 
     def read(self, path: Path) -> str:
-        """A small file's text without the line end; empty if it cannot be read."""
+        """Returns a small file's text without the line end; empty if it cannot be read."""
         try:
             return path.read_text(errors="replace").strip()
         except OSError:
@@ -66,7 +66,7 @@ class Host:
             os.close(descriptor)
 
     def link_name(self, path: Path) -> str | None:
-        """The last component of a link's target."""
+        """Returns the last component of a link's target."""
         try:
             return os.path.basename(os.readlink(path))
         except OSError:
@@ -76,7 +76,7 @@ class Host:
         return os.access(path, os.R_OK | os.W_OK)
 
     def locked_memory_limit(self) -> int | None:
-        """The number of bytes that this process may lock; None if there is no limit."""
+        """Returns the number of bytes that this process may lock; None if there is no limit."""
         soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
         capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)", self.read(self.path("/proc/self/status")), re.MULTILINE)
         free = soft == resource.RLIM_INFINITY or bool(capabilities and int(capabilities[1], 16) >> CAP_IPC_LOCK & 1)
@@ -104,7 +104,7 @@ class Card:
 
 
 def device_ids() -> list[int]:
-    """The device ids that the driver supports, from their only list, drivers/ixgbe/device_ids.hpp."""
+    """Returns the device ids that the driver supports, from their only list, drivers/ixgbe/device_ids.hpp."""
     return [int(number, 16) for number in re.findall(r"\{(0x[0-9A-Fa-f]{4}), (?:true|false)\}", DEVICE_IDS.read_text())]
 
 
@@ -112,7 +112,7 @@ def device_ids() -> list[int]:
 
 
 def find_card(word: str, host: Host) -> Card:
-    """The 82599 at an address. Raises Failure if `word` is no address, or if there is no 82599 at the address."""
+    """Returns the 82599 at an address. Raises Failure if `word` is no address, or if there is no 82599 at the address."""
     match = ADDRESS.fullmatch(word)
     if not match:
         raise UsageError(f"'{word}' is no PCI address", "it looks like 0000:03:00.0; `lspci -D | grep 82599` shows where cards are")
@@ -130,7 +130,7 @@ def find_card(word: str, host: Host) -> Card:
 
 
 def require_card(word: str, memory: str, accelerator: str, host: Host | None = None) -> Card:
-    """The card, if it can be passed through to a machine with this `memory` (like "512M"). Otherwise raises Failure with a remedy."""
+    """Returns the card if it can be passed through to a machine with `memory` (like "512M"). Otherwise raises Failure with a remedy."""
     host = host or Host()
     card = find_card(word, host)
     require_iommu(card, host)
@@ -167,7 +167,7 @@ def require_iommu(card: Card, host: Host) -> None:
 
 
 def others(card: Card, host: Host) -> list[tuple[str, str | None]]:
-    """The other relevant devices of the card's IOMMU group (all except bridges), with their drivers."""
+    """Returns the other relevant devices of the card's IOMMU group (all except bridges), with their drivers."""
     found = []
     members = host.path(f"/sys/kernel/iommu_groups/{card.group}/devices")
     for name in sorted(path.name for path in members.iterdir()) if members.is_dir() else []:
@@ -209,12 +209,12 @@ def _require_locked_memory(memory: str, host: Host) -> None:
 
 
 def memory_bytes(memory: str) -> int:
-    """'512M' -> bytes."""
+    """Converts a size like '512M' to bytes."""
     return int(memory[:-1]) << {"M": 20, "G": 30}[memory[-1]]
 
 
 def kvm_problem(host: Host | None = None) -> Failure | None:
-    """The reason why KVM cannot be used on this host; None if it can."""
+    """Returns the reason why KVM cannot be used on this host; None if it can."""
     host = host or Host()
     path = host.path("/dev/kvm")
     if not path.exists():
@@ -333,8 +333,8 @@ def interfaces(card: Card, host: Host) -> list[str]:
 
 
 def _move(card: Card, override: str | None, host: Host, driver: str | None = None) -> None:
-    """Takes the card from its driver and offers it to `driver`, to any matching driver, or with `override` only to that driver. Raises
-    Failure if the card has another driver afterwards."""
+    """Takes the card from its driver and offers it to `driver` (None: to any matching driver). With `override`, no driver except `override`
+    takes it. Raises Failure if the card has another driver afterwards."""
     device = host.device(card.address)
     # Writing an empty line removes an override.
     host.write(device / "driver_override", f"{override or ''}\n")
@@ -364,7 +364,7 @@ def _writing(card: Card) -> Iterator[None]:
         raise Failure(f"{card.address}: {error.filename or 'the kernel'}: {error.strerror}", "`dmesg` may say why") from None
 
 
-# The file with the name of a card's earlier driver. Like the binding, the file is lost at a reboot.
+# Returns the file that holds the name of a card's earlier driver. Like the card's binding to vfio-pci, the file is lost at a reboot.
 def _memory(card: Card, host: Host) -> Path:
     return host.path(f"/run/neap/vfio/{card.address}")
 

@@ -11,7 +11,7 @@ from tools import build, packages
 from tools.bench.rows import Row
 from tools.errors import Failure
 
-# Limit for instructions with all queues and timers, divided by those with one queue and no timer. Only heap operations may increase it.
+# Limit of the ratio of instructions with all queues and timers to those with one queue and no timer. Only heap operations may increase it.
 GROWTH_LIMIT = 1.1
 
 
@@ -24,7 +24,7 @@ def rows() -> list[Row]:
 
 
 def read(text: str) -> list[Row]:
-    """Makes rows of the lines of JSON that the benchmark program prints."""
+    """Makes rows from the lines of JSON that the benchmark program prints."""
     cases = [json.loads(line) for line in text.splitlines() if line.startswith('{"way"')]
     if not cases:
         raise Failure("the soft card's benchmark printed nothing")

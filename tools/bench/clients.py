@@ -2,10 +2,10 @@
 """The first half of `./neap bench load`: the cost of a request in the load generator and in other generators.
 
 A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator loads stock
-memcached as heavily as it can: a closed loop of one thread with 16 connections, whose values have 200 bytes. The figure is answered
-requests per second of the generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores,
-server and client have one each. The rounds alternate between the generators, so a slow minute affects all of them. The median of each
-generator's rounds is shown. A generator that is not available is listed with the reason.
+memcached as heavily as it can: a closed loop of one thread with 16 connections and values of 200 bytes. The figure is answered requests per
+second of the generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores, server and client
+have one each. The rounds alternate between the generators, so a slow minute affects all of them. The median of each generator's rounds is
+shown. A generator that is not available is listed with the reason.
 """
 
 import dataclasses

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench load` accounts for a client, reads its figures, and lists clients that are not available."""
+"""`./neap bench load` measures a client's own CPU time, reads its figures, and lists clients that are not available."""
 
 import json
 import re

@@ -16,7 +16,7 @@ WAYS = {"receive": ((RECEIVE,), 70), "transmit": ((TRANSMIT, TAKE_BACK), 60), "f
 
 
 def rows() -> list[Row]:
-    """A row for each direction, batch and state of the log. Targets hold at the largest batch."""
+    """Returns a row for each direction, batch and state of the log. The targets are for the largest batch."""
     return read(instructions.run_image("bench_driver", net="loopback"))
 
 

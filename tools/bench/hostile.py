@@ -3,7 +3,7 @@
 
 The bystander's p99 during the attack is compared with its p99 before and after the attack, in the same run. The host emulates the machine
 and runs the attacker as well, so use an otherwise idle host. The bench also counts the bystander's failed or refused requests, new clients
-that were not served, and bytes that stayed allocated in the heap.
+that were not served, and bytes of the heap that are still allocated after the attack.
 """
 
 import json

@@ -42,7 +42,7 @@ class Region:
         return self.instructions / self.visits
 
     def rows(self, name: str, target: float | None, less: float = 0.0, median_target: float | None = None) -> list[Row]:
-        """Mean, median and maximum of a step. `less`: the cost to subtract, which is not the step's own."""
+        """Returns rows with mean, median and maximum of a step. `less`: a cost to subtract, because it is not the step's own."""
         return [
             Row(name, "instructions, mean", self.mean - less, target),
             Row(f"{name}.median", "instructions", self.median - less, median_target),
@@ -59,8 +59,8 @@ class Counts:
 
 
 def observe() -> list[Row]:
-    """The cost of the log's functions for the calling core, in a release image with 10,000 calls of each. A record with a sample is not
-    measured: the emulated CPU has no counters, so no sample is written."""
+    """Returns the cost of the log's functions for the calling core, in a release image with 10,000 calls of each. A record with a sample is
+    not measured: the emulated CPU has no counters, so no sample is written."""
     counts = run_image("bench_observe")
     require_exact(counts)
     # The region numbers of bench/observe.cpp.
@@ -80,8 +80,8 @@ def observe() -> list[Row]:
 
 
 def request() -> list[Row]:
-    """A memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time. A long reply is
-    measured in each form of segmentation. Counts include an answer's acknowledgements, whose number depends on QEMU's user network."""
+    """Measures a memcached GET over the soft card: all the machine's instructions, with one connection and one request at a time. A long
+    reply is measured in each form of segmentation. Counts include acknowledgements, whose number depends on QEMU's user network."""
     build.build_soft_card()
     build.build("image", ["memcached.elf"])
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
@@ -105,7 +105,7 @@ def request() -> list[Row]:
 
 
 def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> float:
-    """Instructions of a GET of this many bytes, after a warm-up."""
+    """Returns the instructions of a GET of `value_bytes` bytes, after a warm-up."""
     value = b"v" * value_bytes
     exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
     answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
@@ -165,14 +165,14 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
 
 
 def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
-    """QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see `executed`).
-    `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
+    """Returns QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see
+    `executed`). `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
     words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 
 
 def executed(live: Path) -> int:
-    """The number of instructions that all CPUs of a running machine have executed so far."""
+    """Returns the number of instructions that all CPUs of a running machine have executed so far."""
     return sum(struct.unpack_from("<Q", live.read_bytes(), offset)[0] for offset in range(0, LIVE_BYTES, 64))
 
 

@@ -43,14 +43,14 @@ MEMORY = {
 
 
 def memory() -> list[Row]:
-    """Means over 10,000 calls. They include allocating and freeing slabs."""
+    """Returns means over 10,000 calls. They include the cost of allocating and freeing slabs."""
     counts = run_image("bench_kernel_memory", cores=2)
     require_exact(counts)
     return [Row(name, "instructions, mean", counts.regions[region].mean, target) for name, (region, target) in MEMORY.items()]
 
 
 def rows() -> list[Row]:
-    """The mean of at least 9,000 runs, the median and the maximum. The maximum shows the cost of a fresh page or of a full batch."""
+    """Returns mean, median and maximum of at least 9,000 runs. The maximum shows the cost of a fresh page or of a full batch."""
     counts = run_image("bench_kernel", cores=2)
     require_exact(counts)
     found = []

@@ -65,7 +65,7 @@ def beside(rows: Sequence[Row]) -> list[Row]:
 
 
 def measure() -> dict[str, float]:
-    """Instructions on Linux, by the names in PEERS. Raises Failure if this machine cannot make or boot the guest."""
+    """Returns each step's instructions on Linux, by the names in PEERS. Raises Failure if this machine cannot make or boot the guest."""
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as name:
         directory = Path(name)
         kernel, archive, out = _kernel(), directory / "initramfs", directory / "counts.json"

@@ -44,7 +44,7 @@ KINDS = (
 
 @dataclasses.dataclass
 class Side:
-    """One guest, its network, and the traffic program on our end."""
+    """One guest, its network, and the traffic program at the host's end of that network."""
 
     guest: LinuxGuest
     namespace: Namespace
@@ -68,7 +68,7 @@ class Side:
         self.guest.output_of(f"ethtool -K eth0 {words}; {self.reach}", seconds=180)
 
     def measure(self, words: str, printed: str) -> float:
-        """Measures one value: a rate per second, or microseconds."""
+        """Measures and returns one value: a rate per second, or microseconds."""
         way, _, in_flight = words.partition(" ")
         last = f"{in_flight} {DATAGRAM_BYTES}" if in_flight else "1 unchecked"
         words_printed = self.namespace.run(f"{self.traffic} {way} {self.address} {PORT} {SECONDS} {last}", seconds=180).split()
@@ -79,7 +79,7 @@ class Side:
 
 
 def rows() -> list[Row]:
-    """The table. A ratio below 1 means that the soft card is faster than the peer."""
+    """Returns the table. A ratio below 1 means that the soft card is faster than the peer."""
     packages.require("card", "rust")
     build.build_soft_card()
     qemu.command()
@@ -128,7 +128,7 @@ def _with_offloads(sides: dict[str, Side], on: bool) -> list[Row]:
 
 
 def _accesses(guest: LinuxGuest, state: str) -> list[Row]:
-    """Register accesses by the driver during the measurements with these offloads. Each access costs an exit from the guest's CPU."""
+    """Returns the driver's register accesses in the measurements with these offloads. Each access costs an exit from the guest's CPU."""
     counters = guest.machine.card_counters()
     table = []
     for direction in ("reads", "writes"):

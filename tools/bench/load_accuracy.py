@@ -2,10 +2,10 @@
 """The second half of `./neap bench load`: how exactly the load generator keeps its rate, and how exactly it reports the server's real
 latencies.
 
-Two servers are the references. For the rate it is stock memcached on a core of its own. The generator's peak rate is measured first, then
-the error of the achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. For the latencies it is
-neap-load-stub, which delays answers and freezes, and records its real delays. The error of the measured percentiles is reported. Run the
-benchmark on an otherwise idle machine.
+Two servers are the references. For the rate, the reference is stock memcached on a core of its own. The generator's peak rate is measured
+first, then the error of the achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. For the
+latencies, it is neap-load-stub, which delays answers and freezes, and records its real delays. The error of the measured percentiles is
+reported. Run the benchmark on an otherwise idle machine.
 """
 
 import json
@@ -28,17 +28,17 @@ STUB_PATIENCE_SECONDS = 10.0
 # The delays are long compared with the kernel paths of both programs, which are three wake-ups of about 0.1 ms on a virtual machine.
 DELAYS = ["--delay-us", "exponential:100000"]
 FREEZE_MS, FREEZE_EVERY_MS = 100, 1000
-# 1 % of the period of the freezes. Of 100 evenly spaced requests, one falls into it.
+# 1 % of the period of the freezes. Of 100 evenly spaced requests, one falls into this time.
 HUNDREDTH_NS = FREEZE_EVERY_MS * 1e6 / 100
 
 
 def load() -> list[Row]:
-    """Rows of both halves of `./neap bench load`."""
+    """Returns rows of both halves of `./neap bench load`."""
     return [*clients.load(), *rows()]
 
 
 def show(found: Sequence[Row]) -> str:
-    """One line per client, and a table of the rows that have a target."""
+    """Returns one line per client, and a table of the rows that have a target."""
     promised = [row for row in found if row.target is not None]
     return f"{clients.side_by_side([row for row in found if row.target is None])}\n\n{table(promised)}"
 
@@ -102,7 +102,7 @@ def _delays() -> list[Row]:
 
 
 def _freezes() -> list[Row]:
-    """Compares p99. A freeze each second delays 1 % of the evenly spaced requests by more than its length minus 10 ms."""
+    """Compares p99 with a freeze's length minus 10 ms: 1 % of the requests are evenly spaced over the first 10 ms of each freeze."""
     words = ["--rate", "2000", "--arrivals", "fixed", "--connections", "1000"]
     figures, made = _with_stub(["--freeze", f"{FREEZE_EVERY_MS}:{FREEZE_MS}"], *words)
     frozen = [length for _, length in made["absences_ns"] if length >= FREEZE_MS * 1e6]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench netpipe`: Debian's NPtcp against Neap in both roles, with NPtcp's default sweep to 1 MB and its integrity check.
 
-NPtcp prints figures only as the transmitter; Neap prints figures in both roles. So a sweep that NPtcp transmits has two figures from two
-clocks, which must be about equal; docs/netpipe.md explains the difference.
+NPtcp prints figures only as the transmitter; Neap prints figures in both roles. So a sweep that NPtcp transmits has two figures, one from
+each program's clock. They must be about equal; docs/netpipe.md explains the difference.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
 
 @contextlib.contextmanager
 def nptcp_receives(options: Sequence[str], directory: Path) -> Iterator[int]:
-    """NPtcp as a receiver; gives its port. After the measurement it must end with success. Raises Failure."""
+    """Runs NPtcp as a receiver and yields its port. Raises Failure if NPtcp does not end with success after the measurement."""
     port = free_port()
     path = directory / "nptcp.log"
     with open(path, "wb") as log:
@@ -111,7 +111,7 @@ def listens(port: int) -> bool:
 
 
 def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Sequence[re.Match[str]]) -> list[Row]:
-    """`role`: Neap's role. Raises Failure if Neap printed nothing, or if the two programs printed different sizes."""
+    """Returns a sweep's rows. `role`: Neap's role. Raises Failure if Neap printed nothing, or the programs printed different sizes."""
     if not ours or (theirs and [match["bytes"] for match in theirs] != [match["bytes"] for match in ours]):
         raise Failure(f"Neap, {role}: {len(theirs)} sizes of NPtcp's and {len(ours)} of Neap's are not the same")
     if checked:
@@ -131,7 +131,7 @@ def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Seq
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """The tables of time and of rate, with NPtcp's and Neap's figure for each size, and then the integrity checks."""
+    """Returns the tables of time and of rate, with NPtcp's and Neap's figure for each size, and then the integrity checks."""
     values = {row.name: row.value for row in rows}
     pieces = []
     for role, title in (

@@ -19,14 +19,14 @@ PATIENCE_SECONDS = 60.0
 
 
 def on_core(which: int) -> list[str]:
-    """The words in front of a command that bind it to one core, if the machine has two."""
+    """Returns the words in front of a command that bind it to core number `which`; none if the machine has only one core."""
     cores = sorted(os.sched_getaffinity(0))
     return ["taskset", "--cpu-list", str(cores[which])] if len(cores) > 1 else []
 
 
 @contextlib.contextmanager
 def memcached() -> Iterator[str]:
-    """Stock memcached with one thread; yields HOST:PORT."""
+    """Runs stock memcached with one thread, and yields its HOST:PORT."""
     port = free_port()
     argv = [*on_core(0), *DebianProgram("memcached", "memcached").argv, "-l", LOOPBACK, "-p", str(port), "-U", "0", "-t", "1", "-m", "256"]
     child = spawn([*argv, "-u", "root"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

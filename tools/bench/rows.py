@@ -18,7 +18,7 @@ class Row:
     peer_is: str = ""
 
     def fields(self) -> dict[str, str | float | None]:
-        """The members for --json, with the peer only if there is one."""
+        """Returns the members for --json, with the peer only if there is one."""
         fields = dataclasses.asdict(self)
         return fields if self.peer_is else {name: fields[name] for name in ("name", "unit", "value", "target")}
 
@@ -28,7 +28,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as aligned columns. Peers have two columns if there are any."""
+    """Returns the rows as aligned columns. Peers have two columns if there are any."""
     cells = [("name", "value", "target", "unit")]
     cells += [
         (row.name, "-" if row.value is None else f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit)

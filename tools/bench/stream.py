@@ -79,7 +79,7 @@ class Load:
 
 @contextlib.contextmanager
 def server(lines: str) -> Iterator[Machine]:
-    """memcached with a log of this many entries per core. When it is full, the oldest entries are overwritten and counted."""
+    """Runs memcached with a log of `lines` entries per core. When the log is full, the oldest entries are overwritten and counted."""
     words = [f"log={lines}", "log_full=overwrite"]
     forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
     with Machine(build.image("memcached"), cores=CORES, memory="1G", forward=forward, arguments=words) as machine:
@@ -88,7 +88,7 @@ def server(lines: str) -> Iterator[Machine]:
 
 
 def ok_answer(machine: Machine, line: str) -> str:
-    """The answer of the machine's control server to a line. Raises Failure if the answer is an error."""
+    """Returns the answer of the machine's control server to `line`. Raises Failure if the answer is an error."""
     with control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
         answer = connection.ask(line)
     if not answer.startswith("ok"):
@@ -97,7 +97,7 @@ def ok_answer(machine: Machine, line: str) -> str:
 
 
 def of_cores(machine: Machine) -> list[dict[str, int]]:
-    """The numbers in the answer to `cores`, for each core."""
+    """Returns the numbers in the answer to `cores`, for each core."""
     cores = []
     for part in ok_answer(machine, "cores").removeprefix("ok ").split("; "):
         words = (word.partition("=") for word in part.split(" ")[1:])
@@ -119,7 +119,7 @@ def collect(machine: Machine, folder: Path, live: bool) -> Collected:
 
 
 def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> float:
-    """The percentage of time during which the core that slept most was awake."""
+    """Returns the percentage of time during which the core that slept most was awake."""
     shares = []
     for one, two in zip(before, after, strict=True):
         shares.append(1 - (two["asleep_ns"] - one["asleep_ns"]) / max(1, two["now_ns"] - one["now_ns"]))
@@ -127,7 +127,7 @@ def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> flo
 
 
 def rows_of(name: str, machine: Machine, collected: Collected, per_second: float, busy: float) -> list[Row]:
-    """The rows of one run, with its log entries: written, collected, reported as lost, and uncounted."""
+    """Returns the rows of one run, with its log entries: written, collected, reported as lost, and uncounted."""
     written = sum(core["records"] + core["unwritten"] for core in of_cores(machine))
     uncounted = abs(written - collected.lines - collected.named_lost)
     return [

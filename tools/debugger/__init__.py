@@ -28,7 +28,7 @@ def require() -> None:
 
 
 def symbols_of(image: Path) -> Path:
-    """The file beside an image that holds its symbols."""
+    """Returns the file beside an image that holds its symbols."""
     path = image.with_name(image.name.removesuffix(".elf") + ".debug.elf")
     if not path.is_file():
         raise Failure(f"there are no symbols of {image.name}: {path} is missing", "./neap build makes both")
@@ -36,7 +36,7 @@ def symbols_of(image: Path) -> Path:
 
 
 def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
-    """gdb's command line for a machine that waits at `socket`."""
+    """Returns gdb's command line for a machine that waits at `socket`."""
     argv = ["gdb", "-q", f"--directory={build.REPOSITORY}", str(symbols_of(image))]
     if chain := toolchain.find():
         # The cross compiler brings the printers for the image's std:: types.
@@ -60,7 +60,7 @@ def debug(image: Path, socket: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_are_gdbs() -> Iterator[None]:
-    """Ctrl-C signals all processes of the terminal; here only gdb must react, by stopping the guest."""
+    """Ignores Ctrl-C in this process. It signals all processes of the terminal, but only gdb must react, by stopping the guest."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

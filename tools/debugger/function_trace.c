@@ -7,13 +7,13 @@
 // a block runs in the middle of a function, by dropping all entries above that function's last one.
 //
 // The file is a mapped ring of the last entries, so the entries survive any end of QEMU. Its format, little endian:
-//   u64 entries ever written, u64 capacity, then records of u64 instructions (of this CPU, about), u32 function, u32 depth
+//   u64 entries ever written, u64 capacity, then records of u64 instructions (of this CPU, approximately), u32 function, u32 depth
 //
 // This file declares QEMU's functions without QEMU's header; bench/instruction_counter.c gives the reason.
 //
 //   -plugin function_trace.so,out=FILE,functions=FILE,cpu=N
 //
-//   functions   three u64 each, ascending: first byte, one past the last, 1 if an interrupt enters it without a call, else 0
+//   functions   three u64 each, ascending: first byte, one past the last, 1 if an interrupt enters the function without a call, else 0
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -132,7 +132,7 @@ static uint64_t kind_of(const struct qemu_plugin_insn* instruction) {
   return returns ? returns_bit : 0;
 }
 
-/// Up to API version 6 the arguments are (number, block), from version 7 on (block, user data). Our user data is null.
+/// Up to API version 6 the arguments are (number, block), from version 7 on (block, user data). The plugin's user data is null.
 static void translated(void* first, void* second) {
   const struct qemu_plugin_tb* const block = second != NULL ? second : first;
   const size_t count = qemu_plugin_tb_n_insns(block);

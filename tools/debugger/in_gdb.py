@@ -29,7 +29,7 @@ WRAPPERS = ("neap::Callback::set<", "neap::detail::SpawnedEvent<")
 
 @functools.cache
 def storage_bytes(path: str) -> int:
-    """The offset of a core's thread-local variables below its FS base: the ELF segment's size, rounded to its alignment."""
+    """Returns the offset of a core's thread-local variables below its FS base: the ELF segment's size, rounded to its alignment."""
     with open(path, "rb") as image:
         header = image.read(64)
         at, size, count = struct.unpack_from("<Q", header, 32)[0], *struct.unpack_from("<HH", header, 54)
@@ -40,7 +40,7 @@ def storage_bytes(path: str) -> int:
 
 
 def atom(value: gdb.Value) -> gdb.Value:
-    """The value in a std::atomic, or in a Counter, which contains one."""
+    """Returns the value in a std::atomic, or in a Counter, which contains one."""
     for _ in range(6):
         fields = {field.name for field in _all_fields(value.type)}
         inner = next((name for name in ("value_", "_M_b", "_M_base", "_M_i", "_M_p") if name in fields), None)
@@ -61,7 +61,7 @@ def _all_fields(kind: gdb.Type) -> Iterator[gdb.Field]:
 
 
 def function_at(address: int) -> str:
-    """The function's name, without its parameters."""
+    """Returns the function's name, without its parameters."""
     match = re.match(r"(.*?)( \+ \d+)? in section ", gdb.execute(f"info symbol {address:#x}", to_string=True))
     return without_parameters(match.group(1)) if match else f"{address:#x}"
 
@@ -79,8 +79,8 @@ def without_parameters(name: str) -> str:
 
 
 def callable_in(name: str) -> str | None:
-    """The callable in the name of a function of WRAPPERS; None for any other name. Empty for a pointer to a function, because the pointer's
-    type does not name the function."""
+    """Returns the callable in the name of a function of WRAPPERS; None for any other name. Empty for a pointer to a function, because the
+    pointer's type does not name the function."""
     # The name of a function template begins with its result type.
     start = next((name.find(wrapper) + len(wrapper) for wrapper in WRAPPERS if name.removeprefix("void ").startswith(wrapper)), None)
     if start is None:
@@ -94,7 +94,7 @@ def callable_in(name: str) -> str | None:
 
 
 def callback_name(callback: gdb.Value) -> str:
-    """The name of the callable in a callback, from the wrapper's name, or for a function pointer from the callback's storage."""
+    """Returns the name of the callable in a callback, from the wrapper's name, or for a function pointer from the callback's storage."""
     code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"
@@ -119,7 +119,7 @@ class Core:
         self.number = int(self.own("neap::x86::(anonymous namespace)::core_number"))
 
     def own(self, name: str) -> gdb.Value:
-        """A thread-local variable of this core."""
+        """Returns a thread-local variable of this core."""
         offset = re.search(r"at offset (0x[0-9a-f]+) in the thread-local storage", gdb.execute(f"info address {name}", to_string=True))
         symbol = gdb.lookup_static_symbol(name) or gdb.lookup_global_symbol(name)
         if symbol is None or offset is None:
@@ -142,7 +142,7 @@ class Core:
 
 
 def cores() -> list[Core]:
-    """The running cores in the order of their numbers. The selected thread stays selected."""
+    """Returns the running cores in the order of their numbers. The selected thread stays selected."""
     selected = gdb.selected_thread()
     if selected is None:
         raise gdb.GdbError("no machine: target remote SOCKET")
@@ -159,7 +159,7 @@ def cores() -> list[Core]:
 
 
 def walk(first: gdb.Value) -> Iterator[gdb.Value]:
-    """The nodes of a queue of events, which ends in `queue_end` (kernel/intrusive_queue.hpp)."""
+    """Yields the nodes of a queue of events, which ends in `queue_end` (kernel/intrusive_queue.hpp)."""
     end = int(gdb.parse_and_eval("&neap::queue_end<neap::RemoteNode>"))
     for _ in range(WALKED_MAX):
         if int(first) in (0, end):
@@ -178,8 +178,8 @@ def event_name(node: gdb.Value) -> str:
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
-    """Names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is full if
-    its sequence is its position plus one (kernel/remote_queue.hpp)."""
+    """Yields names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is
+    full if its sequence is its position plus one (kernel/remote_queue.hpp)."""
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1
@@ -204,7 +204,7 @@ def queues(core: Core) -> list[tuple[str, list[str]]]:
 
 
 def pending_timers(core: Core) -> list[tuple[int, str]]:
-    """Deadline in ns since boot and name of the callback of each pending timer, the earliest first."""
+    """Returns deadline in ns since boot and name of the callback of each pending timer, the earliest first."""
     wheel = core.own("neap::(anonymous namespace)::wheel")
     heads, used = wheel["heads_"], wheel["used_"]
     lists = [wheel["due_"]]

@@ -67,7 +67,7 @@ FIELDS: dict[str, Check] = {
 
 
 def parse(text: bytes) -> dict:
-    """The members that this version knows. Raises ValueError with a text that says what is wrong."""
+    """Returns the members of `text` that this version knows. Raises ValueError with a text that says what is wrong."""
     if not text.isascii():
         raise ValueError("it is not ASCII")
     found = parse_json(text)

@@ -13,19 +13,19 @@ BROWSER_SECONDS = 180
 
 
 def browse(tmp_path: Path, url: str, *options: str) -> str:
-    """Chromium's standard output; with --dump-dom, the page's final DOM."""
+    """Returns Chromium's standard output; with --dump-dom, the page's final DOM."""
     done = finished([*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url], BROWSER_SECONDS)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
 
 def plots(dom: str) -> dict[str, str]:
-    """The part of the drawn page that belongs to each plot, by the plot's name."""
+    """Returns the part of the drawn page that belongs to each plot, by the plot's name."""
     return {match.group(1): match.group(2) for match in re.finditer(r'<div id="([a-z]+)"(.*?)</section>', dom, re.DOTALL)}
 
 
 def lines_in(plot: str) -> int:
-    """Number of traces that have a line. The line of a trace with unknown values has several pieces."""
+    """Returns the number of traces that have a line. The line of a trace with unknown values has several pieces."""
     traces = plot.split('<g class="trace scatter')[1:]
     return sum(any(len(d) > 10 for d in re.findall(r'<path class="js-line" d="([^"]*)"', trace)) for trace in traces)
 

@@ -17,7 +17,7 @@ from tools.foreign import shown
 from tools.log import layout
 from tools.log.folder import LIMIT_BYTES, RUN, UNFINISHED, Folder, Identity, describe_run, log_files
 
-# The machine sends a block at least once a second.
+# A connection that is silent for this time is given up. The machine sends a block at least once a second.
 SILENCE_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = (0.1, 2.0)
@@ -201,7 +201,7 @@ class Collector:
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Raises Failure for parts of cores that do not exist. A header, with the number of cores, arrives after its core's entries."""
+        """Raises Failure for parts of cores that do not exist. Headers, which have the number of cores, arrive after entries."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
             raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")

@@ -52,7 +52,7 @@ def _study(arguments) -> int:
 
 
 def _beside(places: list[str], name: str) -> Path:
-    """The path of a result if --out is not given: `name` in the folder of the logs."""
+    """Returns the path of a result if --out is not given: `name` in the folder of the logs."""
     if not places:
         raise UsageError("no log is named", "./neap log summary DIR")
     first = Path(places[0])

@@ -26,7 +26,7 @@ _PLANES = [bytes(word >> shift & 0xFF for word in _TABLE) for shift in (0, 8, 16
 
 
 def _skip_tables() -> list[list[int]]:
-    """For each of a register's four bytes, a table of that byte's contribution to the register after LANE_BYTES zero bytes."""
+    """Returns, for each of a register's four bytes, a table of that byte's contribution to the register after LANE_BYTES zero bytes."""
 
     def skip(register: int) -> int:
         for _ in range(LANE_BYTES):
@@ -40,7 +40,7 @@ _SKIP = _skip_tables()
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """The CRC-32C of `data`. `crc` is the CRC-32C of the bytes before `data`."""
+    """Returns the CRC-32C of `data`. `crc` is the CRC-32C of the bytes before `data`."""
     register = crc ^ 0xFFFFFFFF
     lanes = len(data) // LANE_BYTES
     if lanes >= 8:
@@ -54,7 +54,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def _lane_registers(data: bytes, lanes: int) -> list[int]:
-    """The CRC register's value after the bytes of each lane, if the register was zero before that lane."""
+    """Returns the CRC register's value after the bytes of each lane, if the register was zero before that lane."""
     low = middle = high = top = bytes(lanes)
     number = int.from_bytes
     for offset in range(LANE_BYTES):

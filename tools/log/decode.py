@@ -2,8 +2,8 @@
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
 A record is one entry, followed by its samples and anchors, which are entries too. This module joins these entries. `records` has one row
-per record. `counters` has, for each counter and in the same order, a value and whether it was sampled. The types come from the header
-(tools/log/schema.py).
+per record. `counters` has, for each counter, a value for each record, in the records' order, and whether it was sampled. The types come
+from the header (tools/log/schema.py).
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ COUNTERS = tuple(schemas.DEFAULTS["flags"])
 
 @functools.lru_cache(maxsize=64)
 def dtype(form: Form) -> np.dtype:
-    """A form as a numpy type of 64 bytes."""
+    """Returns a form as a numpy type of 64 bytes."""
     formats = [f"V{field.width * field.count}" if field.count else f"<u{field.width}" for field in form.fields]
     names, offsets = [field.name for field in form.fields], [field.offset for field in form.fields]
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ENTRY_BYTES})
@@ -94,13 +94,13 @@ class RunLog:
         return self.cores[0].header.about
 
     def energy_unit(self, counter: str) -> float | None:
-        """Joules of one count; None if the CPU has no such counter."""
+        """Returns the joules of one count; None if the CPU has no such counter."""
         exponent = self.about.get({"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter])
         return None if exponent is None else 2.0**-exponent
 
 
 def find_files(places: Sequence[str]) -> list[Path]:
-    """The log files that `places` name: single files, and all log files of folders."""
+    """Returns the log files that `places` name: single files, and all log files of folders."""
     if not places:
         raise UsageError("no log is named", "./neap log summary DIR")
     found = []
@@ -155,7 +155,7 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
 
 
 def _read_entries(path: Path, header: Header) -> np.ndarray:
-    """All entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
+    """Returns all entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
     count = header.entries
     try:
         with open(path, "rb") as data:
@@ -177,7 +177,7 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         return np.flatnonzero(np.isin(kinds, schema.kinds_of(name)))
 
     def followers(name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The entries of a form, and for each the index of the record before it; -1 if there is none."""
+        """Returns the entries of a form, and for each the index of the record before it; -1 if there is none."""
         at = of_form(name)
         return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 

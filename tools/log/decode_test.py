@@ -23,7 +23,7 @@ KERNEL = (REPOSITORY / "kernel/log_record.hpp").read_text()
 
 
 def kernel_rows(form: str) -> list[tuple[str, str, str, str]]:
-    """The rows of one form in kernel/log_record.hpp: name, type, unit or choices, meaning."""
+    """Returns the rows of one form in kernel/log_record.hpp: name, type, unit or choices, meaning."""
     body = re.search(rf"#define NEAP_LOG_{form.upper()}\(FIELD, RESERVED\)(.*?)\n\n", KERNEL, re.DOTALL).group(1)
     row = r'FIELD\((\d+), (\w+),\s*"([^"]*)",[\s\\]*"([^"]*)"\)|RESERVED\((\w+), (\d+)\)'
     return [
@@ -33,7 +33,7 @@ def kernel_rows(form: str) -> list[tuple[str, str, str, str]]:
 
 
 def kernel_kinds() -> list[tuple[int, str, str, str]]:
-    """The rows of kinds in kernel/log_record.hpp: number, name, form, meaning."""
+    """Returns the rows of kinds in kernel/log_record.hpp: number, name, form, meaning."""
     return [(int(number), *rest) for number, *rest in re.findall(r'KIND\((\d+), (\w+), (\w+), "([^"]*)"\)', KERNEL)]
 
 

@@ -110,7 +110,7 @@ class FakeMachine:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stream(self, positions: dict[int, int]) -> bytes:
-        """All blocks from these positions on."""
+        """Returns all blocks from these positions on."""
         blocks: list[tuple] = [(layout.BLOCK_ALIVE, 0, 0, b"", 0)]
         header = None
         for core, file in enumerate(self.files):

@@ -57,7 +57,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Names a run of a boot."""
+    """Identifies a run: `boot_id` names the machine's boot, and `run` is the run's number in that boot."""
 
     boot_id: str
     run: int
@@ -173,13 +173,13 @@ class Folder:
         return parts[-1].end if parts else 0
 
     def kept_entries(self) -> int:
-        """Number of entries in the folder, in parts and in whole logs."""
+        """Returns the number of entries in the folder, in parts and in whole logs."""
         return sum(part.entries for parts in self.parts.values() for part in parts) + sum(
             read_header(path).entries for path in log_files(self.path)
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. After a gap, a new part begins. Raises DiskFull, and then keeps the whole entries."""
+        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the whole entries and raises DiskFull."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -209,7 +209,7 @@ class Folder:
 
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
-        with contextlib.suppress(OSError):  # on a full disk an emptied file cannot hold its header; it is made again later
+        with contextlib.suppress(OSError):  # on a full disk an emptied file has no room for its header; the header is written later
             if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
@@ -250,7 +250,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live and were overwritten later to another file, so that `core3.log` equals the result of `get,3`."""
+        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals `get,3`'s result."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return
@@ -279,13 +279,13 @@ class Folder:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """The log files in a folder, by core and position."""
+    """Returns the log files in a folder, by core and position."""
     matches = ((LOG.fullmatch(path.name), path) for path in folder.iterdir())
     return [path for _, _, path in sorted((int(match.group(1)), int(match.group(2) or 1 << 62), path) for match, path in matches if match)]
 
 
 def describe_run(paths: Sequence[Path], **more) -> dict:
-    """The content of run.json: the changes of settings by time, from the cores' Settings entries, and the gaps."""
+    """Returns the content of run.json: the changes of settings by time, from the cores' Settings entries, and the gaps."""
     headers = [(path, read_header(path)) for path in paths]
     last = headers[-1][1]
     cores: dict[int, dict] = {}
@@ -325,7 +325,7 @@ def _settings_of(path: Path, header: Header) -> Iterator[dict]:
 
 
 def _when(setting: dict, header: Header) -> dict:
-    """A change's time in seconds since boot, and as Unix time in nanoseconds. Both are None if the header lacks the clock's values."""
+    """Returns a change's time in seconds since boot, and as Unix time in ns. Both are None if the header lacks the clock's values."""
     try:
         ticks = setting["tsc"] - header.about["tsc_at_boot"]
         return {

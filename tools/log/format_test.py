@@ -16,7 +16,7 @@ PAGE = (REPOSITORY / "docs/log-format.md").read_text()
 
 
 def section(name: str) -> list[str]:
-    """The lines of the fenced block `name` of docs/log-format.md."""
+    """Returns the lines of the fenced block `name` of docs/log-format.md."""
     return re.search(rf"^```{name}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE).group(1).splitlines()
 
 
@@ -32,7 +32,7 @@ def example() -> bytes:
 
 
 def page_rows(form: str) -> list[tuple[int, ...]]:
-    """The page's table of a form: offset, type, name, unit or choices, meaning."""
+    """Returns the page's table of a form: offset, type, name, unit or choices, meaning."""
     table = re.search(rf"^### {form.capitalize()}\n.*?\n\n(.*?)\n\n", PAGE, re.DOTALL | re.MULTILINE).group(1).splitlines()[2:]
     return [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table]
 

@@ -46,11 +46,11 @@ TEXT = "ok first=0; next=64; end=128; text=one\\ntwo\\x1b\\\\"
 
 
 class Hang(BaseException):
-    """A case took longer than CASE_SECONDS."""
+    """Raised if a case takes longer than CASE_SECONDS."""
 
 
 class Wrong(Exception):
-    """A command ended in a way that is not allowed."""
+    """Raised if a command ends in a way that is not allowed."""
 
 
 @dataclasses.dataclass
@@ -86,7 +86,7 @@ class Socket:
 
 @contextlib.contextmanager
 def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
-    """Each connection gets the next of `answers`. After the last answer, connections are refused."""
+    """Runs a machine at which each connection gets the next of `answers`. After the last answer, connections are refused."""
     pieces = (1 << 18, 1 << 18, 1000, 63)
 
     def connect(_address: tuple, _seconds: float) -> Socket:
@@ -104,7 +104,7 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fetching(inventor: Inventor, answers: list[bytes], out: Path) -> Iterator[None]:
-    """Serves `answers` to the command in the `with`. Then checks that `out` can be resumed, and after success that it is complete."""
+    """Serves `answers` to the command in the `with` block. Then checks that `out` can be resumed, and after success that it is complete."""
     try:
         with machine(inventor, answers):
             yield

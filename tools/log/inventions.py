@@ -40,7 +40,7 @@ class Inventor:
     # ---- headers, files, streams ----
 
     def text(self, about: dict) -> bytes:
-        """A header's JSON, which is correct, has some changed values, or is filled up to its maximum size."""
+        """Returns a header's JSON, which is correct, has some changed values, or is filled up to its maximum size."""
         if self.chance(2):
             # Without these members, as in an older build's text, there is more room for long values.
             about = {name: value for name, value in about.items() if name not in schema.NAMES}
@@ -62,7 +62,7 @@ class Inventor:
         return self._joined(fields).encode()
 
     def types(self, about: dict) -> dict:
-        """The types of entries and settings with some words changed, missing, doubled or moved."""
+        """Returns the types of entries and settings with some words changed, missing, doubled or moved."""
         name = self.random.choice(("lines", "fields", "settings"))
         changed = dict(about[name])
         for _ in range(self.random.choice((1, 1, 2, 5))):
@@ -102,7 +102,7 @@ class Inventor:
         return (raw + b" " * layout.HEADER_BYTES)[: layout.HEADER_BYTES - 1] + b"\n" if len(raw) < layout.HEADER_BYTES else raw
 
     def entries(self, correct: bytes) -> bytes:
-        """Entries of a run, some of them with other kinds, times or numbers."""
+        """Returns `correct`, a run's entries, with changed kinds, times or numbers in some of them."""
         data = bytearray(correct)
         for _ in range(self.random.choice((0, 0, 1, 3, 20))):
             at = ENTRY * self.random.randrange(max(1, len(data) // ENTRY))
@@ -121,7 +121,7 @@ class Inventor:
         return bytes(data)
 
     def file(self, core: int, correct: bytes) -> bytes:
-        """A log file, whose size mostly fits its header."""
+        """Returns a log file, whose size usually fits its header."""
         entries = self.entries(correct[layout.HEADER_BYTES :])
         return self.damaged(self.header(core, len(entries) // ENTRY) + entries)
 
@@ -134,7 +134,7 @@ class Inventor:
         return data + self.random.randbytes(5) if self.chance(24) else data
 
     def stream(self, files: list[bytes]) -> bytes:
-        """A connection's blocks: entries, headers and ends, some of them changed, missing, doubled or of unknown cores."""
+        """Returns a connection's blocks: entries, headers and ends, some of them changed, missing, doubled or of unknown cores."""
         blocks: list[list] = []
         for core, file in enumerate(files):
             entries = self.entries(file[layout.HEADER_BYTES :])
@@ -179,7 +179,7 @@ class Inventor:
     # ---- answers of control ----
 
     def answer(self, correct: str) -> bytes:
-        """An answer line of the control server, with text that is difficult for a terminal or a parser."""
+        """Returns an answer line of the control server, with text that is difficult for a terminal or a parser."""
         text = correct
         for _ in range(self.random.choice((0, 1, 1, 2, 5))):
             at = self.random.randrange(len(text) + 1)
@@ -192,7 +192,7 @@ class Inventor:
     # ---- other texts ----
 
     def toml(self) -> str:
-        """A machines file with hostile values, keys and depths."""
+        """Returns a machines file with hostile values, keys and depths."""
         values = (
             *(
                 '"x"',
@@ -230,7 +230,7 @@ class Inventor:
         return "\n".join(lines)
 
     def json_text(self, fields: dict) -> str:
-        """A JSON object as another program may write it."""
+        """Returns a JSON object as another program may write it."""
         texts = {name: json.dumps(value) for name, value in fields.items()}
         for _ in range(self.random.choice((0, 1, 2))):
             texts[self.random.choice([*texts])] = self.random.choice(VALUES)

@@ -112,7 +112,7 @@ def parse_header(raw: bytes, name: str) -> Header:
 
 
 def build_header(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, about: dict) -> bytes:
-    """The header of a log file, as the machine makes it."""
+    """Returns the header of a log file, as the machine makes it."""
     return _header_of(core, entries, first, unwritten, tsc_hz, json.dumps(about, separators=(",", ":")).encode("ascii"))
 
 
@@ -124,13 +124,13 @@ def _header_of(core: int, entries: int, first: int, unwritten: int, tsc_hz: int,
 
 
 def rebuild_header(header: Header, entries: int, first: int) -> bytes:
-    """The header of a file that has only a part of the entries of `header`. The JSON is copied as text. If Python wrote it again, it could
-    get longer, and a text close to 4 KB would not fit."""
+    """Returns the header of a file that has only a part of the entries of `header`. The JSON is copied as text. If Python wrote it again,
+    it could get longer, and a text close to 4 KB would not fit."""
     return _header_of(header.core, entries, first, header.unwritten, header.tsc_hz, header.text)
 
 
 def read_header(path: Path) -> Header:
-    """The header of a file. Raises Damaged, also if the file's size contradicts the header, and Failure if the file cannot be read."""
+    """Returns a file's header. Raises Damaged, also if the file's size contradicts the header, and Failure if the file is unreadable."""
     try:
         with open(path, "rb") as data:
             header = parse_header(data.read(HEADER_BYTES), str(path))
@@ -185,13 +185,13 @@ def parse_block(raw: bytes) -> Block:
 
 
 def build_block(kind: int, core: int, number: int, position: int, payload: bytes, count: int, run: int, boot_id: int) -> bytes:
-    """Header and payload, as the machine sends them."""
+    """Returns header and payload, as the machine sends them."""
     head = _BLOCK.pack(BLOCK_MAGIC, kind, 0, core, number, position, len(payload), crc32c(payload), count, run, 0, boot_id, 0, 0)[:-4]
     return head + struct.pack("<I", crc32c(head)) + payload
 
 
 def settings_entries(entries: bytes, schema: Schema) -> Iterator[dict]:
-    """The settings entries among `entries`, as Schema.describe_settings returns them."""
+    """Yields the settings entries among `entries`, as Schema.describe_settings returns them."""
     wanted = bytes(schema.kinds_of("settings"))
     kinds = entries[KIND_OFFSET::ENTRY_BYTES]
     for match in re.finditer(b"[" + re.escape(wanted) + b"]", kinds) if wanted else ():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Logs of other builds are decoded, because the header says which fields and settings they have.
 
-testdata/log_before_settings.tar.xz is a run of memcached on two emulated cores, of commit 1993dec, whose headers do not name the settings.
+testdata/log_before_settings.tar.xz is a run of memcached, built from commit 1993dec, on two emulated cores. Its headers name no settings.
 `log/` is the result of `./neap log collect`. `expected/` is the output of that commit's tools for `log/`.
 """
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Draws a run: unpacks the records that the page carries, and thins them for the stretch of time that is looked at.
+// Draws a run: unpacks the records that the page carries, and thins them for the visible span of time.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -42,7 +42,7 @@ async function unpackCore(core) {
   core.min = core.min || core.max;
 }
 
-// The first index whose time is not before `seconds`.
+// Returns the first index whose time is not before `seconds`.
 function indexAt(times, seconds) {
   let low = 0, high = times.length;
   while (low < high) {
@@ -52,7 +52,7 @@ function indexAt(times, seconds) {
   return low;
 }
 
-// At most 2 * pointsEach points of [from, to]: of each stretch the minimum and the maximum, in their order.
+// Returns at most 2 * pointsEach points of [from, to]: the minimum and the maximum of each stretch, in the order of time.
 function thin(core, name, unit, from, to) {
   const times = core.seconds, minimum = core.min[name], maximum = core.max[name];
   const begin = Math.max(0, indexAt(times, from) - 1), end = Math.min(times.length, indexAt(times, to) + 1);
@@ -117,7 +117,7 @@ function layout(yTitle, more) {
   });
 }
 
-// Nothing of a log is ever offered to anybody's server.
+// Plotly's buttons that send a plot to a server are off.
 const config = { responsive: true, displaylogo: false, scrollZoom: false, showSendToCloud: false, plotlyServerURL: "" };
 
 function none(id, why) {
@@ -163,7 +163,7 @@ async function lookAt() {
   history.replaceState(null, "", `#${range[0]},${range[1]}`);
 }
 
-// report.html#1.5,1.6 opens at that stretch of time.
+// The address report.html#1.5,1.6 opens the page at the time from 1.5 s to 1.6 s.
 function readHash() {
   const parts = location.hash.slice(1).split(",").map(Number);
   if (parts.length === 2 && parts.every(Number.isFinite) && parts[0] < parts[1]) range = parts;

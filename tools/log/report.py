@@ -117,7 +117,7 @@ def _core(core: CoreRun, begin: int, points_max: int) -> dict:
 
 
 def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """The share of time asleep in each of TIME_BINS spans of time. A record's interval counts in the span in which it ends."""
+    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval counts in the span in which it ends."""
     if not len(seconds):
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
@@ -130,7 +130,7 @@ def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
 
 
 def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
-    """A counter's increase per TSC tick between samples; None if there are fewer than two samples."""
+    """Returns a counter's increase per TSC tick between samples; None if there are fewer than two samples."""
     at, total = core.sampled(counter)
     if len(at) < 2:
         return None
@@ -141,7 +141,7 @@ def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
 
 
 def _histogram(cores: list[CoreRun]) -> list[dict]:
-    """For each core, a histogram of the intervals in microseconds. The bins have equal ratios."""
+    """Returns a histogram of each core's intervals in microseconds. The ratio of upper to lower bound is the same for all bins."""
     found = []
     for core in cores:
         ticks = core.interval_ticks[core.interval_ticks > 0]
@@ -164,7 +164,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Of several readings at the same time only the last is kept, because power is computed from time differences.
+        # Of several readings at the same time, only the last is kept, because power is computed from time differences.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))
@@ -176,8 +176,8 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
 
 
 def policy_marks(settings: list[dict]) -> list[dict]:
-    """One mark per change, at the time of the first core that made the change. Its text is like 'itr=8us', with the core's number if the
-    change was for one core only."""
+    """Returns one mark per change, at the time of the first core that made the change. Its text is like 'itr=8us', with the core's number
+    if the change was for one core only."""
     marks: dict[int, dict] = {}
     for row in settings:
         if row["changed"] == "start" or row["seconds"] < 0:

@@ -61,7 +61,7 @@ SETTING_KINDS = ("number", "switch", "choice", "raw", "port")
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of an entry. If `count` is 0 the field is one number, otherwise `count` reserved numbers."""
+    """One field of an entry. If `count` is 0, the field is one number, otherwise `count` reserved numbers."""
 
     name: str
     offset: int
@@ -97,7 +97,7 @@ class Setting:
     choices: tuple[tuple[int, str], ...]
 
     def text(self, value: int) -> str:
-        """The value as the control server accepts it."""
+        """Returns the value as the control server accepts it."""
         for number, name in self.choices:
             if number == value:
                 return name
@@ -140,7 +140,7 @@ class Schema:
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
     def describe_settings(self, entry: bytes) -> dict:
-        """A settings entry's members: raw TSC, the policy from that time on, the name of the changed setting, and its new value as text."""
+        """Returns a settings entry's members: raw TSC, policy from then on, the name of the changed setting, and its new value as text."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]
@@ -168,7 +168,7 @@ class Schema:
 
 
 def name_of(names: tuple[str, ...], number: int) -> str:
-    """The name of a number, or the number itself if it has no name."""
+    """Returns the name of a number, or the number itself if it has no name."""
     return names[number] if number < len(names) else str(number)
 
 
@@ -185,7 +185,7 @@ def check(name: str, value: object) -> bool:
 
 
 def parse(about: dict) -> Schema:
-    """The types that a header's checked JSON states. Raises ValueError with a text that says what is wrong."""
+    """Returns the types that a header's checked JSON states. Raises ValueError with a text that says what is wrong."""
     texts = [about.get(name, DEFAULTS[name]) for name in NAMES]
     return _parse(*[tuple(text.items()) if isinstance(text, dict) else tuple(text) for text in texts])
 
@@ -224,7 +224,7 @@ def _known(forms: dict[str, Form], name: str) -> str:
 
 
 def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
-    """Reads "name:type:unit:choices ..."."""
+    """Parses the fields of a form, which are separated by spaces: "name:type:unit:choices ..."."""
     words = text.split(" ")
     if not _NAME.fullmatch(name) or len(words) > FIELDS_MAX:
         raise ValueError("its fields have a form that cannot be")
@@ -256,7 +256,7 @@ def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
 
 
 def _setting(text: str, form: Form) -> Setting:
-    """Reads "name:field:kind:unit:choices". Parts may be empty or missing. The default field is card_value, the default kind number."""
+    """Parses "name:field:kind:unit:choices". Parts may be empty or missing. The default field is card_value, the default kind number."""
     parts = text.split(":")
     name, field_name, kind, unit, choices = [*parts, "", "", "", ""][:5]
     field = form.by_name.get(field_name or "card_value")
@@ -269,7 +269,7 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Names of values, numbered from 0 or as in "256=off". Without any, a choice has its field's names, and a switch "off" and "on"."""
+    """Returns names of values, numbered from 0 or as in "256=off". By default, a choice has its field's names, a switch "off" and "on"."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

@@ -57,7 +57,7 @@ def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
 
 
 def table(core: CoreRun, energy: EnergySeries | None) -> np.ndarray:
-    """The rows of one core as unsigned integers, in COLUMNS' order."""
+    """Returns the rows of one core as unsigned integers, in COLUMNS' order."""
     records = core.records
     columns = {name: np.zeros(len(records), np.uint64) for name in COLUMNS}
     columns["i"] = np.arange(len(records), dtype=np.uint64)

@@ -17,7 +17,7 @@ NOT_HERE = "not on this CPU"
 
 
 def summarise(run: RunLog) -> dict:
-    """The whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
+    """Returns the whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
     cores = [trim(core) for core in run.cores]
     rows = [_core(core) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
@@ -132,29 +132,29 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
 
 
 def ratio(part: float | None, whole: float | None, factor: float = 1) -> float | None:
-    """`factor` * `part` / `whole`; None if a value is unknown or `whole` is 0."""
+    """Returns `factor` * `part` / `whole`; None if a value is unknown or `whole` is 0."""
     return None if part is None or not whole else factor * part / whole
 
 
 def total_or_none(values: list) -> float | int | None:
-    """The sum; None if any value is unknown, because a sum over some of the cores says nothing about the whole run."""
+    """Returns the sum; None if any value is unknown, because a sum over some of the cores says nothing about the whole run."""
     return None if not values or any(value is None for value in values) else sum(values)
 
 
 def span_seconds(cores: list[CoreRun]) -> float:
-    """Seconds from the first begin of a core's run to the last end."""
+    """Returns seconds from the time at which the first core's run begins to the time at which the last core's run ends."""
     if not (there := [core for core in cores if len(core.records)]):
         return 0.0
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
+    """Returns ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
     return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
 
 def idle_ticks(core: CoreRun) -> dict[int, int]:
-    """Idle ticks in the run, by requested idle state."""
+    """Returns idle ticks in the run, by requested idle state."""
     states = core.inside["idle_state"]
     return {
         int(state): int(core.inside["idle_ticks"][states == state].sum())
@@ -164,7 +164,7 @@ def idle_ticks(core: CoreRun) -> dict[int, int]:
 
 
 def intervals(core: CoreRun) -> dict[str, float] | None:
-    """Percentiles of the time between records, in microseconds."""
+    """Returns percentiles of the time between records, in microseconds."""
     ticks = core.interval_ticks[core.interval_ticks > 0]
     if not len(ticks):
         return None
@@ -172,7 +172,7 @@ def intervals(core: CoreRun) -> dict[str, float] | None:
 
 
 def _sampled_ticks(core: CoreRun, counter: str) -> int | None:
-    """TSC ticks between a counter's first and last sample."""
+    """Returns the TSC ticks between a counter's first and last sample."""
     at, _ = core.sampled(counter)
     return int(core.tsc[at[-1]]) - int(core.tsc[at[0]]) if len(at) > 1 else None
 
@@ -186,7 +186,7 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
 
 
 def settings(run: RunLog) -> list[dict]:
-    """Changes of settings in the order of time, with seconds since the run's begin. A core's first row may be its policy at the start."""
+    """Returns changes of settings by time, with seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
     rows = [
         {"core": core.core, "seconds": (setting["tsc"] - begin) / core.tsc_hz, **setting} for core in run.cores for setting in core.settings
@@ -195,14 +195,14 @@ def settings(run: RunLog) -> list[dict]:
 
 
 def change_text(setting: dict) -> str:
-    """A changed setting and its value, like 'itr=8us'."""
+    """Returns a changed setting and its value, like 'itr=8us'."""
     if "value" not in setting:
         return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
     return f"{setting['changed']}={setting['value']}"
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
-    """Remarks on the log that a reader of the figures needs."""
+    """Returns remarks on the log that a reader of the figures needs."""
     said = []
     expected = run.cores[0].header.cores
     missing = sorted(set(range(expected)) - {core.core for core in run.cores})
@@ -230,7 +230,7 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
 
 
 def head(summary: dict) -> list[str]:
-    """The run and its main figures, in a few lines."""
+    """Returns the run and its main figures, in a few lines."""
     total = summary["total"]
     return [
         f"run {summary['run']} of {shown(summary['application'])} {shown(summary['neap'])} on {summary['cores']} cores, "

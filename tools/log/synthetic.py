@@ -77,7 +77,7 @@ def about(shape: Shape, core: int) -> dict:
 
 
 def make(shape: Shape) -> tuple[list[bytes], Truth]:
-    """Each core's log file, and the figures of the whole log."""
+    """Returns each core's log file, and the figures of the whole log."""
     truth = Truth([], [], [], [], [0.0] * shape.packages)
     files = [_core(shape, core, truth) for core in range(shape.cores)]
     if "package_energy" in shape.counters:
@@ -154,7 +154,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
 
 
 def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: dict, change_at) -> np.ndarray:
-    """Records with the entries that follow them, in the order of the format."""
+    """Returns records with the entries that follow them, in the order of the format."""
     has_sample = sampled & bool(flags & 0x7F)
     has_residency = sampled & bool(flags >> 7)
     has_settings = np.zeros(len(records), bool)

@@ -28,7 +28,7 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
-    """One table per core, of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in the run."""
+    """Yields one table per core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading."""
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}

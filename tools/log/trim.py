@@ -86,12 +86,12 @@ class CoreRun:
         return int(self.inside[field].astype(np.uint64).sum())
 
     def counter(self, name: str) -> Counter:
-        """The values of a counter at the run's records."""
+        """Returns the values of a counter at the run's records."""
         found = self.log.counters[name]
         return Counter(found.values[self.first : self.end], found.present[self.first : self.end])
 
     def sampled(self, counter: str) -> tuple[np.ndarray, np.ndarray]:
-        """The indices of the records with a sample of the counter, and the counter's increase since the first sample."""
+        """Returns the indices of the records with a sample of the counter, and the counter's increase since the first sample."""
         found = self.counter(counter)
         at = np.flatnonzero(found.present)
         values = found.values[at]
@@ -102,24 +102,24 @@ class CoreRun:
         return at, np.concatenate([[np.uint64(0)], np.cumsum(steps, dtype=np.uint64)])
 
     def grown(self, counter: str) -> int | None:
-        """A counter's increase in the run; None if the CPU does not have it or there are fewer than two samples."""
+        """Returns a counter's increase in the run; None if the CPU does not have it or there are fewer than two samples."""
         at, total = self.sampled(counter)
         return int(total[-1]) if len(at) > 1 else None
 
     def requests(self) -> int | None:
-        """The requests that the application counted between the anchors."""
+        """Returns the requests that the application counted between the anchors."""
         inside = (self.log.anchor_of >= self.first) & (self.log.anchor_of < self.end)
         counts = self.log.anchors["requests"][inside]
         return int(counts[-1]) - int(counts[0]) if len(counts) > 1 and self.started and self.stopped else None
 
 
 def ticks_since(tsc: np.ndarray, begin: int) -> np.ndarray:
-    """Ticks since `begin`, as signed numbers, also if the TSC's highest bit is set."""
+    """Returns ticks since `begin`, as signed numbers, also if the TSC's highest bit is set."""
     return (tsc - np.uint64(begin)).astype(np.int64)
 
 
 def trim(core: CoreLog) -> CoreRun:
-    """The records from the start anchor to the stop anchor. The first or last record takes the place of a missing anchor."""
+    """Returns the records from the start anchor to the stop anchor. The first or last record takes the place of a missing anchor."""
     kinds = core.records["kind"]
     starts = np.flatnonzero(kinds == START)
     first = int(starts[0]) if len(starts) else 0
@@ -129,7 +129,7 @@ def trim(core: CoreLog) -> CoreRun:
 
 
 def whole(core: CoreLog) -> CoreRun:
-    """All records, also the records before the run."""
+    """Returns all records, also the records before the run."""
     return CoreRun(core, 0, len(core.records), False, False)
 
 
@@ -147,7 +147,7 @@ class EnergySeries:
 
 
 def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySeries | None:
-    """The readings of all cores of one package as one series. None if the CPU has no such counter, or if it was read less than twice."""
+    """Returns the readings of one package's cores as one series. None if the CPU lacks the counter, or if it was read less than twice."""
     unit = run.energy_unit(counter)
     if unit is None:
         return None

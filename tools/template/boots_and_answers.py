@@ -46,7 +46,7 @@ def wait_for(machine: subprocess.Popen, pattern: bytes) -> bytes:
 
 
 def ask(port: int, sent: bytes) -> bytes:
-    """Sends all of `said`, ends the sending side, and gives the answer up to the other side's close."""
+    """Sends `sent` in pieces, and returns the same number of bytes from the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         back = b""
         for first in range(0, len(sent), 16384):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-# A guest of forty instructions, for tests of the launcher itself. It prints its command line on COM1. Its last letter selects the end:
+# A guest of forty instructions, for tests of the launcher. It prints its command line on COM1. The last letter there selects the end:
 # `s` `f` `p` `b` exit with success, failure, panic, bad command line; `r` triple fault; others: halt for ever.
   .code32
   .section .multiboot, "a"

@@ -20,7 +20,7 @@ impl FuzzHost {
         Self { memory: vec![0; MEMORY_BYTES], room: 64, line: false }
     }
 
-    /// The range of an access; a fault if it is not completely in memory.
+    /// Returns the range of an access; a fault if it is not completely in memory.
     fn range(&self, address: u64, length: usize) -> Result<Range<usize>, DmaFault> {
         assert!(length <= TRANSFER_BYTES_MAX, "a transfer of {length} bytes");
         let start = usize::try_from(address).map_err(|_| DmaFault { address, length })?;

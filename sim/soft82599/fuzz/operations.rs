@@ -45,8 +45,8 @@ fn prepared() -> &'static Prepared {
     })
 }
 
-/// The register writes of the set-up `how`. Bit 0: running rings; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4: MSI-X;
-/// 5: head write-back; 6: moderation, and with it coalescing; 7: VLAN strip.
+/// Returns the register writes of the set-up `how`. Bit 0: running rings; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4:
+/// MSI-X; 5: head write-back; 6: moderation, and with it coalescing; 7: VLAN strip.
 fn set_up(how: u8) -> Vec<(String, u32)> {
     let mut writes: Vec<(String, u32)> = Vec::new();
     let mut write = |name: String, value: u32| writes.push((name, value));
@@ -375,7 +375,7 @@ impl Session {
     }
 }
 
-/// The Internet checksum of two pieces, of which the first has an even length.
+/// Returns the Internet checksum of two pieces, of which the first has an even length.
 fn checksum(pieces: [&[u8]; 2]) -> u16 {
     let words = pieces
         .into_iter()

@@ -62,7 +62,7 @@ impl CardHost {
         }
     }
 
-    /// The time at which the next delayed frame leaves.
+    /// Returns the time at which the next delayed frame leaves.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         self.transmit_faults.next_deadline().into_iter().chain(self.receive_faults.next_deadline()).min()
     }

@@ -21,7 +21,7 @@ impl Clock {
         Self { base: 0, since: Instant::now(), scale, stopped, driven: false }
     }
 
-    /// A stopped clock that only the program's own loop steps.
+    /// Returns a stopped clock that only the program's own loop steps.
     pub fn driven() -> Self {
         Self { driven: true, ..Self::new(1.0, true) }
     }
@@ -37,7 +37,7 @@ impl Clock {
         self.base + if self.scale == 1.0 { outside } else { (outside as f64 * self.scale) as u64 }
     }
 
-    /// The real time until the clock shows `at`. None if the clock is stopped and only a step can reach that time.
+    /// Returns the real time until the clock shows `at`. None if the clock is stopped and only a step can reach that time.
     pub fn until(&self, at: Nanoseconds) -> Option<Duration> {
         let left = at.saturating_sub(self.now());
         if self.stopped && left != 0 {

@@ -170,7 +170,7 @@ pub fn error(message: &str) -> String {
     format!("{{\"error\": {}}}\n", text(message))
 }
 
-/// A JSON string. It may contain text from a client.
+/// Returns `text`, which may come from a client, as a JSON string.
 fn text(text: &str) -> String {
     let escaped: String = text
         .chars()

@@ -127,7 +127,7 @@ impl EventLoop {
                 // accepts no frames, the stream is disconnected at once, because waiting would be a busy loop.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received, so that a late thread first lets the card extend its pause.
+            // Due timers are handled before frames are received, so that a thread that wakes late first lets the card extend its pause.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
@@ -150,7 +150,7 @@ impl EventLoop {
         }
     }
 
-    /// The time until the next deadline.
+    /// Returns the time until the next deadline.
     fn time_to_deadline(&self, take: bool) -> Option<Duration> {
         if self.rig.card.has_transmit_work() && self.rig.host.wire.has_room() {
             return Some(Duration::ZERO);

@@ -51,15 +51,15 @@ pub enum Kind {
     Delay(Nanoseconds),
 }
 
-/// The seed of a chance whose words name none.
+/// The seed of a random fault whose words give no seed.
 const SEED: u64 = 1;
 
-/// Err: one line that says what is wrong. Nothing has changed then.
+/// Parses a fault. An error is one line that says what is wrong.
 pub fn parse(text: &str) -> Result<Fault, String> {
     parse_seeded(text, SEED)
 }
 
-/// Like `parse`. `seed` is the seed of a chance whose words name none.
+/// Like `parse`. `seed` is the seed of a random fault whose words give no seed.
 pub fn parse_seeded(text: &str, seed: u64) -> Result<Fault, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     known(&words, seed).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))

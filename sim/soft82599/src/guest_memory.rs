@@ -23,7 +23,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The piece's last address. A piece is never empty, and never extends beyond address 2^64 - 1.
+    /// Returns the piece's last address. A piece is never empty, and never extends beyond address 2^64 - 1.
     fn last(&self) -> u64 {
         self.address + (self.bytes - 1)
     }
@@ -46,7 +46,7 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Adds a piece. Without a file, the addresses of the piece are known but cannot be accessed (the client would have to copy for us).
+    /// Adds a piece. Without a file, the addresses of the piece are known but cannot be accessed (only the client could copy the bytes).
     pub fn map(&mut self, address: u64, bytes: u64, file: Option<File>, offset: u64, readable: bool, writable: bool) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if bytes == 0 || address.checked_add(bytes - 1).is_none() || usize::try_from(bytes).is_err() {
@@ -96,7 +96,7 @@ impl GuestMemory {
         self.pieces.iter().map(|piece| piece.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The pointer for an address, and the number of bytes from there to the piece's end.
+    /// Returns the pointer for an address, and the number of bytes from there to the piece's end.
     fn find(&mut self, address: u64, write: bool) -> Option<(*mut u8, usize)> {
         let hit = |piece: &Piece| piece.address <= address && address <= piece.last();
         if !self.pieces.get(self.last_hit).is_some_and(hit) {

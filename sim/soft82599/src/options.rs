@@ -39,7 +39,7 @@ pub struct Options {
     pub once: bool,
 }
 
-/// The effect of a broken rule, in addition to its count.
+/// The reaction to a broken rule, in addition to counting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
     No,
@@ -53,7 +53,7 @@ pub enum Parsed {
     Help,
 }
 
-/// Returns an error of one line that says what is wrong.
+/// Parses the command line. An error is one line that says what is wrong.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> {
     let mut socket = None;
     let mut options = Options {
@@ -110,7 +110,7 @@ fn net(text: &str) -> Result<Specification, String> {
     }
 }
 
-/// Six bytes in hexadecimal, the address of one card.
+/// Parses the MAC address of one card, six bytes in hexadecimal.
 pub fn mac(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("--mac {text} is not six bytes in hexadecimal, like 02:82:59:90:00:01");
     let mut bytes = [0; 6];
@@ -135,7 +135,7 @@ pub fn time_scale(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text} is not a scale, a number from 0.000001 to 1000"))
 }
 
-/// A number of bytes, optionally followed by K, M or G.
+/// Parses a number of bytes, optionally followed by K, M or G.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) => (digits, [10, 20, 30]["KMG".find(&text[digits.len()..]).unwrap_or(0)]),
@@ -145,7 +145,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift)).filter(|&count| count != 0).ok_or_else(wrong)
 }
 
-/// The value of --strict, None without one.
+/// Parses the value of --strict. `text` is None if the option has no value.
 pub fn strict(text: Option<&str>) -> Result<Strict, String> {
     match text {
         None => Ok(Strict::Report),

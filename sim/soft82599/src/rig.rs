@@ -19,7 +19,7 @@ impl Rig {
         self.host.clock.now()
     }
 
-    /// The next deadline of all parts.
+    /// Returns the next deadline of all parts.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         [self.card.next_deadline(), self.host.next_deadline(), self.host.partner.next_deadline(), self.cable.next_deadline()]
             .into_iter()
@@ -33,7 +33,7 @@ impl Rig {
         while self.cable.tick(now) {
             self.follow_cable();
         }
-        // The card comes before the partner, so that a pause which the card extends at the moment of its end continues.
+        // The card comes before the partner, so that a pause continues if the card extends it at the moment of its end.
         self.card.tick(&mut self.host, now);
         self.host.partner.tick(now);
         self.host.release_late_frames(&mut self.card, now);
@@ -67,7 +67,7 @@ impl Rig {
         changed
     }
 
-    /// The counters of the card and of its environment that are not zero.
+    /// Returns the counters of the card and of its environment that are not zero.
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.card.statistics();
         for (way, faults) in [("rx", &self.host.receive_faults), ("tx", &self.host.transmit_faults)] {
@@ -93,7 +93,7 @@ impl Rig {
         list
     }
 
-    /// All state as text of many lines.
+    /// Returns all state as text of many lines.
     pub fn describe(&self) -> String {
         use std::fmt::Write;
         let CardHost { memory, wire, clock, recording, .. } = &self.host;

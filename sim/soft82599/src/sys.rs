@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Largest number of descriptors in one message (SCM_MAX_FD is 253; vfio-user clients send up to 16).
 const DESCRIPTORS_MAX: usize = 64;
 
-/// Receives bytes and descriptors. Ok((0, _)) is the end of the stream.
+/// Receives bytes and descriptors, and returns the number of bytes. Ok(0) is the end of the stream.
 pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // Words of 8 bytes, so that the control messages are aligned.

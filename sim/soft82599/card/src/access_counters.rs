@@ -22,7 +22,7 @@ impl AccessCounters {
     pub fn count_write(&mut self, slot: usize) {
         self.writes[slot] += 1;
     }
-    /// Names of the registers that were read, and the number of reads of each.
+    /// Returns names of the registers that were read, and the number of reads of each.
     pub fn reads(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         named(&self.reads)
     }

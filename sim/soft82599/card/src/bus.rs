@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card on its bus: configuration space, BAR 0, and the I/O window to it.
+//! The card on its bus: configuration space, BAR 0, and the I/O window to BAR 0.
 //!
 //! Accesses of any width and offset are split into whole dwords. Each dword is decoded and counted once and passed to
 //! `register_actions.rs`.
@@ -58,7 +58,7 @@ impl Card {
         }
     }
 
-    /// Handles an aborted read of guest memory: an IOMMU does not map the address, or there is no memory. EICR reports the abort even
+    /// Handles an aborted read of guest memory: an IOMMU does not map the address, or no memory is there. EICR reports the abort even
     /// without PIENA, because a card that cannot fetch descriptors has no other way to report it.
     pub(crate) fn read_refused(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.read_was_refused();
@@ -94,8 +94,8 @@ impl Card {
         }
     }
 
-    /// Writes to BAR 0, in parts of four bytes. A part that is shorter or not aligned is ignored, because the card has no byte enables in
-    /// BAR 0.
+    /// Writes to BAR 0, in parts of four bytes. A part that is shorter than four bytes or not aligned is ignored, because the card has no
+    /// byte enables in BAR 0.
     pub fn bar_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
         if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             return;

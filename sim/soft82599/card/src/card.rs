@@ -32,7 +32,7 @@ use crate::transmit_queue::{self, TransmitQueue};
 #[derive(Clone, Debug)]
 pub struct Configuration {
     pub mac: [u8; 6],
-    /// A peer is connected to the wire.
+    /// True if a peer is connected to the wire.
     pub link: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Card {
     /// Bit q: transmit queue q has descriptors to send.
     pub(crate) transmit_ready: u128,
     pub(crate) transmit_turn: usize,
-    /// The wire is busy or was busy recently. Packet buffers are then assumed to be full up to their thresholds (transmit_buffer.rs).
+    /// True if the wire is or recently was busy. Packet buffers are then assumed to be full up to their thresholds (transmit_buffer.rs).
     pub(crate) transmit_backlog: bool,
     /// Frames that loop back inside the card (HLREG0.loopback).
     pub(crate) looped_back: Vec<Vec<u8>>,
@@ -121,7 +121,7 @@ impl Card {
 
     // --- time ---
 
-    /// The next time at which `tick` has work.
+    /// Returns the next time at which `tick` has work.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         let blocks = [
             self.interrupts.next_deadline(),
@@ -162,7 +162,7 @@ impl Card {
         self.interrupts.tick(&self.regs, host, now);
     }
 
-    /// Raises the interrupt of a queue whose ring was written. The interrupt never overtakes a late write-back.
+    /// Raises a queue's interrupt after the card has written to its ring. The interrupt never overtakes a write-back that a fault delays.
     pub(crate) fn queue_event(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize) {
         if self.faults.holds_event(now, direction, queue) {
             return;
@@ -246,7 +246,7 @@ impl Card {
         self.transmit(host, now);
         self.drain_packet_buffer(host, now);
     }
-    /// Removes the card from the bus, or returns it in the state after power-on.
+    /// Removes the card from the bus, or puts it back in the state after power-on.
     pub fn set_removed(&mut self, host: &mut impl Host, now: Nanoseconds, gone: bool) {
         if gone != self.faults.gone {
             self.function_reset(host, now);
@@ -262,7 +262,7 @@ impl Card {
     pub fn clear_access_counters(&mut self) {
         self.accesses.clear();
     }
-    /// Statistics counters that are not zero, violations included. Nothing is cleared.
+    /// Returns name and value of each counter that is not zero, counts of violations included. No counter is cleared.
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.statistics.list(&self.regs);
         list.extend(self.report.counts().filter(|(_, count)| *count != 0).map(|(name, count)| (format!("violation.{name}"), count)));
@@ -292,27 +292,27 @@ impl Card {
         }
         list
     }
-    /// Starts the trace of messages and of writes to EITR. It keeps up to `entries_max` entries (interrupt_trace.rs).
+    /// Starts the trace of messages and of writes to EITR. The trace keeps up to `entries_max` entries (interrupt_trace.rs).
     pub fn start_interrupt_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.interrupts.start_trace(now, entries_max);
     }
-    /// The interrupt trace, for a caller that stops it or takes its entries.
+    /// Returns the interrupt trace, for a caller that stops it or takes its entries.
     pub fn interrupt_trace(&mut self) -> &mut InterruptTrace {
         self.interrupts.trace()
     }
-    /// Takes the oldest description of a driver's mistake.
+    /// Removes and returns the oldest description of a driver's mistake that waits to be taken.
     pub fn take_violation(&mut self) -> Option<String> {
         self.report.take_message()
     }
-    /// Number of broken rules since the card was created.
+    /// Returns the number of broken rules since the card was created.
     pub fn violations(&self) -> u64 {
         self.report.total()
     }
-    /// Number of broken rules by kind, for the kinds that occurred.
+    /// Returns the number of broken rules by kind, for the kinds that occurred.
     pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.report.counts().filter(|(_, count)| *count != 0)
     }
-    /// Descriptions of the last violations, each with its rule.
+    /// Returns descriptions of the last violations, each with its rule.
     pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
         self.report.recent()
     }

@@ -8,7 +8,7 @@ pub struct Sum(u64);
 impl Sum {
     pub fn add(&mut self, bytes: &[u8]) {
         // Big-endian words may be added in either byte order if the result is swapped at the end. Words of 8 bytes may be added instead of
-        // words of 2, because 2^16 is congruent to 1 in the sum.
+        // words of 2, because 2^16 is congruent to 1 modulo 2^16 - 1.
         let mut sum = 0u128;
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
@@ -16,14 +16,14 @@ impl Sum {
         }
         let last = words.remainder().iter().rev().fold(0u64, |last, &byte| last << 8 | u64::from(byte));
         sum += u128::from(last);
-        // For the same reason 2^64 and 2^32 count as 1.
+        // For the same reason, 2^64 and 2^32 count as 1.
         let sum = (sum >> 64) as u64 + (sum as u64 >> 32) + (sum as u64 & 0xFFFF_FFFF);
         self.0 += sum;
     }
     pub fn add_u16(&mut self, value: u16) {
         self.0 += u64::from(value.swap_bytes());
     }
-    /// The checksum field's value: the complement, folded to 16 bits.
+    /// Returns the value for the checksum field: the sum, folded to 16 bits and complemented.
     pub fn finish(self) -> u16 {
         let mut sum = self.0;
         while sum >> 16 != 0 {
@@ -39,7 +39,7 @@ pub fn internet_checksum(bytes: &[u8]) -> u16 {
     sum.finish()
 }
 
-/// The pseudo header of TCP and UDP: addresses (4 or 16 bytes each), protocol, length of the segment.
+/// Returns the sum over the pseudo header of TCP or UDP: addresses (4 or 16 bytes each), protocol, length of the segment.
 pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> Sum {
     let mut sum = Sum::default();
     sum.add(addresses);
@@ -49,7 +49,7 @@ pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> Sum {
     sum
 }
 
-/// Tables for eight bytes at a time: entry [k][b] is the contribution of byte b to the CRC when k more bytes follow.
+/// Returns tables for a CRC of eight bytes at a time: entry [k][b] is the contribution of byte b to the CRC when k more bytes follow.
 const fn crc_tables(reflected_polynomial: u32) -> [[u32; 256]; 8] {
     let mut tables = [[0u32; 256]; 8];
     let mut i = 0;
@@ -91,7 +91,7 @@ fn crc(tables: &[[u32; 256]; 8], mut crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
-/// The frame check sequence, in wire order.
+/// Returns the frame check sequence, in wire order.
 pub fn ethernet_crc(frame: &[u8]) -> [u8; 4] {
     (!crc(&ETHERNET_TABLES, u32::MAX, frame)).to_le_bytes()
 }
@@ -99,7 +99,7 @@ pub fn ethernet_crc(frame: &[u8]) -> [u8; 4] {
 /// Offset of the CRC in an SCTP packet.
 const SCTP_CRC_AT: usize = 8;
 
-/// The CRC of an SCTP packet (at least 12 bytes, from its common header on), in the header's byte order. The CRC field counts as zero.
+/// Returns the CRC of an SCTP `packet` (at least 12 bytes), in the header's byte order. The packet's own CRC field counts as zero.
 pub fn sctp_crc(packet: &[u8]) -> [u8; 4] {
     let head = crc(&CASTAGNOLI_TABLES, u32::MAX, &packet[..SCTP_CRC_AT]);
     let field = crc(&CASTAGNOLI_TABLES, head, &[0; 4]);

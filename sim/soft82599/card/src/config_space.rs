@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The PCI configuration space (datasheet 9): identity, BARs, power management, MSI, MSI-X, PCIe, error reporting, serial number.
 //!
-//! Masks beside the bytes give the bits that can be written, and the bits that are cleared by writing ones. The program around the card
-//! handles most effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (the card
-//! works only in D0), the bits that disable the INTx line, and the function level reset.
+//! Masks beside the bytes give the bits that can be written, and the bits that are cleared by writing ones. The program that uses this
+//! crate handles most effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (the
+//! card works only in D0), the bits that disable the INTx line, and the function level reset.
 
 use crate::registers::BAR_BYTES;
 
@@ -170,7 +170,7 @@ impl ConfigSpace {
         self.bytes[STATUS + 1] |= STATUS_RECEIVED_MASTER_ABORT;
     }
 
-    /// Resets the writable bits. The program around the card keeps BARs and interrupt line.
+    /// Resets the writable bits. The program that uses this crate keeps BARs and interrupt line.
     pub fn reset(&mut self, mac: [u8; 6]) {
         *self = Self::new(mac);
     }

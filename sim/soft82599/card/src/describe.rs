@@ -14,7 +14,7 @@ const LED_1_GIGABIT: u32 = 5;
 const LED_ON: u32 = 14;
 
 impl Card {
-    /// The state as text of many lines.
+    /// Returns the state as text of many lines.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         self.describe_whole(&mut out);
@@ -140,7 +140,7 @@ impl Card {
         }
     }
 
-    /// The register file. A register whose value a block computes on reads is described with that block.
+    /// Describes the register file, without the registers whose values are computed on reads. Those are described with their blocks.
     fn describe_registers(&self, out: &mut String) {
         for slot in 0..SLOTS {
             let place = place_of(slot);
@@ -153,7 +153,7 @@ impl Card {
         }
     }
 
-    /// The four LEDs as LEDCTL sets them (8.2.3.1.6): `#` on, `.` off, `*` blinking. Activity LEDs are shown as off.
+    /// Returns the four LEDs as LEDCTL sets them (8.2.3.1.6): `#` on, `.` off, `*` blinking. Activity LEDs are shown as off.
     fn leds(&self) -> String {
         use field::ledctl::*;
         let control = self.regs.get(Register::Ledctl);

@@ -60,7 +60,7 @@ impl Eeprom {
         words[0x26] = 0x01A0;
         words[0x1A0] = 6 << 6 | 1;
         words[0x1A1] = 1 << 10 | 100;
-        // SFP+ modules: for each its kind and the address of its start sequence, then an end mark.
+        // SFP+ modules: kind and address of the start sequence for each module, then an end mark.
         words[0x2B] = 0x0160;
         words[0x160] = 8;
         for (i, kind) in [3u16, 5, 7, 9].into_iter().enumerate() {
@@ -82,7 +82,7 @@ impl Eeprom {
         eeprom
     }
 
-    /// The sum of all words that the checksum covers. The checksum word completes the sum to 0xBABA.
+    /// Returns the sum of all words that the checksum covers. The checksum word completes the sum to 0xBABA.
     fn sum(&self) -> u16 {
         let mut sum = self.words[..CHECKSUM_WORD].iter().fold(0, |sum: u16, &word| sum.wrapping_add(word));
         for &pointer in &self.words[FIRST_POINTER..FIRMWARE_POINTER] {
@@ -112,7 +112,7 @@ impl Eeprom {
         self.words[0x15] ^= 1;
     }
 
-    /// The port's address, from the core section.
+    /// Returns the port's address, from the core section.
     pub fn mac(&self) -> [u8; 6] {
         let section = usize::from(self.word(CORE_POINTER));
         let mut mac = [0; 6];
@@ -122,7 +122,7 @@ impl Eeprom {
         mac
     }
 
-    /// The value of AUTOC in the MAC section, loaded after a reset.
+    /// Returns the value of AUTOC in the MAC section, loaded after a reset.
     pub fn autoc(&self) -> u32 {
         let section = usize::from(self.word(MAC_POINTER));
         u32::from(self.word(section + 1)) << 16 | u32::from(self.word(section + 2))

@@ -2,11 +2,11 @@
 //! Faults on demand: the behaviour of a broken card, for tests of a driver's recovery.
 //!
 //! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
-//! The program around the card handles faults on the wire: lost, damaged and delayed frames.
+//! The program that uses this crate handles faults on the wire: lost, damaged and delayed frames.
 //!
-//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt is late, too, so the order
-//! that drivers rely on is kept. A stale head is an old transmit head that is written again later and overwrites newer heads, as if a bus
-//! had reordered the writes. A removed card answers reads with all ones and does nothing else.
+//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt is late, too, and still
+//! comes after the write-back, as drivers expect. A stale head is an old transmit head that is written again later and overwrites newer
+//! heads, as if a bus had reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const STALE_MAX: usize = 1 << 10;
 pub enum Trigger {
     #[default]
     Off,
-    /// The given number of events from now on.
+    /// The next events, as many as this number.
     Next(u64),
     /// Random events with a probability of `in_a_million` / 1,000,000. Equal seeds select the same events.
     Chance { in_a_million: u32, state: u64 },
@@ -98,7 +98,7 @@ pub struct Faults {
     pub hung_transmit: u128,
     pub write_back_delay: Nanoseconds,
     pub gone: bool,
-    /// The transmit heads that are written again, and the delay.
+    /// Selects the transmit heads that are written again, `stale_head_delay` later.
     pub stale_heads: Trigger,
     pub stale_head_delay: Nanoseconds,
     /// Time, queue, address and value of each waiting stale head, oldest first.
@@ -106,9 +106,9 @@ pub struct Faults {
     /// The number of stale heads that were written.
     pub stale_heads_written: u64,
     late: VecDeque<Late>,
-    /// Late write-backs that were lost, because their memory was unmapped meanwhile.
+    /// Number of late write-backs that were lost because their memory was unmapped meanwhile.
     pub late_without_memory: u64,
-    /// Late interrupts that were lost for lack of room.
+    /// Number of late interrupts that were lost because `late` was full.
     pub late_events_lost: u64,
 }
 
@@ -120,7 +120,7 @@ impl Faults {
         self.late.len()
     }
 
-    /// Writes the half of a descriptor that completes its write-back, now or after the delay. A delayed write reports no fault.
+    /// Writes the half of a descriptor that completes its write-back, now or after the delay. A delayed write reports no DMA fault.
     pub fn publish_u64(
         &mut self,
         host: &mut impl Host,
@@ -136,7 +136,7 @@ impl Faults {
         host.dma_publish_u64(address, value)
     }
 
-    /// Writes a ring's head, now or after the delay. A delayed write reports no fault.
+    /// Writes a ring's head, now or after the delay. A delayed write reports no DMA fault.
     pub fn publish_u32(
         &mut self,
         host: &mut impl Host,
@@ -152,7 +152,7 @@ impl Faults {
         host.dma_publish_u32(address, value)
     }
 
-    /// MUST be called after each write of a transmit head. The head becomes a stale head if the fault selects it.
+    /// MUST be called after each write of a transmit head. The head becomes a stale head if `stale_heads` selects it.
     pub fn head_written(&mut self, now: Nanoseconds, queue: usize, address: u64, head: u32) {
         if self.stale.len() < STALE_MAX && self.stale_heads.selects() {
             let at = now.saturating_add(self.stale_head_delay).max(self.stale.back().map_or(0, |last| last.0));
@@ -201,7 +201,7 @@ impl Faults {
         self.late.front().map(|late| late.at).into_iter().chain(stale).min()
     }
 
-    /// Writes the due entries up to the next due queue event, which is returned. Late write-backs to unmapped memory are lost and counted.
+    /// Writes the due entries up to the next due queue event, and returns it. Late write-backs to unmapped memory are lost and counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
             let Late { direction, queue, action, .. } = self.late.pop_front()?;

@@ -27,7 +27,7 @@ impl FlowControl {
         Self { held: 0, held_until: [0; CLASSES], refresh_at: [Nanoseconds::MAX; CLASSES] }
     }
 
-    /// Transmit queues that must not send now.
+    /// Returns the transmit queues that must not send now.
     pub fn held_queues(&self) -> u128 {
         self.held
     }
@@ -47,7 +47,7 @@ impl FlowControl {
     }
 }
 
-/// The class whose packet buffer the frames of a transmit queue use.
+/// Returns the class whose packet buffer the frames of a transmit queue use.
 pub(crate) fn class_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     if !field::mtqc::RT_ENABLE.is_set(regs.get(Register::Mtqc)) {
         return 0;
@@ -55,7 +55,7 @@ pub(crate) fn class_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     (0..CLASSES).find(|&class| queues_of_class(regs, class) >> queue & 1 != 0).unwrap_or(0)
 }
 
-/// Transmit queues of a class (8.2.3.9.15). Without DCB all queues belong to class 0.
+/// Returns the transmit queues of a class (8.2.3.9.15). Without DCB, all queues belong to class 0.
 fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
     use field::mtqc::*;
     let mode = regs.get(Register::Mtqc);
@@ -118,7 +118,7 @@ impl Card {
         }
     }
 
-    /// Checks the fill of a class's packet buffer after a change.
+    /// Compares the fill level of a class's packet buffer with the watermarks. Sends XOFF or XON if the level has crossed one of them.
     pub(crate) fn update_pause(&mut self, host: &mut impl Host, now: Nanoseconds, class: usize) {
         let (high, low) = (self.regs.get_at(Register::Fcrth, class), self.regs.get_at(Register::Fcrtl, class));
         let config = self.regs.get(Register::Fccfg);

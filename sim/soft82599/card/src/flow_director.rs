@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Flow director: a table of flows with the queue of each, maintained by the driver (datasheet 7.1.2.7).
 //!
-//! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses. Masked bits do not
-//! count. The flow's hash selects a bucket, a list of filters. In perfect mode a filter contains the flow itself and a number that the
-//! driver assigns. In signature mode a filter contains only a second hash, so the card cannot distinguish two flows with equal hashes. To
-//! add, remove or query a filter, the driver gives its bucket and its number (or signature), so the driver must compute the same hashes.
+//! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses. Bits that the driver
+//! masks do not count. The flow's hash selects a bucket, a list of filters. In perfect mode, a filter contains the flow itself and a number
+//! that the driver assigns. In signature mode, a filter contains only a second hash, so the card cannot distinguish two flows with equal
+//! hashes. To add, remove or query a filter, the driver gives its bucket and its number (or signature), so it must compute the same hashes.
 //!
 //! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
 //! the XOR of all other parts. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket
@@ -58,7 +58,7 @@ struct Filter {
     command: u32,
     /// All zeros in signature mode.
     flow: Flow,
-    /// The bucket's list had already reached FDIRCTRL's limit when this filter was added.
+    /// True if the bucket's list had already reached FDIRCTRL's limit when this filter was added.
     too_long: bool,
 }
 
@@ -159,7 +159,7 @@ impl FlowDirector {
         self.masks = Masks::of(regs);
     }
 
-    /// Executes a write to FDIRCMD at once. The register then reads back with command 0. True if the table has become nearly full.
+    /// Executes a write to FDIRCMD at once. The register then reads back with command 0. Returns true if the table has become nearly full.
     pub fn write_command(&mut self, regs: &mut RegisterFile, value: u32) -> bool {
         use field::fdircmd::*;
         let name = regs.get(Register::Fdirhash);
@@ -225,7 +225,7 @@ impl FlowDirector {
         count(regs, Register::Fdirustat, field::fdirustat::REMOVED);
     }
 
-    /// Looks a frame up and counts a match or a miss.
+    /// Looks up the filter that a frame matches, and counts a match or a miss.
     pub fn find(&self, regs: &mut RegisterFile, frame: &[u8], parsed: &Parsed) -> Found {
         if !self.on || parsed.network == Network::Other {
             return Found::default();
@@ -264,8 +264,8 @@ impl FlowDirector {
     }
 }
 
-/// The hash of a folded flow, whose upper word has kind, pool and VLAN. The hash has 16 bits, of which 15 are used. Each set bit of the
-/// key's lower half selects a shift of `low`, and each set bit of its upper half a shift of `high`. `low(0)` does not include the VLAN.
+/// Returns the hash of a folded flow, whose upper word has kind, pool and VLAN. The hash has 16 bits, of which 15 are used. Each set bit of
+/// the key's lower half selects a shift of `low`, and each set bit of its upper half a shift of `high`. `low(0)` does not include the VLAN.
 fn hash(key: u32, folded: u64) -> u32 {
     let (flow, common) = ((folded >> 32) as u32, folded as u32);
     let high = common ^ flow ^ flow >> 16;
@@ -319,8 +319,8 @@ fn flow_of(frame: &[u8], parsed: &Parsed, flexible_at: usize) -> Flow {
     }
 }
 
-/// The flow in FDIRIPSA and the following registers, for a command. Addresses and flexible bytes have their first byte lowest; ports and
-/// VLAN tag are numbers.
+/// Returns the flow in FDIRIPSA and the following registers, for a command. Addresses and flexible bytes have their first byte lowest;
+/// ports and VLAN tag are numbers.
 fn flow_in_registers(regs: &RegisterFile, command: u32) -> Flow {
     let ports = regs.get(Register::Fdirport);
     let other = regs.get(Register::Fdirvlan);
@@ -355,7 +355,7 @@ impl Flow {
         }
     }
 
-    /// Kind and VLAN in the upper word, and the XOR of everything else in the lower word.
+    /// Returns kind and VLAN in the upper word, and the XOR of everything else in the lower word.
     fn folded(&self) -> u64 {
         let own = u64::from(self.kind) << 16 | u64::from(self.vlan);
         let common = self.source.iter().chain(&self.destination).fold(self.ports ^ u32::from(self.flexible) << 16, |sum, word| sum ^ word);

@@ -18,7 +18,7 @@ pub trait Host {
     fn dma_write(&mut self, address: u64, from: &[u8]) -> Result<(), DmaFault>;
     /// Stores 8 aligned bytes atomically with release order: a reader that sees them also sees all earlier stores.
     fn dma_publish_u64(&mut self, address: u64, value: u64) -> Result<(), DmaFault>;
-    /// Stores 4 aligned bytes in the same way.
+    /// Stores 4 aligned bytes like `dma_publish_u64`.
     fn dma_publish_u32(&mut self, address: u64, value: u32) -> Result<(), DmaFault>;
 
     /// Sends the message of an MSI-X vector. With plain MSI the only vector is 0.
@@ -26,7 +26,7 @@ pub trait Host {
     /// Sets the level of the INTx line. The card calls it only when the level changes.
     fn line(&mut self, asserted: bool);
 
-    /// False while the wire cannot take a frame. The card then stops its transmit queues until `Card::wire_ready`.
+    /// False while the wire cannot take a frame. The card then stops its transmit queues until `Card::wire_ready` is called.
     fn wire_has_room(&mut self) -> bool;
     /// Sends one frame, given in parts, without its CRC.
     fn send(&mut self, parts: &[&[u8]]);

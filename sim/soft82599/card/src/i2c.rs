@@ -68,7 +68,7 @@ impl Bus {
         self.read(value)
     }
 
-    /// The value of I2CCTL: the driven bits and the state of the wires.
+    /// Returns the value of I2CCTL: the driven bits and the state of the wires.
     pub fn read(&self, driven: u32) -> u32 {
         let driven = driven & (CLOCK_OUT.ones() | DATA_OUT.ones());
         let data = DATA_OUT.is_set(driven) && !self.pulls_low;
@@ -107,7 +107,7 @@ impl Bus {
         }
     }
 
-    /// Sets our side of the data wire, which may change while the clock is low.
+    /// Sets the slave's side of the data wire, which may change while the clock is low.
     fn falling_edge(&mut self) {
         self.pulls_low = false;
         match self.state {
@@ -193,7 +193,7 @@ mod tests {
             self.set(false, data);
             seen
         }
-        /// True if acknowledged.
+        /// Returns true if the slave acknowledged the byte.
         fn send(&mut self, byte: u8) -> bool {
             for i in 0..8 {
                 self.bit(byte & (0x80 >> i) != 0);

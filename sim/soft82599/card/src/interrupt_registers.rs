@@ -12,7 +12,7 @@ use crate::registers::{field, Register, RegisterFile};
 const CLEARED_BY_READING: u32 = 0x3FFF_0000;
 
 impl Interrupts {
-    /// EICR's value, which a driver can read through EICS without side effects.
+    /// Returns EICR's value, which a driver can read through EICS without side effects.
     pub fn causes(&self) -> u32 {
         let bits = (self.queue_causes as u32 & QUEUE_BITS) | self.other_causes;
         bits | field::eicr::OTHER.put(u32::from(self.other_causes & self.other_mask != 0))

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 pub struct Causes {
     /// Frames written to receive rings.
     pub receive: u32,
-    /// Turns of a transmit queue that reported at least one descriptor.
+    /// Number of times that a transmit queue ran and reported at least one descriptor.
     pub transmit: u32,
     /// Writes to EICS.
     pub software: u32,
@@ -27,7 +27,7 @@ pub enum Event {
     /// `held`: the delay caused by moderation.
     Message { causes: Causes, held: Nanoseconds },
     /// EITR was written. `counter`: the new value of the running counter, if the write set it. The first entries of a trace have this form,
-    /// too: they report the intervals in force at its start. Vectors without such an entry had an interval of 0.
+    /// too: they report the intervals in force at the trace's start. Vectors without such an entry had an interval of 0.
     Interval { interval: Nanoseconds, counter: Option<Nanoseconds> },
 }
 
@@ -62,14 +62,14 @@ impl InterruptTrace {
     pub fn is_on(&self) -> bool {
         self.on
     }
-    /// Number of entries since the start that did not fit.
+    /// Returns the number of entries since the start that did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
     }
     pub fn waiting(&self) -> usize {
         self.entries.len()
     }
-    /// Takes the oldest entries, at most `entries_max`.
+    /// Removes and returns the oldest entries, at most `entries_max`.
     pub fn take(&mut self, entries_max: usize) -> impl Iterator<Item = Entry> + '_ {
         let count = entries_max.min(self.entries.len());
         self.entries.drain(..count)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! From causes to messages: EICR, masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
 //!
-//! IVAR maps a queue's event to a cause. With MSI-X (GPIE.multiple_msix) IVAR gives a vector, and the cause is the vector's bit, one of 64.
-//! The lowest 16 of these bits are also in EICR. Other events (link change and so on) are causes in EICR's upper half. IVAR_MISC maps them
-//! to two vectors: one for the TCP timer and one for the rest. Without MSI-X, IVAR gives one of EICR's 16 queue bits, and all causes share
-//! one interrupt, moderated by EITR 0. This interrupt is either a message (MSI) for each new cause, or the INTx line, which stays asserted
-//! while an enabled cause is set.
+//! IVAR maps a queue's event to a cause. With MSI-X (GPIE.multiple_msix), IVAR gives a vector, and the cause is the vector's bit, one of
+//! 64. The lowest 16 of these bits are also in EICR. Other events (link change and so on) are causes in EICR's upper half. IVAR_MISC maps
+//! them to two vectors: one for the TCP timer and one for the rest. Without MSI-X, IVAR gives one of EICR's 16 queue bits, and all causes
+//! share one interrupt, moderated by EITR 0. This interrupt is either a message (MSI) for each new cause, or the INTx line, which stays
+//! asserted while an enabled cause is set.
 //!
-//! A message is a write over the bus. While bus mastering is off no message is sent, and the request stays pending. The INTx line stays
+//! A message is a write over the bus. While bus mastering is off, no message is sent, and the request stays pending. The INTx line stays
 //! deasserted while the configuration space disables it, or enables MSI or MSI-X. interrupt_registers.rs has the registers.
 //!
 //! An interrupt is sent when a cause is set, or when a set cause is unmasked. Sending the interrupt may clear causes (EIAC; always for
@@ -43,7 +43,7 @@ pub enum Expiry {
     /// The vector has no interval, or the queue has no vector.
     Never,
 }
-/// Unit of GPIE.rsc_delay in nanoseconds (10 and 1 Gb/s).
+/// Unit of GPIE.rsc_delay in nanoseconds (at 10 and at 1 Gb/s).
 const RSC_DELAY_STEP: Nanoseconds = 4_000;
 
 pub struct Interrupts {
@@ -54,7 +54,7 @@ pub struct Interrupts {
     /// Causes with their own bits in EICR, bits 16 to 30.
     pub(crate) other_causes: u32,
     pub(crate) other_mask: u32,
-    /// Bit v: vector v has causes that no message has reported yet. In `other_requested` bit i stands for cause i of EICR.
+    /// Bit v: vector v has causes that no message has reported yet. In `other_requested`, bit i stands for cause i of EICR.
     pub(crate) requested: u64,
     pub(crate) other_requested: u32,
     /// Without MSI-X: the single interrupt has unreported causes.
@@ -69,7 +69,7 @@ pub struct Interrupts {
     pub(crate) tcp_timer_vector: u8,
     pub(crate) moderation: Moderation,
     pub(crate) messages: [u64; VECTORS],
-    /// Messages that a fault on demand drops, and their vector.
+    /// Selects the messages that a fault on demand drops, of the vector `lost_vector` or (None) of all vectors.
     pub(crate) lost: Trigger,
     pub(crate) lost_vector: Option<u8>,
     pub(crate) trace: InterruptTrace,
@@ -118,7 +118,7 @@ impl Interrupts {
         &mut self.trace
     }
 
-    /// Begins a trace with the intervals in force.
+    /// Starts a trace, whose first entries are the intervals in force.
     pub fn start_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.trace.start(entries_max);
         for vector in 0..VECTORS {
@@ -155,9 +155,9 @@ impl Interrupts {
         }
     }
 
-    /// The time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the queue's
-    /// vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer than
-    /// GPIE.rsc_delay.
+    /// Returns the time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the
+    /// queue's vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer
+    /// than GPIE.rsc_delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {
             NO_VECTOR => return None,
@@ -192,7 +192,7 @@ impl Interrupts {
         self.raise_other_causes(regs, host, now, causes, false);
     }
 
-    /// `immediate`: without moderation.
+    /// `immediate`: moderation does not delay the interrupt.
     pub(crate) fn raise_other_causes(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, causes: u32, immediate: bool) {
         let fresh = causes & !self.other_causes;
         self.other_causes |= causes;
@@ -214,7 +214,7 @@ impl Interrupts {
         }
     }
 
-    /// The bits of EICR's upper half that are mapped to a vector.
+    /// Returns the bits of EICR's upper half that are mapped to a vector.
     pub(crate) fn others_of(&self, vector: u8) -> u32 {
         let timer = if self.tcp_timer_vector == vector { TCP_TIMER } else { 0 };
         let rest = if self.other_vector == vector { !TCP_TIMER } else { 0 };
@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// The level that the INTx line would have without the gates of the configuration space.
+    /// Returns the level that the INTx line would have without the gates of the configuration space.
     pub fn line(&self) -> bool {
         self.line
     }
@@ -338,7 +338,7 @@ impl Interrupts {
         }
     }
 
-    /// The end of the interval of a transmit queue's vector. Waiting descriptors are written back at that time (TXDCTL, TDWBAL).
+    /// Returns the end of the interval of a transmit queue's vector. Waiting descriptors are written back at that time (TXDCTL, TDWBAL).
     pub fn transmit_expiry(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Expiry {
         let vector = match self.transmit_vector[queue] {
             NO_VECTOR => return Expiry::Never,
@@ -379,12 +379,12 @@ pub(crate) fn ones(mut bits: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// GPIE.eimen: causes set by EICS are not moderated.
+/// True if GPIE.eimen is set: causes set by EICS are then not moderated.
 pub(crate) fn immediate(regs: &RegisterFile) -> bool {
     field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
 }
 
-/// GPIE.eiame: EIAM masks causes when their message is sent. If the bit is clear, EIAM masks causes when they are read or cleared.
+/// True if GPIE.eiame is set: EIAM masks causes when their message is sent. If it is clear, EIAM masks them when they are read or cleared.
 pub(crate) fn eiame(regs: &RegisterFile) -> bool {
     field::gpie::EIAME.is_set(regs.get(Register::Gpie))
 }

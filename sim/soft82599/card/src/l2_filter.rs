@@ -88,7 +88,7 @@ fn multicast_hit(regs: &RegisterFile, frame: &[u8]) -> bool {
     }
 }
 
-/// Twelve bits of the address's last two bytes (8.2.3.7.3). Offset 0 selects the highest twelve.
+/// Returns twelve bits of the address's last two bytes (8.2.3.7.3). Offset 0 selects the highest twelve.
 fn multicast_hash(offset: u32, byte4: u8, byte5: u8) -> u16 {
     let shift = [4, 3, 2, 0][offset as usize & 3];
     (u16::from_le_bytes([byte4, byte5]) >> shift) & 0xFFF

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The link: up when a peer is connected, our laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
+//! The link: up when a peer is connected, the card's laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
 //!
 //! A restart by AUTOC, a link reset or a function level reset takes the link down. The link comes up again after a delay on the card's
 //! clock. A software reset keeps the link, so drivers prefer it while the link is up. Each change of the link sets LINKS and raises
 //! EICR.lsc. No frames pass while the link is down.
 //!
 //! AUTOC.force_link_up gives a link without a peer, for tests of the loopback in the MAC (HLREG0.loopback). Pin 3 of ESDP turns the laser
-//! off. The peer then reports the loss of light, and its report takes down our end of the link, too.
+//! off. The peer then reports the loss of light, and its report takes down the card's end of the link, too.
 
 use crate::host::Nanoseconds;
 use crate::registers::{field, Register, RegisterFile};
@@ -135,7 +135,7 @@ impl Link {
         regs.set(Register::Status, status | field::status::LINK_UP.put(u32::from(self.up)));
     }
 
-    /// The value of LINKS. Reading clears the latched link loss.
+    /// Returns the value of LINKS. Reading clears the latched link loss.
     pub fn read_links(&mut self, regs: &mut RegisterFile) -> u32 {
         let links = regs.get(Register::Links);
         self.lost = false;

@@ -16,7 +16,7 @@ const FRAME_BYTES: usize = 60;
 /// The unit of pause times, 512 bit times (51.2 ns at 10 Gb/s), in tenths of a nanosecond.
 const QUANTUM_TENTHS: u64 = 512;
 
-/// The duration of `count` quanta of a pause frame.
+/// Returns the duration of `count` quanta of a pause frame.
 pub fn quanta(count: u32) -> Nanoseconds {
     u64::from(count) * QUANTUM_TENTHS / 10
 }

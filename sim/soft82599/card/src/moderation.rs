@@ -3,15 +3,15 @@
 //!
 //! Each vector has a counter of 2 us steps. A message loads the counter with the interval from EITR. The counter counts down to zero and
 //! stays there. The vector's next message waits until the counter is zero. So the interval counts from the last message, independent of the
-//! causes, and the first message after a longer pause is sent at once.
+//! causes, and the first message after a pause longer than the interval is sent at once.
 //!
 //! A write to EITR changes the interval that the next message loads. The running counter continues, unless the write has a new value for it
-//! (counter_write_disable clear). The value zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two speeds of
-//! this card. Two points are in doubt. One is whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us). The
-//! other is the phase of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
+//! (counter_write_disable clear). A counter value of zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two
+//! speeds of this card. Two points are in doubt. One is whether an interval of 0 ends a running counter (here not: it runs out in at most
+//! 1022 us). The other is the phase of the card's own 2 us tick, which could shorten an interval by up to one step (not here).
 //!
 //! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each low-latency interrupt costs one of the
-//! vector's credits. One credit is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit the
+//! vector's credits. One credit is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit, the
 //! interrupt waits for the next credit or for the interval's end, whichever is first. It is in doubt whether a lli_interval of 0 means no
 //! moderation, and whether a low-latency message loads the interval like any other message.
 //!
@@ -153,7 +153,7 @@ impl Moderation {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next vector whose interval has ended while a message was waiting; None when all such vectors have been taken.
+    /// Returns the next vector whose interval has ended while a message was waiting; None when all such vectors have been taken.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<u8> {
         let Reverse((at, vector)) = *self.timers.peek()?;
         if at > now {
@@ -177,7 +177,7 @@ impl Moderation {
         self.held >> vector & 1 != 0
     }
 
-    /// Handles a write to EITR. Returns the counter in ns if the write set it. The caller MUST then check a waiting vector again.
+    /// Handles a write to EITR. Returns the counter in ns if the write set it. The caller MUST then check waiting messages again.
     pub fn write(&mut self, now: Nanoseconds, vector: usize, value: u32) -> Option<Nanoseconds> {
         self.interval[vector] = u64::from(field::eitr::ITR_INTERVAL.get(value)) * STEP;
         self.needs_credit &= !(1 << vector);
@@ -192,7 +192,7 @@ impl Moderation {
         Some(counter)
     }
 
-    /// The value of EITR: `kept` is the written value; counter and credits are current, and counter_write_disable reads as zero.
+    /// Returns the value of EITR: `kept` is the written value; counter and credits are current, and counter_write_disable reads as zero.
     pub fn read(&mut self, now: Nanoseconds, vector: usize, kept: u32) -> u32 {
         use field::eitr::*;
         let steps = self.silent_until[vector].saturating_sub(now).div_ceil(STEP) as u32;

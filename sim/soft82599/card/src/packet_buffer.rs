@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The receive packet buffer: frames that wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
 //!
-//! The packet buffer has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB all frames are of class 0. The
+//! The packet buffer has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB, all frames are of class 0. The
 //! filters' results are kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames
 //! behind it. If its queue is set to drop (SRRCTL.drop_enable, QDE), the frame is dropped instead. When a part is full, frames are lost and
 //! counted (RXMPC). When a part fills beyond FCRTH, the card asks the peer to pause until the part has drained below FCRTL
@@ -44,8 +44,8 @@ impl<Arrival> PacketBuffer<Arrival> {
         self.classes.iter().map(|class| class.frames.len()).sum()
     }
 
-    /// The value of RXMEMWRAP: each class has four bits, of which the highest is set if the class has no frames. The wrap counters in the
-    /// other bits are not modelled.
+    /// Returns the value of RXMEMWRAP: each class has four bits, of which the highest is set if the class has no frames. The wrap counters
+    /// in the other bits are not modelled.
     pub fn emptiness(&self) -> u32 {
         self.classes.iter().enumerate().filter(|(_, class)| class.frames.is_empty()).fold(0, |bits, (i, _)| bits | 8 << (4 * i))
     }

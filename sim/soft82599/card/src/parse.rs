@@ -79,7 +79,7 @@ const LLC_SNAP: [u8; 6] = [0xAA, 0xAA, 0x03, 0, 0, 0];
 const LENGTH_MAX: u16 = 1500;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// A frame with more extension headers has no known transport.
+/// If a frame has more extension headers than this, its transport counts as unknown.
 const EXTENSION_HEADERS_MAX: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -222,7 +222,7 @@ fn set_transport(frame: &[u8], parsed: &mut Parsed, protocol: u8, offset: usize,
 }
 
 impl Parsed {
-    /// Source and destination address of the IP header, in one slice.
+    /// Returns source and destination address of the IP header, in one slice.
     pub fn addresses<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
         let at = self.network_offset;
         match self.network {
@@ -231,7 +231,7 @@ impl Parsed {
             Network::Other => &[],
         }
     }
-    /// Source and destination port in network order; zeros if the transport is unknown.
+    /// Returns source and destination port in network order; zeros if the transport is unknown.
     pub fn ports(&self, frame: &[u8]) -> [u8; 4] {
         match self.transport {
             Transport::Other => [0; 4],
@@ -241,7 +241,7 @@ impl Parsed {
             }
         }
     }
-    /// The end of the TCP header, if there is one and it lies inside the segment.
+    /// Returns the end of the TCP header, if there is one and it lies inside the segment.
     pub fn tcp_end(&self, frame: &[u8]) -> Option<usize> {
         if self.transport != Transport::Tcp {
             return None;

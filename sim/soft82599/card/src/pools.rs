@@ -64,7 +64,7 @@ impl Pools {
         self.enabled
     }
 
-    /// The pools of a frame; 0 if no pool accepts it.
+    /// Returns the pools of a frame; 0 if no pool accepts it.
     pub fn of(&self, regs: &RegisterFile, frame: &[u8], parsed: &Parsed, accepted: Accepted) -> u64 {
         let by_address = match accepted {
             Accepted::Exact(pools) => pools,

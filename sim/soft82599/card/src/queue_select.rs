@@ -32,7 +32,7 @@ pub struct Choice {
     pub low_latency: bool,
 }
 
-/// One filter. It matches a frame whose `flow_bits`, after the mask, equal the value.
+/// One filter. It matches a frame if its `flow_bits`, ANDed with `mask`, equal `value`.
 struct FiveTuple {
     mask: u128,
     value: u128,
@@ -106,7 +106,7 @@ const DESTINATION_PORT_SHIFT: u32 = 80;
 const PROTOCOL_SHIFT: u32 = 96;
 const HAS_PORTS: u128 = 1 << 127;
 
-/// Addresses and ports with the first byte lowest, like the filters' registers, and the protocol as FTQF encodes it.
+/// Returns addresses and ports with the first byte lowest, like the filters' registers, and the protocol as FTQF encodes it.
 fn flow_bits(frame: &[u8], parsed: &Parsed) -> u128 {
     let addresses = parsed.addresses(frame);
     let word = |at: usize| u128::from(u32::from_le_bytes([addresses[at], addresses[at + 1], addresses[at + 2], addresses[at + 3]]));
@@ -271,7 +271,7 @@ impl QueueSelect {
             .find(|filter| flow & filter.mask == filter.value && (filter.pool.is_none() || pool.is_none() || filter.pool == pool))
     }
 
-    /// The traffic class: from the VLAN tag's priority (an untagged frame has priority 0); always 0 without DCB.
+    /// Returns the traffic class: from the VLAN tag's priority (an untagged frame has priority 0); always 0 without DCB.
     fn class_of(&self, regs: &RegisterFile, parsed: &Parsed) -> usize {
         let Some(classes) = self.spread.classes else { return 0 };
         let priority = parsed.vlan.unwrap_or(0) >> 13;
@@ -301,7 +301,7 @@ fn is_syn(frame: &[u8], parsed: &Parsed) -> bool {
     parsed.transport == Transport::Tcp && frame[parsed.transport_offset + 13] & SYN != 0
 }
 
-/// IMIRVP: frames with a VLAN priority request a low-latency interrupt.
+/// True if the frame's VLAN priority requests a low-latency interrupt by IMIRVP.
 fn urgent_by_priority(regs: &RegisterFile, parsed: &Parsed) -> bool {
     let rule = regs.get(Register::Imirvp);
     field::imirvp::PRIORITY_ENABLE.is_set(rule) && parsed.vlan.is_some_and(|tag| u32::from(tag >> 13) >= field::imirvp::PRIORITY.get(rule))

@@ -14,7 +14,7 @@ use crate::transmit_queue::QUEUES;
 const FRACTION_BITS: u32 = 14;
 /// Preamble, start of frame, CRC and the gap between frames.
 const WIRE_OVERHEAD_BYTES: u64 = 24;
-/// At 10 Gb/s a byte takes 0.8 ns.
+/// At 10 Gb/s, a byte takes 0.8 ns.
 const TENTH_NS_PER_BYTE: u64 = 8;
 
 pub struct QueueSettings {
@@ -41,7 +41,7 @@ impl QueueSettings {
         field::rttbcnrc::RATE_ENABLE.is_set(self.rates[queue])
     }
 
-    /// The time that a queue needs for `frames` frames of `bytes` bytes in total; None if its rate is not limited.
+    /// Returns the time that a queue needs for `frames` frames of `bytes` bytes in total; None if its rate is not limited.
     pub fn time_for(&self, queue: usize, frames: u64, bytes: u64) -> Option<Nanoseconds> {
         let rate = self.rates[queue];
         let factor = u64::from(rate & (field::rttbcnrc::RATE_DECIMAL.ones() | field::rttbcnrc::RATE_INTEGER.ones()));

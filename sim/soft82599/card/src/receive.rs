@@ -3,8 +3,8 @@
 //!
 //! The MAC counts a frame, and drops it if it is too long or a pause frame (flow_control.rs). The frame is parsed once (parse.rs). The L2
 //! filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected (queue_select.rs).
-//! It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer (packet_buffer.rs). At its ring its
-//! checksums are checked (receive_checks.rs). Then it is coalesced with other frames (rsc.rs) or written (receive_write.rs).
+//! It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer (packet_buffer.rs). When it reaches
+//! its ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames (rsc.rs) or written (receive_write.rs).
 //!
 //! A frame takes all its descriptors or none. If there are too few, the frame waits in the packet buffer, or is dropped if its ring is set
 //! to drop.
@@ -61,7 +61,7 @@ enum Outcome {
 impl Card {
     /// Receives a frame from the wire, given without its CRC. Short frames are padded, as the sender's card would have done.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
-        // In loopback the receiver gets frames from our own transmitter only.
+        // In loopback the receiver gets frames from the card's own transmitter only.
         if !field::hlreg0::LOOPBACK.is_set(self.regs.get(Register::Hlreg0)) {
             self.receive_from_mac(host, now, frame);
         }

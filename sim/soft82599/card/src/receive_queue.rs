@@ -44,7 +44,7 @@ pub struct ReceiveQueue {
     /// QDE: the queue drops frames, even if SRRCTL does not enable that.
     always_drop: bool,
     hints: Hints,
-    /// Writes to memory that carried a DCA hint.
+    /// Number of writes to memory that carried a DCA hint.
     pub hinted_writes: u64,
 }
 
@@ -93,7 +93,7 @@ impl Default for ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// The ring as configured by the registers. Head, tail and the enabled state are kept.
+    /// Returns the ring as the registers configure it. Head, tail and the enabled state are kept.
     fn described(self, regs: &RegisterFile, index: usize) -> Self {
         let control = regs.get_at(Register::Srrctl, index);
         let form = match field::srrctl::DESCRIPTOR_TYPE.get(control) {
@@ -115,7 +115,7 @@ impl ReceiveQueue {
         Self { coalesce: crate::rsc::buffers_allowed(regs, index, &described).ok().flatten(), ..described }.refreshed(regs, index)
     }
 
-    /// The ring with the current values of the settings that may change while the queue runs.
+    /// Returns the ring with the current values of the settings that may change while the queue runs.
     fn refreshed(self, regs: &RegisterFile, index: usize) -> Self {
         Self {
             drop: self.always_drop || field::srrctl::DROP_ENABLE.is_set(regs.get_at(Register::Srrctl, index)),
@@ -132,7 +132,7 @@ impl ReceiveQueue {
         self.hinted_writes += writes as u64;
     }
 
-    /// Descriptors that the card may fill.
+    /// Returns the number of descriptors that the card may fill.
     pub fn available(&self) -> u32 {
         if self.length == 0 || self.tail >= self.length || self.head >= self.length {
             return 0;

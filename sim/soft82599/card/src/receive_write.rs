@@ -178,7 +178,7 @@ impl Fill {
         self.parts[self.count - 1].bytes += bytes as u16;
     }
 
-    /// Takes the ring's next descriptor. Returns its header buffer.
+    /// Takes the ring's next descriptor. Returns the address of its header buffer.
     fn take(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue) -> Result<u64, DmaFault> {
         let index = queue.head;
         let at = queue.base.wrapping_add(u64::from(index) * DESCRIPTOR_BYTES);
@@ -209,7 +209,7 @@ impl Fill {
     pub fn starts_in_last(&self) -> u8 {
         self.parts[self.count - 1].starts
     }
-    /// Number of bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> usize {
         self.parts[..self.count].iter().map(|part| usize::from(part.bytes)).sum::<usize>() + self.split.header_bytes
     }
@@ -276,7 +276,7 @@ pub struct Findings<'f> {
 }
 
 impl Findings<'_> {
-    /// The last descriptor of a frame on a legacy ring, without the length and the end-of-packet bit.
+    /// Returns the last descriptor of a frame on a legacy ring, without the length and the end-of-packet bit.
     pub fn legacy(&self, regs: &RegisterFile) -> [u64; 2] {
         use legacy_receive::*;
         let mut word = 0;
@@ -295,8 +295,8 @@ impl Findings<'_> {
         [0, word]
     }
 
-    /// The last descriptor of a frame on an advanced ring, without length and end of packet. All descriptors of the frame have the same
-    /// first word.
+    /// Returns the last descriptor of a frame on an advanced ring, without length and end of packet. All descriptors of the frame have the
+    /// same first word.
     pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
         let mut words = [self.packet_type(), 0];
         let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);
@@ -340,7 +340,7 @@ impl Findings<'_> {
         network | transport
     }
 
-    /// Type and value of the descriptor's shared field: the RSS hash, the flow director's report, or the IP identification with a
+    /// Returns type and value of the descriptor's shared field: the RSS hash, the flow director's report, or the IP identification with a
     /// fragment's sum.
     fn hash_field(&self, regs: &RegisterFile) -> (u64, u64) {
         const FLOW_DIRECTOR: u64 = 15;

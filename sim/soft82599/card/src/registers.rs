@@ -159,7 +159,7 @@ fn map() -> &'static Map {
     })
 }
 
-/// The register entry at a byte offset of BAR 0 (rounded down to a dword), if the table has one.
+/// Returns the register entry at a byte offset of BAR 0 (rounded down to a dword), if the table has one.
 pub fn decode(offset: u32) -> Option<Place> {
     let map = map();
     match map.slot_at.get(offset as usize / 4) {
@@ -168,12 +168,12 @@ pub fn decode(offset: u32) -> Option<Place> {
     }
 }
 
-/// The entry that owns a slot.
+/// Returns the entry that owns a slot.
 pub fn place_of(slot: usize) -> Place {
     map().place_of[slot]
 }
 
-/// `RDT[3]`, or the bare offset if the table has no register there.
+/// Returns a name such as `RDT[3]`, or the bare offset if the table has no register there.
 pub fn name_at(offset: u32) -> String {
     decode(offset).map_or_else(|| format!("{offset:#07x}"), Place::name)
 }
@@ -211,7 +211,7 @@ impl RegisterFile {
         self.values[register.slot() + index] = value;
     }
 
-    /// The result of a driver's read of a plain register.
+    /// Returns the result of a driver's read of a plain register.
     pub fn read(&mut self, place: Place) -> u32 {
         let slot = place.slot();
         let value = self.values[slot];

@@ -2,8 +2,8 @@
 //! Violations: actions of a driver that the datasheet forbids or leaves undefined.
 //!
 //! After a violation, real hardware would misbehave silently, or work by chance. Here every violation is counted under the rule that it
-//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The file of the block that detects
-//! the violation describes the card's reaction; usually the access has no effect.
+//! breaks, and a bounded number of descriptions is kept until the program that uses this crate prints them. The file of the block that
+//! detects the violation describes the card's reaction; usually the access has no effect.
 
 use std::collections::VecDeque;
 
@@ -53,7 +53,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
     Rule { kind, name, text }
 }
 
-/// In the order of the enumeration.
+/// One row for each violation, in the order of the enumeration.
 ///
 /// The section numbers were compared with quotations in public drivers (mainly TinyNF) that also give the sections' titles. No such
 /// quotation was found for 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4, so these
@@ -152,7 +152,7 @@ impl Violation {
     pub fn name(self) -> &'static str {
         RULES[self as usize].name
     }
-    /// The datasheet's rule and its section.
+    /// Returns the datasheet's rule and its section.
     pub fn rule(self) -> &'static str {
         RULES[self as usize].text
     }
@@ -168,7 +168,7 @@ pub struct Report {
 impl Report {
     pub fn add(&mut self, kind: Violation, message: impl FnOnce() -> String) {
         self.counts[kind as usize] += 1;
-        // Beyond this bound violations are only counted, so that a flood of violations costs little.
+        // Beyond this bound, violations are only counted, so that a flood of violations costs little.
         if self.waiting.len() == WAITING_MAX {
             return;
         }
@@ -182,7 +182,7 @@ impl Report {
     pub fn take_message(&mut self) -> Option<String> {
         self.waiting.pop_front()
     }
-    /// The last descriptions, oldest first, whether taken or not.
+    /// Returns the last descriptions, oldest first, whether taken or not.
     pub fn recent(&self) -> impl Iterator<Item = &str> + '_ {
         self.recent.iter().map(String::as_str)
     }

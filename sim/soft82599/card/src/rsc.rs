@@ -5,9 +5,9 @@
 //! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
 //! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor names the next.
 //!
-//! A context is closed, and its descriptors go to the driver, in any of these cases. A segment of its connection arrives that does not fit
-//! (that segment is then received normally). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP.
-//! The ring has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A closed context of one
+//! A context is closed, and its descriptors go to the driver, in any of these cases: a segment of its connection does not continue the
+//! frame (it may then open a new context); a segment has PSH; the frame reaches the queue's limit of buffers or the maximum length of IP;
+//! the ring has no more descriptors; another connection needs the context; the queue's interrupt becomes due. A closed context of one
 //! segment is an ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and
 //! window from the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all
 //! segments were right.
@@ -15,9 +15,9 @@
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some choices open. The model makes the most conservative choices. TCP options must be equal in all segments (a new
-//! time stamp closes the context). The acknowledgement number must be equal too (all drivers request that: RDRXCTL.rsc_ack_completion).
-//! Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
+//! Public sources leave some conditions for coalescing open. There the model is most conservative. TCP options must be equal in all
+//! segments (a new time stamp closes the context). The acknowledgement number must be equal, too (all drivers request that:
+//! RDRXCTL.rsc_ack_completion). Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -40,8 +40,8 @@ const TIME_STAMP_OPTION: usize = 12;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// Buffers that a coalesced frame of the queue may take. None if the queue does not coalesce. Err if coalescing is enabled, but a rule
-/// forbids it.
+/// Returns the number of buffers that a coalesced frame of the queue may take. None if the queue does not coalesce. Err if coalescing is
+/// enabled, but a rule forbids it.
 pub fn buffers_allowed(regs: &RegisterFile, index: usize, queue: &ReceiveQueue) -> Result<Option<usize>, &'static str> {
     let control = regs.get_at(Register::Rscctl, index);
     if !field::rscctl::ENABLE.is_set(control) {
@@ -77,7 +77,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// None if the frame is not TCP over IPv4.
+    /// Returns None if the frame is not TCP over IPv4.
     fn of(frame: &[u8], parsed: &Parsed, queue: usize) -> Option<Self> {
         if parsed.network != Network::Ipv4 || parsed.transport != Transport::Tcp {
             return None;
@@ -108,7 +108,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// None if the frame is not suitable for coalescing (7.11.1).
+    /// Returns None if the frame is not suitable for coalescing (7.11.1).
     fn of(frame: &[u8], parsed: &Parsed, header_room: usize) -> Option<Self> {
         let end = parsed.tcp_end(frame)?;
         if parsed.network_extended || parsed.snap || parsed.fragment {

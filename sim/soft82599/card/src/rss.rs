@@ -47,12 +47,12 @@ impl Rss {
         self.stale = false;
     }
 
-    /// The hash of a part of the input, which begins at byte `at` of the whole. The hashes of all parts, XORed, are the hash of the whole.
+    /// Returns the hash of a part of the input that begins at byte `at`. The hashes of all parts, XORed, are the hash of the input.
     fn toeplitz(&self, at: usize, input: &[u8]) -> u32 {
         input.iter().zip(&self.tables[at..]).fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
     }
 
-    /// The frame's hash, if MRQC enables a hash function for its kind. TCP and UDP have precedence over plain IP.
+    /// Returns the frame's hash, if MRQC enables a hash function for its kind. TCP and UDP have precedence over plain IP.
     pub fn hash(&mut self, regs: &RegisterFile, frame: &[u8], parsed: &Parsed) -> Hash {
         use field::mrqc::*;
         let wanted = regs.get(Register::Mrqc);
@@ -100,7 +100,7 @@ fn prefer(wanted: u32, first: Function, second: Function) -> Function {
     }
 }
 
-/// The key's 32 bits from bit `start` on.
+/// Returns the key's 32 bits from bit `start` on.
 fn key_window(key: &[u8; KEY_BYTES], start: usize) -> u32 {
     let byte = start / 8;
     let mut window = 0u64;
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
     }
 
-    /// The definition of the hash: for every set bit of the input, XOR the 32 bits of the key that begin at its position.
+    /// Computes the hash as it is defined: for every set bit of the input, XOR the 32 bits of the key that begin at its position.
     fn bit_by_bit(input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0);
         let mut hash = 0;

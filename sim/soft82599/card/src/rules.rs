@@ -51,7 +51,7 @@ impl Card {
         }
     }
 
-    /// Whether the queue runs, and the register's value. None if the register does not configure a queue's ring.
+    /// Returns whether the queue runs, and the register's value. None if the register does not configure a queue's ring.
     fn running_queue_setting(&self, place: Place) -> Option<(bool, u32)> {
         use Register::*;
         let index = place.index as usize;

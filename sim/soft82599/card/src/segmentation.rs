@@ -44,7 +44,7 @@ impl Wanted {
     pub fn nothing(&self) -> bool {
         !self.segment && !self.ip_checksum && !self.l4_checksum && self.vlan.is_none()
     }
-    /// Length of the headers of a packet to be segmented.
+    /// Returns the length of the headers of a packet to be segmented.
     pub fn header_bytes(&self) -> usize {
         self.context.layout().l4 + context::L4_LENGTH.get(&self.context.words) as usize
     }
@@ -116,7 +116,7 @@ impl Context {
 }
 
 impl Transport {
-    /// Minimum length of the transport's header, and the offset of the checksum in that header.
+    /// Returns the minimum length of the transport's header, and the offset of the checksum in that header.
     fn header(self) -> Result<(usize, usize), Malformed> {
         match self {
             Self::Udp => Ok((UDP_HEADER_BYTES, 6)),
@@ -186,7 +186,7 @@ fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The end of the bytes that the checksum covers, according to the length in the IP header. Padding that a driver added is not covered.
+/// Returns the end of the bytes that the checksum covers, from the IP header's length. Padding that a driver added is not covered.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
     // The version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.

@@ -27,7 +27,7 @@ impl Slaves {
         slaves
     }
 
-    /// The slave at an address. The address's lowest bit, which gives the direction, MUST be 0.
+    /// Returns the slave at an address. The address's lowest bit, which gives the direction, MUST be 0.
     pub fn at(&self, address: u8) -> Option<usize> {
         ADDRESSES.iter().position(|&known| known == address)
     }
@@ -57,7 +57,7 @@ impl Slaves {
     }
 }
 
-/// The module's identification (SFF-8472 table 4-1): 10GBASE-SR, from a vendor whose OUI drivers recognise as Intel.
+/// Returns the module's identification (SFF-8472 table 4-1): 10GBASE-SR, from a vendor whose OUI drivers recognise as Intel.
 pub fn identity_page(serial: &str) -> [u8; 256] {
     let mut bytes = [0u8; 256];
     bytes[0] = 3; // SFP or SFP+
@@ -96,7 +96,7 @@ fn sum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum: u8, &byte| sum.wrapping_add(byte))
 }
 
-/// Thresholds, calibration and measurements (SFF-8472 table 4-2). All values are calibrated by the module.
+/// Returns thresholds, calibration and measurements (SFF-8472 table 4-2). All values are calibrated by the module.
 fn diagnostics_page() -> [u8; 256] {
     let mut bytes = [0u8; 256];
     // High and low alarm, high and low warning: temperature, voltage, bias, power out, power in.

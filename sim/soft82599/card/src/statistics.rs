@@ -69,7 +69,7 @@ fn add(counter: &mut u64, bytes: u64) {
     *counter = (*counter + bytes).min(WIDE_LIMIT);
 }
 
-/// The counter for frames of this length on the wire.
+/// Returns the counter for frames of this length on the wire.
 fn by_length(counters: [Register; 6], length: u32) -> Register {
     counters[match length {
         0..=64 => 0,
@@ -140,7 +140,7 @@ impl Statistics {
         self.sent_by_mac(regs, destination, PAUSE_FRAME_BYTES);
     }
 
-    /// `length`: on the wire, CRC included.
+    /// `length`: the frame's length on the wire, CRC included.
     fn sent_by_mac(&mut self, regs: &mut RegisterFile, destination: [u8; 6], length: u32) {
         use Register::*;
         regs.count(Gptc, 0, 1);
@@ -152,7 +152,7 @@ impl Statistics {
         }
     }
 
-    /// Reads the low half of a byte counter; None for any other register.
+    /// Reads the low half of a byte counter. Returns None for any other register.
     pub fn read_low(&mut self, regs: &mut RegisterFile, place: Place) -> Option<u32> {
         let index = place.index as usize;
         let (counter, high) = match place.register {
@@ -178,7 +178,7 @@ impl Statistics {
         self.queue_sent[set] = bytes;
     }
 
-    /// Name and value of every counter that is not zero. No counter is cleared.
+    /// Returns name and value of every counter that is not zero. No counter is cleared.
     pub fn list(&self, regs: &RegisterFile) -> Vec<(String, u64)> {
         let mut out = Vec::new();
         let wide: [(&str, u64); 6] = [

@@ -31,7 +31,7 @@ impl TcpTimer {
         }
     }
 
-    /// Handles a write to TCPTIMER. True if the write ends the count at once, which raises the cause.
+    /// Handles a write to TCPTIMER. Returns true if the write ends the count at once, which raises the cause.
     pub fn write(&mut self, value: u32, now: Nanoseconds) -> bool {
         *self = match (*self, ENABLE.is_set(value)) {
             (Self::Running { until }, false) => Self::Held { left: until.saturating_sub(now) },

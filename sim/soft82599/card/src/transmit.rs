@@ -26,8 +26,8 @@ const FETCH_DESCRIPTORS: u32 = 32;
 const PLAIN_QUEUES: usize = 64;
 
 impl Card {
-    /// Continues with the queues that have descriptors, when the wire has room again or the caller has time. True if some queues still have
-    /// descriptors.
+    /// Continues with the queues that have descriptors, when the wire has room again or the caller has time. Returns true if some queues
+    /// still have descriptors.
     pub fn wire_ready(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         self.transmit(host, now)
     }
@@ -59,7 +59,7 @@ impl Card {
         field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))
     }
 
-    /// Queues that have descriptors, are not hung, and are not paused by the peer (flow_control.rs).
+    /// Returns the queues that have descriptors, are not hung, and are not paused by the peer (flow_control.rs).
     pub(crate) fn transmit_sendable(&self) -> u128 {
         self.transmit_ready & !self.faults.hung_transmit & !self.flow_control.held_queues()
     }
@@ -235,7 +235,7 @@ impl Card {
     }
 }
 
-/// The first ready queue from `turn` on, with wrap-around. `ready` MUST not be 0.
+/// Returns the first ready queue from `turn` on, with wrap-around. `ready` MUST not be 0.
 fn next_turn(ready: u128, turn: usize) -> usize {
     let from_here = if turn < QUEUES { ready >> turn << turn } else { 0 };
     (if from_here != 0 { from_here } else { ready }).trailing_zeros() as usize

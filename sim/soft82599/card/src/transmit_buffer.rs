@@ -5,7 +5,7 @@
 //! always fetches whole frames. So the room above the threshold must be enough for the largest frame. A frame longer than this room
 //! overruns the buffer.
 //!
-//! Here frames go to the wire at once, so the fill is not tracked. While the wire is busy, a buffer is assumed to be filled up to its
+//! Here frames go to the wire at once, so the fill level is not tracked. While the wire is busy, a buffer is assumed to be filled up to its
 //! threshold. A frame that does not fit above the threshold is then lost, although its descriptors are reported as done.
 
 use crate::card::Card;
@@ -17,14 +17,14 @@ pub const FCS_BYTES: usize = 4;
 /// The largest frame, with FCS, while HLREG0.jumbo_enable is clear.
 const ORDINARY_FRAME_BYTES: u32 = 1518;
 
-/// Bytes of a class's packet buffer above its threshold.
+/// Returns the number of bytes of a class's packet buffer above its threshold.
 fn room_of_class(regs: &RegisterFile, class: usize) -> usize {
     let size = field::txpbsize::SIZE_KIB.get(regs.get_at(Register::Txpbsize, class));
     let threshold = field::txpbthresh::THRESHOLD_KIB.get(regs.get_at(Register::Txpbthresh, class));
     size.saturating_sub(threshold) as usize * 1024
 }
 
-/// The longest frame, FCS included, that always fits into a queue's packet buffer.
+/// Returns the longest frame, FCS included, that always fits into a queue's packet buffer.
 pub fn room_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     room_of_class(regs, class_of_queue(regs, queue))
 }

@@ -54,7 +54,7 @@ pub struct Line<'c> {
     pub packet_buffers: &'c mut Vec<Vec<u8>>,
     pub report: &'c mut Report,
     pub index: usize,
-    /// Room in the packet buffer above its threshold, and whether the fill has reached the threshold (transmit_buffer.rs).
+    /// `room_bytes`: room in the packet buffer above its threshold. `backlog`: the fill has reached the threshold (transmit_buffer.rs).
     pub room_bytes: usize,
     pub backlog: bool,
     /// Number of frames that overran the packet buffer.

@@ -32,7 +32,7 @@ impl TransmitQueue {
         self.write_back.configure(regs, index);
     }
 
-    /// Drops a partly gathered packet and the contexts, as when the queue is disabled.
+    /// Drops a partly gathered packet and the contexts, because the queue was disabled or stopped by a fault.
     pub fn clear(&mut self) {
         self.packet = Packet::default();
         self.contexts = Default::default();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! TX completions: how a transmit queue reports sent descriptors (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
 //!
-//! Only descriptors that request a report (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each of them is
+//! Only descriptors that request a report (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1, each of them is
 //! written back at once. With a higher threshold, reports are collected: done descriptors are counted from the first that requests a
 //! report. When the count reaches the threshold, all descriptors that requested a report are written back with one interrupt. Collected
 //! reports are also written back when the interval of the queue's vector (EITR) ends, when the driver requests a flush (TXDCTL.flush), and
@@ -88,8 +88,8 @@ impl TransmitQueue {
         faults.publish_u32(host, now, owner, at, status | DONE)
     }
 
-    /// Handles the done descriptor before the head. `status`: that descriptor's last dword as written by the driver. Returns true if
-    /// something was reported.
+    /// Handles the last done descriptor, which is just before the head. `status`: that descriptor's last dword as written by the driver.
+    /// Returns true if something was reported.
     pub fn completed(
         &mut self,
         host: &mut impl Host,

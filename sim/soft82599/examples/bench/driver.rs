@@ -145,7 +145,7 @@ impl Driver {
         assert!(self.card.next_deadline().is_some() == timers, "the timers are not in the expected state");
     }
 
-    /// Number of messages that are held back.
+    /// Returns the number of messages that are held back.
     pub fn armed_timers(&self) -> usize {
         self.card.describe().matches(" waiting 1").count()
     }
@@ -180,7 +180,7 @@ impl Driver {
     }
 }
 
-/// A TCP segment for the card over IPv4, padded to a length, with right checksums.
+/// Returns a frame of `bytes` bytes for the card: a TCP segment over IPv4 with right checksums.
 fn tcp_frame(bytes: usize) -> Vec<u8> {
     let mut frame = vec![2, 0x82, 0x59, 0, 0, 7, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend([0x45, 0, 0, 0, 1, 2, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -196,7 +196,7 @@ fn tcp_frame(bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// RFC 1071.
+/// Returns the Internet checksum (RFC 1071) of `bytes`. `start` is the sum so far.
 fn sum(bytes: &[u8], start: u32) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low)));
     let mut total = start + words.sum::<u32>();

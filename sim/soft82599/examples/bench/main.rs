@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// Measures the nanoseconds per frame in one round.
+/// Measures one round and returns its nanoseconds per frame.
 fn time(driver: &mut Driver, run: &mut impl FnMut(&mut Driver)) -> f64 {
     let start = Instant::now();
     (0..TIMED_BATCHES).for_each(|_| run(driver));

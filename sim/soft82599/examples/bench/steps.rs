@@ -33,7 +33,7 @@ pub fn count(work: impl FnOnce()) -> Option<u64> {
     }
 }
 
-/// SAFETY: `child` is our child and has requested tracing, or has ended.
+/// SAFETY: `child` MUST be a child of this process that has requested tracing, or has ended.
 unsafe fn follow(child: libc::pid_t) -> Option<u64> {
     if stop_signal(child)? != libc::SIGSTOP || libc::ptrace(libc::PTRACE_CONT, child, 0, 0) != 0 || stop_signal(child)? != libc::SIGTRAP {
         return None;

@@ -20,8 +20,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The range of the next complete frame, if there is one. A length above `FRAME_BYTES_MAX` is an error, because the stream's frame
-    /// boundaries are lost.
+    /// Returns the range of the next complete frame, if there is one. A length above `FRAME_BYTES_MAX` is an error, because the bounds of
+    /// later frames are then unknown.
     pub fn next_frame(&mut self) -> io::Result<Option<Range<usize>>> {
         let Some(length) = self.next_length() else { return Ok(None) };
         if length == 0 || length > FRAME_BYTES_MAX {
@@ -49,7 +49,7 @@ impl Batch {
         &self.bytes[range]
     }
 
-    /// Number of bytes that were not delivered.
+    /// Returns the number of bytes that were not delivered.
     pub fn waiting(&self) -> usize {
         self.filled - self.next
     }
@@ -83,7 +83,7 @@ impl Batch {
         self.append(&frame);
     }
 
-    /// The bytes that were not delivered.
+    /// Returns the bytes that were not delivered.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.next..self.filled]
     }

@@ -109,7 +109,7 @@ impl FrameFaults {
         )
     }
 
-    /// Takes the next frame whose waiting time has ended.
+    /// Removes and returns the next frame whose waiting time has ended.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<Vec<u8>> {
         if self.swapped.as_ref().is_some_and(|(at, _)| *at <= now) {
             return self.swapped.take().map(|(_, frame)| frame);

@@ -80,7 +80,7 @@ impl Wire {
         !matches!(self, Self::Tap(_) | Self::Supplied(_))
     }
 
-    /// Number of frames from the card that were lost, because there was no peer or the tap device refused them.
+    /// Returns the number of frames from the card that were lost, because there was no peer or the tap device refused them.
     pub fn lost(&self) -> u64 {
         match self {
             Self::None | Self::Loopback(_) | Self::Supplied(_) => 0,
@@ -89,7 +89,7 @@ impl Wire {
         }
     }
 
-    /// The descriptor to wait for. `take`: the caller accepts frames.
+    /// Returns the descriptor to wait for. `take`: the caller accepts frames.
     pub fn interest(&self, take: bool) -> Option<Interest> {
         match self {
             Self::None | Self::Loopback(_) | Self::Supplied(_) => None,
@@ -98,7 +98,7 @@ impl Wire {
         }
     }
 
-    /// The time after which the wire has work even if no descriptor becomes ready.
+    /// Returns the time after which the wire has work even if no descriptor becomes ready.
     pub fn due_after(&self, take: bool) -> Option<Duration> {
         // Frames may have arrived before the card requested a pause. For these frames no descriptor becomes ready again.
         let frames_wait = take && self.input().is_some_and(Batch::has_frame);
@@ -141,12 +141,12 @@ impl Wire {
         self.input_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns a batch with the frames that were not accepted yet.
+    /// Puts back a batch with the frames that the card has not accepted yet.
     pub fn return_batch(&mut self, mut batch: Batch) {
         let loopback = matches!(self, Self::Loopback(_));
         let Some(input) = self.input_mut() else { return };
         if loopback {
-            // Frames that arrived meanwhile come behind the returned frames.
+            // Frames that arrived meanwhile come behind these frames.
             batch.append(input.rest());
         }
         *input = batch;

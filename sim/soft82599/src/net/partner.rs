@@ -19,7 +19,7 @@ pub struct Partner {
 }
 
 impl Partner {
-    /// Handles a frame from the card. True if it is a MAC control frame.
+    /// Handles a frame from the card. Returns true if it is a MAC control frame.
     pub fn handle(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
         match mac_control::parse(frame) {
             None => return false,

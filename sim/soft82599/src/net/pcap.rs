@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Records every frame in both directions, in the pcap format with nanoseconds that tcpdump and Wireshark read.
+//! Records every frame in both directions, in the pcap format with nanosecond times, which tcpdump and Wireshark read.
 //!
 //! The recording shows the card's view: frames that a wire fault lost or corrupted are recorded as the card sent or received them. Times
 //! are the card's clock, counted from the start of the program. A recording may be bounded in bytes. A bounded recording ends with a whole
@@ -34,7 +34,7 @@ impl Recording {
         Self::create_from(path, limit, SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
     }
 
-    /// The same, with another time for the start of the card's clock: `epoch` nanoseconds since 1970.
+    /// Like `create`, but the card's clock started `epoch` nanoseconds after the beginning of 1970.
     pub fn create_from(path: &Path, limit: Option<u64>, epoch: u64) -> io::Result<Self> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot record to {}: {error}", path.display()));
         let file = BufWriter::new(File::create(path).map_err(named)?);

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 64 * 1024;
-/// A client that does not accept our replies for this long is disconnected.
+/// A client that does not accept replies for this long is disconnected.
 const SEND_TIME_OUT: Duration = Duration::from_secs(5);
 
 pub struct Connection {
@@ -80,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// The start of the last message that begins at `from` or later.
+    /// Returns the start of the last message that begins at `from` or later.
     fn last_start(&self, from: usize) -> io::Result<usize> {
         let mut at = 0;
         let mut last = None;
@@ -97,7 +97,7 @@ impl Connection {
         last.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "descriptors in the middle of a message"))
     }
 
-    /// The next whole message, if there is one.
+    /// Returns the next whole message, if there is one.
     pub fn next(&mut self) -> io::Result<Option<Message>> {
         let at = self.done;
         let Some(header) = Header::parse(&self.input[at..self.filled]) else { return Ok(None) };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The client's eventfds: the destinations of messages and of the INTx line.
 //!
-//! The client keeps the tables of MSI and MSI-X and gives us one eventfd per vector. As VFIO specifies, INTx is masked when it fires, until
-//! the client unmasks it. If the line is still asserted at that time, INTx fires again.
+//! The client keeps the tables of MSI and MSI-X and gives this program one eventfd per vector. As VFIO specifies, INTx is masked when it
+//! fires, until the client unmasks it. If the line is still asserted at that time, INTx fires again.
 
 use super::protocol::{flag, irq};
 use crate::sys;
@@ -30,17 +30,17 @@ impl Eventfds {
         self.collected = Some(0);
     }
 
-    /// The vectors whose messages were sent since the last call.
+    /// Returns the vectors whose messages were sent since the last call.
     pub fn take_messages(&mut self) -> u64 {
         self.collected.as_mut().map_or(0, std::mem::take)
     }
 
-    /// The client has disconnected: all eventfds are closed.
+    /// Closes all eventfds, because the client has disconnected.
     pub fn clear(&mut self) {
         *self = Self { collected: self.collected.map(|_| 0), ..Self::default() };
     }
 
-    /// Flags and number of the interrupts of a kind.
+    /// Returns the flags and the number of interrupts of the kind `index`.
     pub fn info(index: u32) -> (u32, u32) {
         match index {
             irq::INTX => (flag::IRQ_EVENTFD | flag::IRQ_MASKABLE | flag::IRQ_AUTOMASKED, 1),

@@ -2,7 +2,7 @@
 //! The vfio-user protocol (QEMU's docs/interop/vfio-user.rst, version 0.1): numbers, the header, and a parser for message bodies.
 
 pub const HEADER_BYTES: usize = 16;
-/// The largest accepted body: the transfer size that we offer, and room for the fields before it.
+/// The largest accepted body: the transfer size that this server offers, and room for the fields before it.
 pub const BODY_BYTES_MAX: usize = TRANSFER_BYTES_MAX + 64;
 pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
 pub const MESSAGE_DESCRIPTORS_MAX: usize = 16;

@@ -217,7 +217,7 @@ fn region_write(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Lo
     Ok(answer_access(offset, index, count))
 }
 
-/// Little-endian bytes as one number, like a register's value.
+/// Returns little-endian bytes as one hexadecimal number, like a register's value.
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().rev().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("0x{digits}")

@@ -115,7 +115,7 @@ fn two_connected_cards_survive_a_restart_of_either() {
     a = Guest::on(&listens_again);
     exchange(&mut a, &mut b);
 
-    // The servers stay connected when a guest disconnects.
+    // The servers stay connected to each other when a guest disconnects.
     drop(b);
     b = Guest::on(&again);
     exchange(&mut a, &mut b);

@@ -19,7 +19,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// A guest with a peer on the server's stream and the link up.
+    /// Returns a guest with a peer on the server's stream and the link up.
     fn new(server: &Server) -> Self {
         let mut client = server.connect();
         let memory = Memory::new(MEMORY);

@@ -117,7 +117,7 @@ impl Reader {
     }
 }
 
-/// A card whose queue 0 coalesces. `limit` selects 1, 4, 8 or 16 buffers per frame.
+/// Returns a card whose queue 0 coalesces. `limit` selects 1, 4, 8 or 16 buffers per frame.
 fn coalescing(ring: u32, limit: u32) -> Driver {
     let mut driver = Driver::up(1, ring);
     driver.write(Register::Psrtype, field::psrtype::TCP_HEADER.ones());

@@ -35,7 +35,7 @@ pub struct Received {
 }
 
 impl Driver {
-    /// A card with its link up and bus mastering on, without further settings.
+    /// Returns a card with its link up and bus mastering on, without further settings.
     pub fn bare() -> Self {
         let mut host = TestHost::new(MEMORY_BYTES);
         let card = Card::new(&Configuration { mac: MAC, link: true }, &mut host, 0);
@@ -45,8 +45,8 @@ impl Driver {
         driver
     }
 
-    /// A card with `queues` receive and transmit rings of `ring` advanced descriptors each, and buffers of 2 KiB. MSI-X has vector i for
-    /// queue i and the next vector for other causes; everything is unmasked.
+    /// Returns a card with `queues` receive and transmit rings of `ring` advanced descriptors each, and buffers of 2 KiB. MSI-X has vector
+    /// i for queue i and the next vector for other causes; everything is unmasked.
     pub fn up(queues: usize, ring: u32) -> Self {
         let mut driver = Self::bare();
         driver.ring = ring;
@@ -239,7 +239,7 @@ pub fn offset(register: Register, index: usize) -> u32 {
     panic!("{} has no entry {index}", register.info().name);
 }
 
-/// An advanced data descriptor; `extra`: more bits of its second word.
+/// Returns an advanced data descriptor; `extra`: more bits of its second word.
 pub fn data(address: u64, bytes: usize, payload: usize, extra: u64) -> [u64; 2] {
     use transmit_data::*;
     let word = DATA_LENGTH.put(bytes as u64) | TYPE.put(3) | INSERT_FCS.put(1) | EXTENSION.put(1) | PAYLOAD_LENGTH.put(payload as u64);
@@ -271,7 +271,7 @@ pub fn context(of: &ContextOf) -> [u64; 2] {
     ]
 }
 
-/// A frame of `bytes` bytes for the card, identified by its number.
+/// Returns a frame of `bytes` bytes for the card, identified by its number.
 pub fn numbered_frame(number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = MAC.to_vec();
     frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xB5]);
@@ -286,7 +286,7 @@ pub fn numbered_frame(number: u32, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// A TCP or UDP frame over IPv4 for the card, with right checksums.
+/// Returns a TCP or UDP frame over IPv4 for the card, with right checksums.
 pub fn ipv4_frame(protocol: u8, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     let mut l4 = Vec::new();
     l4.extend(ports.0.to_be_bytes());

@@ -9,7 +9,7 @@ const BUCKET_KEY: u32 = 0x3DAD_14E2;
 const SIGNATURE_KEY: u32 = 0x174D_3614;
 const TCP_OVER_IPV4: u32 = 2;
 
-/// The hash as drivers compute it, bit by bit. `flow` is kind and VLAN; `common` is the rest of the flow, XORed together.
+/// Returns the hash as drivers compute it, bit by bit. `flow` is kind and VLAN; `common` is the rest of the flow, XORed together.
 fn hash(key: u32, flow: u32, common: u32) -> u32 {
     let high = common ^ flow ^ (flow >> 16);
     let mut low = (common >> 16) | (common << 16);

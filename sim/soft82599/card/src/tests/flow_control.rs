@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Pause frames: sent between the watermarks, and honoured for their time.
+//! Pause frames: the card sends them as the watermarks require, and honours the peer's for the time that they give.
 
 use super::driver::{numbered_frame, Driver, MAC};
 use crate::registers::{field, Register};

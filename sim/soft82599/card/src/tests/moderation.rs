@@ -22,7 +22,7 @@ fn entries(driver: &mut Driver) -> Vec<Entry> {
     driver.card.interrupt_trace().take(usize::MAX).collect()
 }
 
-/// Times and delays of the messages of a vector.
+/// Returns time and delay of each message of a vector.
 fn messages(driver: &mut Driver, vector: u8) -> Vec<(Nanoseconds, Nanoseconds)> {
     let of = |entry: Entry| match entry.event {
         Event::Message { held, .. } if entry.vector == vector => Some((entry.at, held)),

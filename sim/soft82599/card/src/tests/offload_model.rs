@@ -78,7 +78,7 @@ impl Packet {
         ones_complement(&header)
     }
 
-    /// Segment `number` of `of` segments with all fields right. `payload` begins at offset `start` of the packet's payload.
+    /// Returns segment `number` of `of` segments with all fields right. `payload` begins at offset `start` of the packet's payload.
     fn frame(&self, number: usize, of: usize, start: usize, payload: &[u8], inserted_tag: Option<u16>, masks: [u16; 3]) -> Vec<u8> {
         let l4_length = self.l4_bytes() + payload.len();
         let mut frame = MAC.to_vec();
@@ -129,7 +129,7 @@ impl Packet {
         frame
     }
 
-    /// The packet as a driver passes it to the card, with the sums that the card expects.
+    /// Returns the packet as a driver passes it to the card, with the sums that the card expects.
     fn seeded(&self, segment: bool) -> Vec<u8> {
         let mut frame = self.frame(0, 1, 0, &self.payload, None, [0xFFF; 3]);
         let ip = self.mac_bytes();
@@ -188,7 +188,7 @@ fn every_frame_equals_the_models() {
             | transmit_data::INSERT_L4_CHECKSUM.put(1)
             | transmit_data::VLAN_ENABLE.put(u64::from(tag.is_some()))
             | transmit_data::INDEX.put(index);
-        // Sums the bytes in pieces of any size.
+        // Passes the packet in several buffers of any size.
         let mut rest = &bytes[..];
         for left in (0..=noise.below(6)).rev() {
             let longest = rest.len().min(16_000);

@@ -4,7 +4,7 @@
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
 
-/// The violations since the last call, as `name count`.
+/// Returns the violations since the last call, as `name count`.
 fn broken(driver: &mut Driver, before: &mut u64) -> Vec<String> {
     let all = driver.card.violations();
     let since = all - *before;

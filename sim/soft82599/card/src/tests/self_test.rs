@@ -16,7 +16,7 @@ const fn pattern(offset: u32, stride: u32, count: u32, wanted: u32, written: u32
     Pattern { offset, stride, count, wanted, written }
 }
 
-/// The offsets are numbers on purpose, because the test must not depend on our own table.
+/// The offsets are numbers on purpose, because the test must not depend on the card's own table.
 const BEFORE_ENABLE: [Pattern; 7] = [
     pattern(0x03220, 4, 1, 0x8007_FFF0, 0x8007_FFF0),
     pattern(0x03260, 4, 1, 0x8007_FFF0, 0x8007_FFF0),
@@ -83,14 +83,14 @@ fn registers_pass_the_test_of_linux() {
     assert_eq!(driver.read_offset(0x03000) & 1, 1);
 }
 
-/// Without MSI-X, each of the first ten causes must interrupt while it is unmasked, and no other cause while it is masked.
+/// Without MSI-X, each of the first ten causes must interrupt while it alone is unmasked, and masked causes must not.
 #[test]
 fn interrupts_pass_the_test_of_linux() {
     const EICR: u32 = 0x00800;
     const EICS: u32 = 0x00808;
     const EIMS: u32 = 0x00880;
     const EIMC: u32 = 0x00888;
-    /// The registers that the interrupt handler reads while the line is asserted.
+    /// Reads EICR, as the interrupt handler does, while the line is asserted. Returns the causes.
     fn handle(driver: &mut Driver) -> u32 {
         let mut causes = 0;
         for _ in 0..10 {

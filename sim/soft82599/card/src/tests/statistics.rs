@@ -15,8 +15,8 @@ fn map_sets(driver: &mut Driver, map: Register, set: impl Fn(usize) -> u32) {
     }
 }
 
-/// Steers frames to eight queues from `first` on, by their EtherTypes. The card has eight filters, so the test moves them for further
-/// queues.
+/// Steers frames to eight queues from `first` on, by their EtherTypes. The card has eight filters, so the test reuses these filters for
+/// further queues.
 fn steer(driver: &mut Driver, first: usize) {
     for filter in 0..8 {
         let ethertype = field::etqf::ETHERTYPE.put(0x9000 + filter as u32) | field::etqf::ENABLE.ones();

@@ -72,7 +72,7 @@ fn the_intervals_end_writes_collected_reports_back_with_one_message() {
     driver.advance(1);
     assert!(done(&driver, descriptor));
     assert_eq!(driver.host.messages, [0], "received and sent in one");
-    // After the interval's end no completion has to wait.
+    // After the interval's end, no completion has to wait.
     driver.advance(1_000_000);
     let descriptor = send(&mut driver, true);
     assert!(done(&driver, descriptor));
