@@ -111,13 +111,14 @@ def configure_locked(preset: str) -> None:
     arguments = configure_arguments(preset)
     directory = BUILD / preset
     stamp = directory / ".neap-configured"
-    wanted = "\n".join(arguments) + "\n"
+    place = f"checkout {REPOSITORY}"
+    wanted = "\n".join([place, *arguments]) + "\n"
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # CMake cannot change the compiler of an existing build directory.
+        # CMake cannot change the compiler of an existing build directory. A copied or moved one would build the sources of its old place.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
-        if any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before):
+        if before and (place not in before or any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before)):
             cache.remove(directory)
         with progress.step(f"configuring {preset}"), cache.disk_full_named(f"configuring {preset}"):
             run_logged(["cmake", "--preset", preset, *arguments], log, f"configuring {preset}", cwd=REPOSITORY, timeout_seconds=600)

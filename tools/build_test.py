@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def test_another_compiler_starts_the_build_directory_over(checkout: Path, monkey
         build.build("image", ["one"])
         (checkout / f"build/image{toolchain}").touch()
     assert not (checkout / "build/image/one").exists()
+
+
+def test_a_copied_checkout_builds_its_own_sources(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build.build("image", ["one"])
+    copy = checkout.with_name("the copy")
+    shutil.copytree(checkout, copy)
+    (copy / "CMakeLists.txt").write_text(CMAKE + "file(TOUCH ${CMAKE_BINARY_DIR}/of-the-copy)\n")
+    monkeypatch.setattr(build, "REPOSITORY", copy)
+    monkeypatch.setattr(build, "BUILD", copy / "build")
+    build.build("image", ["one"])
+    assert (copy / "build/image/of-the-copy").exists()
 
 
 def test_a_build_that_fails_to_configure_is_configured_again(checkout: Path) -> None:
