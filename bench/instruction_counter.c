@@ -10,20 +10,16 @@
 // number. From version 7 on this argument is missing, and the user data is an additional last argument. One function (`translated`) serves
 // both versions, because both pass two arguments in the same registers.
 //
-//   -plugin instruction_counter.so,out=FILE[,live=FILE][,skip=LOW:HIGH]...
+//   -plugin instruction_counter.so,out=FILE[,skip=LOW:HIGH]...
 //
 //   out    the file for the counts, as JSON, written when QEMU exits
-//   live   a file with the current total of each CPU, to be mapped by a reader: a 64-bit number every 64 bytes
 //   skip   hexadecimal addresses: instructions in [LOW, HIGH) are not counted
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #ifndef PLUGIN_API
 #define PLUGIN_API 7
@@ -67,8 +63,7 @@ struct Region {
   uint64_t unmatched;          // end marks without a begin mark
 };
 
-static struct Executed not_shown[cpus_max];
-static struct Executed* counts = not_shown;
+static struct Executed counts[cpus_max];
 static struct Cpu cpus[cpus_max];
 static struct Region regions[regions_max];
 static pthread_mutex_t regions_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -238,17 +233,6 @@ static bool parse_skip(const char* text) {
   return true;
 }
 
-static bool show_live(const char* path) {
-  const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-  if (file < 0) return false;
-  const bool sized = ftruncate(file, sizeof not_shown) == 0;
-  void* const mapped = sized ? mmap(NULL, sizeof not_shown, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
-  close(file);
-  if (mapped == MAP_FAILED) return false;
-  counts = mapped;
-  return true;
-}
-
 int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv) {
   (void)info;
   for (int i = 0; i < argc; ++i) {
@@ -256,9 +240,7 @@ int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv
       out_path = argv[i] + 4;
       continue;
     }
-    const bool live = strncmp(argv[i], "live=", 5) == 0;
-    const bool skip = strncmp(argv[i], "skip=", 5) == 0;
-    if (!(live && show_live(argv[i] + 5)) && !(skip && parse_skip(argv[i] + 5))) {
+    if (strncmp(argv[i], "skip=", 5) != 0 || !parse_skip(argv[i] + 5)) {
       fprintf(stderr, "instruction counter: cannot use '%s'\n", argv[i]);
       return 1;
     }

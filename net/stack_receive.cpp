@@ -152,7 +152,7 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
 
 // Accepts every frame that this core handles, from the card or passed on by another core. A layer 4 checksum covers the whole datagram, so
 // the card's verdict on a fragment is ignored. lwIP checks the sum after reassembly.
-void Stack::accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept {
+[[gnu::always_inline]] inline void Stack::accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept {
   if (headers.igmp) groups_dirty_ = true;
   if (headers.fragment) {
     times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;

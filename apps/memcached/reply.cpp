@@ -172,9 +172,7 @@ void Reply::share(Segment& segment) noexcept {
   }
 }
 
-void Reply::reset_segments() noexcept {
-  first_ = count_ = 0;
-  if (segments_ == inline_) return;
+void Reply::free_segments() noexcept {
   pool_.account().discharge(capacity_ * sizeof(Segment));
   std::free(segments_);
   segments_ = inline_;

@@ -164,7 +164,12 @@ class Reply {
   void add(const char* data, std::size_t bytes, Release release, void* owner) noexcept;
   bool grow() noexcept;
   static void share(Segment& segment) noexcept;
-  void reset_segments() noexcept;
+  void reset_segments() noexcept {
+    first_ = count_ = 0;
+    if (segments_ != inline_) [[unlikely]]
+      free_segments();
+  }
+  void free_segments() noexcept;
 
   ReplyPool& pool_;
   ReplyPool::Chunk* filling_ = nullptr;  // the chunk in use between `room` and `advance`

@@ -127,7 +127,7 @@ void Session::settle_acknowledged() noexcept {
   boundary_ = reply_.taken();
 }
 
-void Session::settle_all() noexcept {
+[[gnu::always_inline]] inline void Session::settle_all() noexcept {
   core_.replies.account().discharge(older_cost_ + newer_cost_);
   older_cost_ = newer_cost_ = 0;
   if (listed()) core_.holders.remove(*this);

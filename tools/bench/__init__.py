@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import card, driver, hostile, instructions, kernel, linux_card, load_accuracy, netpipe, stream, trade_off
+from tools.bench import card, driver, hostile, instructions, kernel, linux_card, load_accuracy, netpipe, request, stream, trade_off
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -24,7 +24,7 @@ class Benchmark:
 BENCHMARKS: dict[str, Benchmark] = {
     "observe": Benchmark(instructions.observe),
     "kernel": Benchmark(kernel.rows),
-    "request": Benchmark(instructions.request),
+    "request": Benchmark(request.rows),
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
     "card": Benchmark(card.rows),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench observe` and `request`: costs in instructions of the guest.
+"""`./neap bench observe`: costs in instructions of the guest.
 
 Times on an emulated machine do not predict times on real hardware, but instruction counts do not depend on the host. A QEMU plugin
 (bench/instruction_counter.c) counts instructions in release images, between two marks of an image from bench/ or over a whole run.
@@ -7,24 +7,17 @@ Times on an emulated machine do not predict times on real hardware, but instruct
 
 import dataclasses
 import json
-import socket
-import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tools import build, progress, qemu_plugin
 from tools.bench.rows import Row
-from tools.control_client import Control
 from tools.errors import Failure
-from tools.machine import LOOPBACK, SUCCESS, Machine
+from tools.machine import SUCCESS, Machine
 
 COUNTER_SOURCE = build.REPOSITORY / "bench/instruction_counter.c"
 RUN_SECONDS = 300
-LIVE_BYTES = 256 * 64
-GETS, VALUE_BYTES = 5_000, 100
-LONG_GETS, LONG_VALUE_BYTES = 500, 32 << 10
-ANSWER_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,56 +72,6 @@ def observe() -> list[Row]:
     return rows
 
 
-def request() -> list[Row]:
-    """Measures a memcached GET over the soft card: all the machine's instructions, with one connection and one request at a time. A long
-    reply is measured in each form of segmentation. Counts include acknowledgements, whose number depends on QEMU's user network."""
-    build.build_soft_card()
-    build.build("image", ["memcached.elf"])
-    with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
-        live = Path(directory) / "live"
-        options = counter_options(Path(directory) / "counts.json", live)
-        with Machine(build.image("memcached"), forward=[(0, 11211), (0, 5002)], qemu_options=options) as machine:
-            machine.wait_for_line(r"memcached: listening on", RUN_SECONDS)
-            with socket.create_connection((LOOPBACK, machine.port(11211)), timeout=ANSWER_SECONDS) as client:
-                rows = [Row("request.get", "instructions a request, 1 connection, depth 1", get_cost(client, live, VALUE_BYTES, GETS))]
-                for form in ("off", "copy", "chain"):
-                    with Control(LOOPBACK, machine.port(5002)) as control:
-                        if not (answer := control.ask(f"tso,{form}")).startswith("ok "):
-                            raise Failure(f"tso,{form} was answered by {answer}")
-                    short = get_cost(client, live, VALUE_BYTES, GETS)
-                    long = get_cost(client, live, LONG_VALUE_BYTES, LONG_GETS)
-                    rows += [
-                        Row(f"request.get.tso_{form}", "instructions a request, the same", short),
-                        Row(f"request.get_32_KiB.tso_{form}", "instructions a request, the same", long),
-                    ]
-    return rows
-
-
-def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> float:
-    """Returns the instructions of a GET of `value_bytes` bytes, after a warm-up."""
-    value = b"v" * value_bytes
-    exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
-    answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
-    for count in (gets // 10, gets):  # the first round warms up
-        before = executed(live)
-        for _ in range(count):
-            exchange(client, b"get key\r\n", answer)
-    return (executed(live) - before) / count
-
-
-def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
-    """Sends a request and reads the whole answer. Raises Failure if the answer differs."""
-    client.sendall(ask)
-    answer = b""
-    while len(answer) < len(expected):
-        data = client.recv(65536)
-        if not data:
-            break
-        answer += data
-    if answer != expected:
-        raise Failure(f"memcached answered {answer[:80]!r} to {ask[:80]!r}")
-
-
 def require_exact(counts: Counts) -> None:
     """Checks the counter by regions of the image: a thousand NOPs, and a string instruction (and its register loads) of 1 to 694 bytes."""
     nops, string = counts.regions[0], counts.regions[1]
@@ -164,16 +107,11 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
         return read_counts(out)
 
 
-def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
-    """Returns QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see
-    `executed`). `skip`: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop."""
-    words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
+def counter_options(out: Path, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
+    """Returns QEMU's arguments for counting. The counter writes the file `out` at the end. `skip`: ranges of addresses [low, high) whose
+    instructions do not count, for example a spinning idle loop."""
+    words = [f"out={out}", *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
-
-
-def executed(live: Path) -> int:
-    """Returns the number of instructions that all CPUs of a running machine have executed so far."""
-    return sum(struct.unpack_from("<Q", live.read_bytes(), offset)[0] for offset in range(0, LIVE_BYTES, 64))
 
 
 def read_counts(path: Path) -> Counts:

@@ -34,6 +34,7 @@ class Experiment:
 
     load, rate: the mix (a preset of the load generator) and its requests per second. window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
+    keys, value_bytes: number of keys and size of all values, in place of the mix's.
     """
 
     model: str
@@ -48,6 +49,8 @@ class Experiment:
     seed: int = 1
     arguments: Sequence[str] = ()
     trace_interrupts: bool = False
+    keys: int | None = None
+    value_bytes: int | None = None
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -101,6 +104,9 @@ class ModelMachine(machine.Machine):
             *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
             *("--out", str(self._out / WORLD_RESULT), "--log", str(self._out / LOG)),
         ]
+        for option, value in (("--keys", wanted.keys), ("--value-size", wanted.value_bytes)):
+            if value is not None:
+                self.card_options += [option, str(value)]
         if wanted.trace_interrupts:
             self.card_options += ["--interrupts", str(self._out / INTERRUPTS)]
         super().start_card()
