@@ -84,8 +84,8 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
   return wanted;
 }
 
-/// Returns the size of the item that the next step allocates, 0 if none. The size is an estimate, because another core may change the item
-/// on which the command builds. A command that needs more in the end may be refused.
+/// Returns the size of the item that the next step allocates, 0 if none. The size is an estimate, because another core may change the
+/// stored item from which the command makes a new one. A command that then needs more memory may be refused.
 std::size_t Conversation::item_bytes_needed(std::string_view rest) const noexcept {
   if (transfer_.bytes_left > 0) {
     const bool joins = transfer_.mode == Mode::append || transfer_.mode == Mode::prepend;

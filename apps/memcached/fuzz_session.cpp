@@ -45,7 +45,7 @@ using host::allocated_bytes;
   std::abort();
 }
 
-/// Received bytes in a block of exactly their size, which belongs to the card and not to the accounts of replies.
+/// Received bytes in a block of exactly their size. The block is the card's memory, so no account of replies includes it.
 struct CardBuffer {
   static inline std::size_t out_bytes = 0;
   std::size_t bytes;

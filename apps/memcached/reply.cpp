@@ -100,7 +100,7 @@ void Reply::refer(Item& item, std::string_view bytes) noexcept {
   add(bytes.data(), bytes.size(), &release_item, &item);
 }
 
-/// The caller MUST have counted `bytes`, and passes one reference to `owner`.
+/// Appends a segment, which takes over one of the caller's references to `owner`. The caller MUST have counted `bytes`.
 void Reply::add(const char* data, std::size_t bytes, Release release, void* owner) noexcept {
   if (count_ == capacity_ && !grow()) {
     failed_ = true;

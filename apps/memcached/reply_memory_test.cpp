@@ -81,7 +81,7 @@ TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   expect_level(before);
 }
 
-// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk.
+// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk in use.
 TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   bystander.ask(store("a", 900) + store("mine", 1000));
   const Level before(server);
@@ -171,7 +171,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have as many bytes in flight as the stack queues as segments, whatever it requests.
+// One client that reads may have in flight as many bytes as the stack can queue as segments, whatever it requests.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");

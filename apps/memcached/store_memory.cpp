@@ -127,7 +127,7 @@ void Store::reclaim(rcu::Node* node) noexcept {
   release_item(&item);
 }
 
-/// Called when the last reference was released, of an item that never was in the table, or of an item that only replies held.
+/// Called when the last reference to an item was released. The item was never in the table, or only replies held it.
 void Store::release(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   const std::size_t before = (item.counted_as_held ? held_bytes_ : used_bytes_).fetch_sub(bytes, std::memory_order_relaxed);

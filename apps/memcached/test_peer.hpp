@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests: a client's session and its simulated connection. As test_connection.hpp, exactly one source of a program includes it.
+// For tests: a client's session and connection. Only one source of a program MAY include it, because test_connection.hpp defines functions.
 #pragma once
 
 #include <memory>

@@ -196,7 +196,7 @@ std::size_t TextProtocol::step_rest(std::string_view input, Context& context) no
 
 bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept {
   if (get_with_touch_ && !get_expiry_known_) {
-    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // longer words may be split
+    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // a longer word may be incomplete
     if (!expires) {
       fail_get(error_expiry, context);
       return false;

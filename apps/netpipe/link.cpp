@@ -11,7 +11,7 @@ namespace neap::netpipe {
 
 namespace {
 
-/// Makes a piece of a message. The peer checks the contents of this message.
+/// Makes a piece of a message whose contents the peer checks.
 net::Buffer checked_piece(const Session& session, std::size_t bytes) {
   auto block = std::make_unique<std::vector<std::byte>>(bytes);
   session.fill_bulk(*block);

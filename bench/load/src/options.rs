@@ -178,7 +178,7 @@ fn positive(text: &str) -> Result<f64, String> {
     not_negative(text).ok().filter(|number| *number > 0.0).ok_or("not a number above 0".into())
 }
 
-/// A share from 0 to 1, or GET:SET.
+/// Parses a share from 0 to 1, or GET:SET. Returns the share of sets.
 pub fn update_ratio(text: &str) -> Result<f64, String> {
     let ratio = match text.split_once(':') {
         Some((gets, sets)) => {
@@ -298,7 +298,7 @@ impl Options {
         Ok(())
     }
 
-    /// The requested pace of a single run, or in a scan or a search the pace of the run at `rate`.
+    /// Returns the requested pace of a single run, or, in a scan or a search, the pace of the run at `rate`.
     pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
         let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
         Ok(match (rate, &self.rate_file, &self.trace) {

@@ -179,7 +179,7 @@ pub struct Interval {
 pub struct Times {
     pub intended_ns: u64,
     pub sent_ns: u64,
-    /// No connection had room at the intended time.
+    /// True if no connection had room at the intended time.
     pub waited: bool,
 }
 

@@ -254,7 +254,7 @@ fn preload_share(load: &Load, environment: &Environment, thread: usize) -> Resul
 /// Collects the events of a run's members, in order of arrival.
 struct Collector {
     workers: usize,
-    /// The last worker is the measuring client.
+    /// True if the last worker is the measuring client.
     measuring: bool,
     /// Number of workers and agents; workers have the first indices.
     members: usize,
