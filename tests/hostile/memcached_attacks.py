@@ -9,7 +9,7 @@ from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, cl
 
 
 class LongGets(Attack):
-    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part is a separate piece."""
+    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part arrives alone."""
 
     row = 1
     keys = (b"a",)
@@ -37,7 +37,7 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the reassembling one."""
+    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the one that reassembles."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)

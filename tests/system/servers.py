@@ -65,7 +65,7 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. Other words go to Machine."""
+    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. `machine_options` go to Machine."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Without a pending timer no core takes a timer interrupt. All cores are idle for ten seconds. The only timer interrupt is the one that
-// ends this time (and a second one if the APIC's timer runs fast and was early).
+// ends these seconds (and a second one if the APIC's timer runs fast and was early).
 #include <array>
 
 #include "kernel/when_all.hpp"
@@ -35,7 +35,7 @@ unsigned disturbed(const Counters& before) {
 
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
-  // On a busy host, late work of the start-up or of this task may disturb a span. A periodic timer would disturb every span.
+  // On a busy host, late work of the start-up or of this task may disturb a span of ten seconds. A periodic timer would disturb every span.
   constexpr unsigned spans_max = 3;
   co_await on_each_core([] {});
   for (unsigned span = 0;; ++span) {

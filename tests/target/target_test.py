@@ -222,7 +222,7 @@ RUNS = [
         ],
     ),
     Run("idle_policy_is_honest", cores=2, qemu=cpu("qemu64"), says=["^power: .*MWAIT is missing"], name="idle_policy_is_honest-old-cpu"),
-    # An emulated CPU of any name reads zeros, which are not valid values.
+    # An emulated CPU of any name returns zeros for the MSRs of P-states. These values are not valid.
     Run("idle_policy_is_honest", cores=2, qemu=cpu("Skylake-Server"), says=["^power: .*no P-states"], name="idle_policy_is_honest-xeon"),
     Run("out_of_memory_is_refused", cores=2, memory="64M"),
     Run("memory_is_near", cores=2),

@@ -275,7 +275,7 @@ struct Sums {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0, lost = 0;
 };
 
-/// Returns the sum over the cores whose queues share a counter of the card with this core's.
+/// Returns the sum over this core and the cores whose queues share a counter of the card with this core's queue.
 Sums sums_of(ixgbe::Card& card, unsigned core) {
   Sums sums;
   for (; core < card.limits().transmit_queues; core += card.limits().queue_pairs) {

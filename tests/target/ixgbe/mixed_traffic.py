@@ -132,7 +132,7 @@ class MixedTraffic:
         return CARD_MAC + PEER_MAC + rest, PEER_MAC + CARD_MAC + rest
 
     def _segment(self, number: int, port: int) -> tuple[bytes, bytes]:
-        """Number and length precede each payload, so that joined payloads can be separated. The expected answer is sequence and payload."""
+        """Returns a segment and its expected answer. Number and length precede each payload, so that joined payloads can be separated."""
         stream = self._streams[port]
         length = self._chance.randint(8, 1400)
         payload = struct.pack(">IH", number, length) + random.Random(number).randbytes(length - 6)
@@ -243,7 +243,7 @@ class MixedTraffic:
         raise AssertionError("no answers though no fault is on")
 
     def account(self, statistics: dict[str, int], console: ConsoleCounts, cores: dict[int, dict[str, int]]) -> Account:
-        """`statistics`: the soft card's at the end. `console`: the console's. `cores`: the counters that the image printed."""
+        """`statistics`: those of the soft card at the end. `console`: the counted messages. `cores`: counters that the image printed."""
         account = Account(sent=self.sent, never_answered=len(self._out))
         # Requests for settings and their answers are frames as well.
         account.sent += self.setting_requests
