@@ -272,7 +272,7 @@ void count_remote_frees() {
 int main() {
   stay_on(0);
   bench::count_known_sequences<known_sequence, string_instruction>();
-  count_pipe();  // runs first: the C library is faster until the process creates its second thread
+  count_pipe();  // first, as it starts a second thread: with one thread, the C library is faster
   count_function_queue();
   count_timers();
   count_calls_and_reads();

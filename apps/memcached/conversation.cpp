@@ -50,7 +50,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
       const std::size_t carried = carry_->text().size();
       const std::size_t taken = step_carried(rest, context);
       used += taken;
-      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // no input, no progress
+      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // more input is needed
     } else {
       if (rest.empty()) break;
       const std::size_t done = step(rest, context);

@@ -127,7 +127,7 @@ class Case {
         input.remove_prefix(text.size());
       }
       play(step, peers_[head / steps % connections_max], number, text);
-      for (auto& peer : peers_) peer->settle();  // one connection's event may reset another
+      for (auto& peer : peers_) peer->settle();  // one connection's event may reset another connection
       if (++played_ % steps_per_check == 0) check_memory();
     }
     check_memory();

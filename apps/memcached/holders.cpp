@@ -44,7 +44,7 @@ std::size_t Holders::shed(std::size_t excess, bool any, const Holder* self, Seco
       continue;
     }
     const auto [seen_bytes, seen_at] = std::pair{holder.seen_bytes_, holder.seen_at_};
-    add(holder, now);  // moves the holder to the end, so that the next call examines others
+    add(holder, now);  // moves the holder to the end, so that the next call examines other holders
     holder.seen_bytes_ = seen_bytes;
     holder.seen_at_ = seen_at;
   }

@@ -5,8 +5,8 @@
 // (`memory=`). So many such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients have a
 // limit of their own, so that such clients cannot use up the cache either.
 //
-// The share of one connection is an eighth of the memory that is left (a dynamic threshold; Choudhury and Hahne, 1998). A single connection
-// may have a whole send buffer in flight. Each of a thousand connections gets little, and connections that read always find room.
+// A connection's share is an eighth of that limit's unused part (a dynamic threshold; Choudhury and Hahne, 1998). A single connection may
+// have a whole send buffer in flight. Each of a thousand connections gets little, and connections that read always find room.
 //
 // A connection without bytes in flight may always send a small reply, so that every client that reads is served. Only these replies can
 // exceed the limit. Replies beyond half of the cache's memory are counted but not taken from the cache, so that a `set` has room.

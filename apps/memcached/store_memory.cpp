@@ -31,7 +31,7 @@ bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
   return true;
 }
 
-/// Of the candidates of all shards, evicts or moves the one that has been unused for longest. Returns false if no item is linked.
+/// Of all shards' candidates for eviction, evicts or moves the one that has been unused for longest. Returns false if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
   const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if last uses are equal, shards take turns
   for (std::uint32_t attempt = 0; attempt < shard_count_; ++attempt) {
@@ -90,7 +90,7 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   unlink(shard, item);
 }
 
-/// Publishes the last use of this shard's next candidate, for evictions on any core.
+/// Publishes the last use of this shard's next candidate for eviction, so that any core can compare the shards.
 void Store::note_oldest(Shard& shard) noexcept {
   const Item* const oldest = shard.oldest;
   const Seconds used = oldest != nullptr ? oldest->accessed.load(std::memory_order_relaxed) >> 1 : nothing_there;

@@ -110,8 +110,8 @@ bool Store::make_room(Seconds now) noexcept {
   return true;
 }
 
-/// Replaces `item` by a copy, as the newest item of its shard, not marked as used. MUST be called under the shard's lock. Returns false if
-/// the item is not in a slab, or if there is no memory.
+/// Replaces `item` by a copy, which is the shard's newest item and not marked as used. MUST be called under the shard's lock. Returns false
+/// if the item is not in a slab, or if there is no memory.
 bool Store::move(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = item_bytes(item);
   if (bytes > slab_item_bytes_max) return false;

@@ -57,7 +57,7 @@ class Table {
 
   // The following functions change chains. The caller MUST hold the lock of the item's shard.
   void insert(Item& item) noexcept;
-  /// A reader sees either the old or the new item, at every moment.
+  /// Replaces `old` by `item`. At every moment, a reader sees one of the two.
   void replace(Item& old, Item& item) noexcept;
   void remove(Item& item) noexcept;
 

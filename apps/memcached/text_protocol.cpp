@@ -27,7 +27,7 @@ void refuse(Context& context, bool quiet, std::string_view error) noexcept {
   say(context, quiet, error);
 }
 
-/// memcached reads 64 bits and keeps only 32 bits. An item with a larger date must not expire later here than in memcached.
+/// memcached reads 64 bits and keeps 32 of them. So does this function; otherwise an item with a larger date would expire later here.
 std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
   const auto number = read_signed(word);
   if (!number) return std::nullopt;

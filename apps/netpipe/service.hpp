@@ -45,10 +45,10 @@ class Service {
   /// Asks the measurement in progress to end before its next message length; returns false if no measurement is in progress.
   [[nodiscard]] task<bool> stop();
 
-  /// The number of cores that can measure.
+  /// Returns the number of cores that can measure.
   [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
   [[nodiscard]] unsigned measuring_core() const noexcept { return core_; }
-  /// The options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
+  /// Returns the options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
   /// Returns the run. Before that, ends sessions as failed if their next connection did not arrive in time.

@@ -182,7 +182,7 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys that begin with a publicly known constant, after which a hash without a secret is zero. The hashes of these keys are equal."""
+    """Keys that begin with a publicly known constant. A hash without a secret is zero after it, so these keys have equal hashes."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -224,7 +224,7 @@ class OtherSizes(Attack):
     """Fills the store with small values, some of them in use, then stores large values."""
 
     row = 7
-    # Most of the machine's memory, so that the heap has to move memory from one size class to another.
+    # The cache gets most of the machine's memory, so that the heap has to move memory from one size class to another.
     memory = "96M"
     words = ("memory=56M",)
     small_values = 250_000

@@ -162,7 +162,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
             stack.enter_context(machine)
             machine.wait_for_line("memcached: listening on", START_SECONDS)
             try:
-                Load(1, rate, kind.load_words).result()  # the free lists fill
+                Load(1, rate, kind.load_words).result()  # fills the free lists
                 attack.prepare()
                 if calm:
                     result["before"] = measure()

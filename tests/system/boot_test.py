@@ -29,7 +29,7 @@ BOOT_MAC = "52:54:00:00:00:01"
 CARD_MAC = "02:00:00:00:00:02"
 SERIAL = "NEAP-7"
 MEBIBYTE = 1 << 20
-# Each machine's file sets another memory limit of memcached, so the limit shows which machine's file was used.
+# Each machine's file sets a different memory limit of memcached, so the limit shows which machine's file was used.
 MACHINES = f"""
 boot = "hello"
 timeout_s = 0

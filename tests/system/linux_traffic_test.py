@@ -125,7 +125,7 @@ class Counts:
 
 
 def counts(flow: Flow) -> Counts:
-    """Returns all counters, read while no frame was in flight, so that they can be compared. After a time-out, the latest values."""
+    """Returns all counters, read while no frame was in flight, so that they can be compared; after a time-out, the latest values."""
     both = "cat /proc/net/snmp /proc/net/netstat"
     for _ in range(QUIET_TRIES):
         before = tap_counters(flow.namespace)

@@ -67,7 +67,7 @@ def boot(run: Run) -> list[str]:
 
 
 def cpu(model: str) -> list[str]:
-    return ["-cpu", model]  # QEMU uses the last one
+    return ["-cpu", model]  # of several `-cpu`, QEMU uses the last
 
 
 def pci_devices(shared: str) -> list[str]:
@@ -113,7 +113,7 @@ def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
 
 
 def stressed(*images: str) -> list[Run]:
-    """Returns the short form of the images that `./neap soak kernel` runs for minutes."""
+    """Returns short runs of the images that `./neap soak kernel` runs for minutes."""
     return [Run(image, cores=cores, memory="512M", name=f"{image}-{cores}") for image in images for cores in (1, 2, 4)]
 
 
@@ -421,7 +421,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with such an address would fault. The two windows show the configuration space of segments 1 and 0."""
+    """A page-table entry with so large an address would fault. The two windows show the configuration space of segments 1 and 0."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)

@@ -251,7 +251,7 @@ struct Echo final : FrameReceiver {
   std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0;
 };
 
-/// True if every buffer of the core's pool is free or on the ring.
+/// Prints the core's counters. Returns true if every buffer of the core's pool is free or on the ring.
 bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   ixgbe::QueuePair& pair = card.pair(core);
   const auto& receive = pair.receive_queue();
@@ -289,7 +289,7 @@ Sums sums_of(ixgbe::Card& card, unsigned core) {
   return sums;
 }
 
-/// True if the driver's counters equal the card's. The card does not count frames that were dropped before it sent them.
+/// Returns true if the driver's counters equal the card's. The card does not count frames that were dropped before it sent them.
 bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
   print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
         " transmitted_bytes=", cards.sent_bytes, " no_descriptor=", cards.no_descriptor);

@@ -15,7 +15,7 @@ from tests.target.net.served import ANSWER_SECONDS, START_SECONDS, Served
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
 
 IMAGE = image_path("net/net_echo")
-# For a core without connections: one check of the DHCP lease a minute, two of its neighbours, and a few frames of the user network.
+# Wake-ups of a core without connections: one check of the DHCP lease a minute, two of neighbours, and a few frames of the user network.
 IDLE_SLEEPS_MAX = 10
 
 

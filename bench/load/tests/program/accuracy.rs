@@ -16,7 +16,7 @@ const UNRECORDED_FACTOR: f64 = 2.0;
 /// Both histograms round to three digits.
 const ROUNDING: f64 = 0.002;
 
-/// In nanoseconds: the server's real delay, the lowest latency that it permits, the measured latency, and both programs' largest lateness.
+/// In nanoseconds: the server's real delay, the lowest latency allowed, the measured latency, and both programs' largest lateness.
 struct Figure {
     name: &'static str,
     made: f64,
@@ -70,7 +70,7 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
     });
 }
 
-/// The latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
+/// Returns the latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
 fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     // A request that arrives during an absence waits for the rest of the absence.
     let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
