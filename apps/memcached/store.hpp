@@ -306,7 +306,7 @@ class Store {
   std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
-  std::atomic<std::uint64_t> moves_left_{0};  // items that the clock hands may still copy
+  std::atomic<std::uint64_t> moves_left_{0};  // items that eviction may still copy instead
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };

@@ -51,7 +51,7 @@ class Service {
   /// Returns the options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
-  /// Returns the run. Before that, ends sessions as failed if their next connection did not arrive in time.
+  /// Ends sessions as failed if their next connection did not arrive in time, then returns the run.
   [[nodiscard]] Run run(unsigned number);
 
   struct Counters {

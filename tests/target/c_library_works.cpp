@@ -160,7 +160,7 @@ void check_streams() {
 std::exception_ptr carried;
 std::atomic<unsigned> rethrown{0};
 
-/// One exception, caught here, is rethrown on every core in an event of its own, at the same time.
+/// Catches an exception here and rethrows it in an event on every core, at the same time.
 task<void> check_exceptions_across_events() {
   try {
     throw std::runtime_error("from core 0");

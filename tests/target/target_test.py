@@ -435,7 +435,7 @@ def test_broken_acpi_tables_are_survived(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
     words = []
     for signature in ("SRAT", "SLIT", "MCFG", "DMAR", "SSDT", "APIC", "FACP"):
-        # Entries of a type and a length, some with length 0 or beyond the end; or random bytes.
+        # The entries have a type and a length, which is sometimes 0 or beyond the end. With seed 2 all bytes are random.
         body = dice.randbytes(12)
         while len(body) < 1500:
             length = dice.choice([0, 2, 8, 16, 24, 40, 200]) if dice.random() < 0.1 else dice.choice([8, 16, 24, 40])
