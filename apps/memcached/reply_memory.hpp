@@ -45,7 +45,7 @@ class ReplyMemory {
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
   /// True if over half of the limit is used. A copy that saves memory is then worth its time.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
-  /// Returns the share of one connection, 0 at the limit. The input of a connection with that many bytes in flight waits.
+  /// Returns the share of one connection, 0 at the limit. If a connection has that many bytes in flight, its input waits.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
     const std::size_t taken = bytes();
     return taken >= limit_bytes_ ? 0 : std::clamp((limit_bytes_ - taken) / share_divisor, small_bytes, share_bytes_max);

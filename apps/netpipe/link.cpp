@@ -30,7 +30,7 @@ Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const 
 }
 
 Link::~Link() {
-  // A session is left if `closed` was not called, because the handler was refused or the machine's network ends.
+  // If the handler was refused, or the machine's network ends, `closed` was not called and the session is still here.
   if (session_ != nullptr) {
     session_->connection_lost("the connection ended");
     give_back();

@@ -2,7 +2,7 @@
 // Property: every frame that reaches the driver is returned as requested and its buffer is freed. No frame is lost, doubled or reordered in
 // its flow.
 //
-// There is no network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
+// There is no network stack: each core's queue pair has an `Echo` instead. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, from the buffers in which it was received
 //   UDP or TCP over IPv4          the same with IP addresses and ports swapped; the card computes both checksums
