@@ -3,7 +3,7 @@
 //
 // The card receives its own frames (`--net loopback`), and its interrupts are masked. Before each event the image waits, without counting,
 // until the card has written back as many descriptors as the batch has frames. So each batch has its exact size at any speed of the card. A
-// count covers the pair's own event, from its first instruction to the tail writes at its end:
+// count covers the event of the queue pair, from its first instruction to the tail writes at its end:
 //   receive    frames with good checksums and an RSS hash go to a stack that reads both and returns the buffer at once
 //   transmit   frames whose checksums the card computes; the reclaiming after their completion is counted separately
 //   forward    received frames are sent again from the same buffer, and the frames of the previous round are reclaimed
@@ -208,7 +208,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   stack.sender = &card.attach(stack);
   card.set_interrupt(0, false);
   for (const auto deadline = BootClock::now() + patience; !card.link_up() && BootClock::now() < deadline;) co_await sleep_for(1ms);
-  co_await sleep_for(10ms);  // the pair's own first poll ends meanwhile
+  co_await sleep_for(10ms);  // the queue pair's own first poll ends meanwhile
 
   Bench bench(card, stack);
   bool complete = co_await bench.all<0>();

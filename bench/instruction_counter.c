@@ -112,8 +112,8 @@ static void region_ends(unsigned cpu, void* data) {
   self->region_open[(uintptr_t)data] = false;
 }
 
-/// Detects repeated instructions (Intel SDM volume 2, 2.1.1 and "REP"). Prefixes are in any order, REX last, then INS, OUTS, MOVS, CMPS,
-/// STOS, LODS or SCAS.
+/// Detects repeated instructions (Intel SDM volume 2, 2.1.1 and "REP"). Prefixes come in any order, but REX comes last. The opcode after
+/// them is one of INS, OUTS, MOVS, CMPS, STOS, LODS or SCAS.
 static bool repeats(const uint8_t* code, size_t bytes) {
   bool repeat = false;
   size_t i = 0;

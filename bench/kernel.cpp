@@ -148,7 +148,7 @@ Settings first_settings, other_settings;
 Settings* plain_settings = &first_settings;
 std::atomic<Settings*> shared_settings{&first_settings};
 
-// Counts accesses to an object as an application makes them: directly, and by an Ebb or RCU. Each count includes the use of the object.
+// Counts accesses to an object: directly, by an Ebb (a name for an object on each core), and by RCU. Each count includes the object's use.
 void count_ebbs_and_rcu() {
   Requests plain;
   asm volatile("" ::"r"(&plain) : "memory");  // forces it into memory

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C library and the standard library.
 //
-// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, under the
-// same counter. So the count of a system call includes the kernel's work. Each thread stays on one CPU, because both marks of a region must
-// be on the same CPU.
+// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, and counts
+// with the plugin that counts Neap's images. So the count of a system call includes the kernel's work. Each thread stays on one CPU,
+// because both marks of a region must be on the same CPU.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/reboot.h>
@@ -253,7 +253,7 @@ void count_signals() {
   }
 }
 
-// --- Memory, beyond bench/memory_steps.hpp -----------------------------------------------------------------------------------------------
+// --- Memory that another thread frees ----------------------------------------------------------------------------------------------------
 void count_remote_frees() {
   static std::array<void*, repetitions> objects;
   std::thread([] {
@@ -272,7 +272,7 @@ void count_remote_frees() {
 int main() {
   stay_on(0);
   bench::count_known_sequences<known_sequence, string_instruction>();
-  count_pipe();  // runs first: the C library is faster until the process creates its second thread
+  count_pipe();  // first, as it starts a second thread: with one thread, the C library is faster
   count_function_queue();
   count_timers();
   count_calls_and_reads();

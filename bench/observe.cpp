@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Measures the cost of observing: the instructions of those calls of the log that the driver makes. tools/bench.py counts them.
+// Measures the calls of the log that the driver makes. tools/bench/instructions.py counts their instructions.
 //
 // Each region is the code between two marks, executed 10,000 times: the call, its arguments, and the function.
 #include "bench/known_sequences.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace neap;
 
-// tools/bench.py uses these numbers.
+// tools/bench/instructions.py uses these numbers.
 enum Region : unsigned {
   known_sequence,
   string_instruction,

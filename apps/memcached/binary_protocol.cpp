@@ -50,7 +50,7 @@ enum : std::uint8_t {
 
 constexpr std::size_t number_bytes_max = 20;  // the decimal digits of 2^64 - 1
 
-/// The quiet form of a command, and the form that is not quiet.
+/// For each command with a quiet form: the opcode of the quiet form, then that of the ordinary form.
 constexpr std::array<std::uint8_t, 2> quiet_forms[] = {
     {op::get_quiet, op::get},
     {op::get_key_quiet, op::get_key},
@@ -410,7 +410,7 @@ void BinaryProtocol::statistics(const Request& request, Context& context) {
   if (show_statistics(context.service, request.key, sink) == StatisticsAnswer::unknown) {
     return say_error(request.header, context, Status::not_found);
   }
-  answer(request.header, context, Status::ok, {}, {}, {}, 0);  // the end: no name, no value
+  answer(request.header, context, Status::ok, {}, {}, {}, 0);  // an answer without name and value ends the list
 }
 
 // --- Answers -----------------------------------------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ class BinaryProtocol {
   static constexpr std::size_t header_bytes = 24;
   static constexpr std::size_t input_bytes_max = header_bytes + 255 + key_bytes_max;
   static constexpr char request_magic = static_cast<char>(0x80);
-  /// See `TextProtocol::item_bytes_needed`.
+  /// Returns the size of the item that `step` with this input allocates, 0 if none.
   [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
 
-  /// Executes the request at the front of `input`; see `TextProtocol::step`.
+  /// Executes the request at the front of `input` once its extras and key have arrived. Returns the consumed bytes; 0: more are needed.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
   void transfer_done(Context& context) noexcept;
@@ -77,7 +77,7 @@ class BinaryProtocol {
                      std::string_view value, std::uint64_t cas) noexcept;
   static void say_ok(const Request& request, Context& context, std::uint64_t cas) noexcept;
   static void say_error(const Header& request, Context& context, Status status) noexcept;
-  /// Answers `invalid` and ends the connection.
+  /// Answers with the status `invalid` and ends the connection.
   static void refuse(const Header& request, Context& context) noexcept;
 
   Header storing_;  ///< the header of the request whose value is being received

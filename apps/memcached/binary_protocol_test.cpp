@@ -35,7 +35,7 @@ std::string says(unsigned opcode, unsigned status = 0, const std::string& extras
                  const std::string& value = "", std::uint64_t cas = 0) {
   return frame(0x81, opcode, status, extras, key, value, cas);
 }
-/// Returns a header with any lengths, and nothing behind the header.
+/// Returns a header that announces parts of these lengths, without the parts.
 std::string head(unsigned opcode, unsigned key_bytes, unsigned extras_bytes, std::uint64_t body_bytes) {
   return big(0x80, 1) + big(opcode, 1) + big(key_bytes, 2) + big(extras_bytes, 1) + big(0, 3) + big(body_bytes, 4) + big(opaque, 4) +
          big(0, 8);

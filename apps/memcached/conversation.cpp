@@ -50,7 +50,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
       const std::size_t carried = carry_->text().size();
       const std::size_t taken = step_carried(rest, context);
       used += taken;
-      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // no input, no progress
+      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // more input is needed
     } else {
       if (rest.empty()) break;
       const std::size_t done = step(rest, context);
@@ -84,8 +84,8 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
   return wanted;
 }
 
-/// Returns the size of the item that the next step allocates, 0 if none. The size is an estimate, because another core may change the item
-/// on which the command builds. A command that needs more in the end may be refused.
+/// Returns the size of the item that the next step allocates, 0 if none. The size is an estimate, because another core may change the
+/// stored item from which the command makes a new one. A command that then needs more memory may be refused.
 std::size_t Conversation::item_bytes_needed(std::string_view rest) const noexcept {
   if (transfer_.bytes_left > 0) {
     const bool joins = transfer_.mode == Mode::append || transfer_.mode == Mode::prepend;

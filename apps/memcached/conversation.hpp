@@ -43,12 +43,12 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Executes the commands in `input` and returns how many bytes are consumed: all, unless `reply` is full or `waits`. In these two cases
-  /// the caller MUST call again with the rest, even an empty one: once the reply has room, or in a later event.
+  /// Executes the commands in `input` and returns how many bytes are consumed: all, unless `reply` is full or `waits`. The caller MUST call
+  /// again with the rest, even if the rest is empty: once the reply has room, or, if it `waits`, in a later event.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
   /// True if the last call stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
-  /// `copied_bytes_max`. Events of the core's other clients run first.
+  /// `copied_bytes_max` bytes. Events of the core's other clients then run first.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   /// True if no more input is read. The caller MUST send the reply and then close the connection.
   [[nodiscard]] bool closing() const noexcept { return closing_; }

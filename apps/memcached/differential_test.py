@@ -185,7 +185,7 @@ def binary_conversation(dice: random.Random) -> bytes:
             request += frame(dice.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24]), struct.pack(">i", dice.choice([0, 100, -1])), key)
         elif kind < 0.98:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
-        else:  # contradictory lengths end the conversation; if more followed, memcached's reset could overtake its answers
+        else:  # contradictory lengths end the conversation; unread bytes after them could make memcached reset it and lose answers
             return request + dice.choice(
                 [
                     frame(0x00),
@@ -199,7 +199,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Returns headers and bodies. In place of each CAS id, a header only has whether the id is 0."""
+    """Returns headers and bodies. In each header, the CAS id is replaced by whether it is 0."""
     answers = []
     at = 0
     while at < len(answer):

@@ -45,7 +45,7 @@ using host::allocated_bytes;
   std::abort();
 }
 
-/// Received bytes in a block of exactly their size, which belongs to the card and not to the accounts of replies.
+/// Received bytes in a block of exactly their size. The block is the card's memory, so no account of replies includes it.
 struct CardBuffer {
   static inline std::size_t out_bytes = 0;
   std::size_t bytes;
@@ -127,7 +127,7 @@ class Case {
         input.remove_prefix(text.size());
       }
       play(step, peers_[head / steps % connections_max], number, text);
-      for (auto& peer : peers_) peer->settle();  // one connection's event may reset another
+      for (auto& peer : peers_) peer->settle();  // one connection's event may reset another connection
       if (++played_ % steps_per_check == 0) check_memory();
     }
     check_memory();

@@ -44,7 +44,7 @@ std::size_t Holders::shed(std::size_t excess, bool any, const Holder* self, Seco
       continue;
     }
     const auto [seen_bytes, seen_at] = std::pair{holder.seen_bytes_, holder.seen_at_};
-    add(holder, now);  // moves the holder to the end, so that the next call examines others
+    add(holder, now);  // moves the holder to the end, so that the next call examines other holders
     holder.seen_bytes_ = seen_bytes;
     holder.seen_at_ = seen_at;
   }
@@ -52,8 +52,8 @@ std::size_t Holders::shed(std::size_t excess, bool any, const Holder* self, Seco
 }
 
 namespace {
-/// Returns the bytes over the limit above which connections are reset; 0 if there are none. Sets `any` if connections that are not stalled
-/// may be reset too.
+/// Returns by how many bytes replies exceed the limit above which connections are reset; 0 if they do not. Sets `any` if connections that
+/// are not stalled may be reset too.
 std::size_t excess_bytes(Service& service, bool& any) noexcept {
   const std::size_t held = service.store.held_bytes() - std::min(service.store.held_bytes(), service.reply_memory.taken_bytes());
   const std::size_t memory = service.store.memory_bytes();

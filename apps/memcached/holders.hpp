@@ -28,7 +28,7 @@ class Holder {
 
  private:
   friend class Holders;
-  /// Returns the bytes in flight. If they are fewer than at the last call, the client is reading.
+  /// Returns the number of bytes of values in flight. If it is smaller than at the last call, the client is reading.
   [[nodiscard]] virtual std::size_t held_in_flight() noexcept = 0;
   virtual void reset_connection() noexcept = 0;
 
@@ -45,7 +45,7 @@ class Holders {
   static constexpr std::size_t any_divisor = 2;      ///< above 1/2 of the cache's memory, any connection may be reset
   static constexpr Seconds stall_s = 2;
   static constexpr unsigned looks_max = 16;  ///< holders that one call of `shed` examines
-  /// Bytes that a core parses between two checks of the held bytes. Each piece counts as its bytes plus `piece_bytes`.
+  /// Bytes that a core parses between two checks of the held bytes. Each received piece counts as its length plus `piece_bytes`.
   static constexpr std::size_t bytes_per_check = 4096;
   static constexpr std::size_t piece_bytes = 256;
 

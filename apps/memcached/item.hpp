@@ -51,7 +51,7 @@ struct Item {
   [[nodiscard]] std::string_view key() const noexcept { return {key_data(), key_bytes}; }
   [[nodiscard]] char* value_data() noexcept { return key_data() + key_bytes; }
   [[nodiscard]] std::string_view value() const noexcept { return {key_data() + key_bytes, value_bytes}; }
-  /// The value and the "\r\n" behind it.
+  /// Returns the value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
   /// Adds a reference. The item MUST already have one: the caller's or, in the event of the lookup, the table's.

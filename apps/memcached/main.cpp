@@ -25,7 +25,7 @@ namespace {
 using namespace neap;
 
 constexpr std::uint64_t mebibyte = 1 << 20;
-/// 1/`free_share` of the memory at start stays free for the network and the card, even when stored items fragment the memory.
+/// About 1/`free_share` of the memory that is free at start stays free for the network and the card, even when items fragment the memory.
 constexpr std::uint64_t free_share = 32;
 
 struct Options {

@@ -48,7 +48,7 @@ struct Context {
   Reply& reply;
   Transfer& transfer;
   Seconds now;
-  std::size_t copied_bytes = 0;  ///< bytes copied by commands of this core that store a changed value
+  std::size_t copied_bytes = 0;  ///< bytes that commands of this core copied from old items into new ones
   bool closing = false;          ///< set by a parser: no more input is read, and the connection ends once the reply is sent
 
   [[nodiscard]] Store& store() const noexcept { return service.store; }

@@ -100,7 +100,7 @@ void Reply::refer(Item& item, std::string_view bytes) noexcept {
   add(bytes.data(), bytes.size(), &release_item, &item);
 }
 
-/// The caller MUST have counted `bytes`, and passes one reference to `owner`.
+/// Appends a segment, which takes over one of the caller's references to `owner`. The caller MUST have counted `bytes`.
 void Reply::add(const char* data, std::size_t bytes, Release release, void* owner) noexcept {
   if (count_ == capacity_ && !grow()) {
     failed_ = true;
@@ -137,7 +137,7 @@ bool Reply::is_moved(const Segment& segment) noexcept {
          static_cast<const ReplyPool::Chunk*>(segment.owner)->own_bytes == 0;
 }
 
-/// Adjacent segments become one segment in one owned chunk.
+/// Each run of segments for which `is_moved` is true becomes one segment, in one owned chunk.
 void Reply::move_to_own_storage() noexcept {
   unsigned kept = first_;
   for (unsigned at = first_; at < count_;) {

@@ -63,7 +63,7 @@ class ReplyPool {
 class Reply {
  public:
   static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
-  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow, so a reply has at most this plus `max_item`
+  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow, so a reply has at most this plus the largest value
   static constexpr unsigned full_segments = 256;
   using Release = void (*)(void* owner) noexcept;
 
@@ -141,7 +141,7 @@ class Reply {
   /// Copies each segment that is a small part of its shared chunk, so that the reply does not keep that chunk in use. Without memory the
   /// segments stay in their chunks.
   void move_to_own_storage() noexcept;
-  /// True if a piece from `take` refers to an item.
+  /// True if a piece that `take` passed with this `release` refers to an item.
   [[nodiscard]] static bool is_item(Release release) noexcept { return release == &release_item; }
 
  private:

@@ -5,8 +5,8 @@
 // (`memory=`). So many such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients have a
 // limit of their own, so that such clients cannot use up the cache either.
 //
-// The share of one connection is an eighth of the memory that is left (a dynamic threshold; Choudhury and Hahne, 1998). A single connection
-// may have a whole send buffer in flight. Each of a thousand connections gets little, and connections that read always find room.
+// A connection's share is an eighth of that limit's unused part (a dynamic threshold; Choudhury and Hahne, 1998). A single connection may
+// have a whole send buffer in flight. Each of a thousand connections gets little, and connections that read always find room.
 //
 // A connection without bytes in flight may always send a small reply, so that every client that reads is served. Only these replies can
 // exceed the limit. Replies beyond half of the cache's memory are counted but not taken from the cache, so that a `set` has room.
@@ -45,7 +45,7 @@ class ReplyMemory {
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
   /// True if over half of the limit is used. A copy that saves memory is then worth its time.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
-  /// Returns the share of one connection, 0 at the limit. The input of a connection with that many bytes in flight waits.
+  /// Returns the share of one connection, 0 at the limit. If a connection has that many bytes in flight, its input waits.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
     const std::size_t taken = bytes();
     return taken >= limit_bytes_ ? 0 : std::clamp((limit_bytes_ - taken) / share_divisor, small_bytes, share_bytes_max);

@@ -81,7 +81,7 @@ TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   expect_level(before);
 }
 
-// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk.
+// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk in use.
 TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   bystander.ask(store("a", 900) + store("mine", 1000));
   const Level before(server);
@@ -111,7 +111,7 @@ TEST_F(StalledReaders, ShrinkTheCache) {
   EXPECT_EQ(server.service.reply_memory.bytes(), 0U);
 }
 
-// Values of an unfinished get, a few bytes in each event, wait for the end of the get's line. They must not keep a chunk each.
+// The values of an unfinished get wait for the end of its line. Here each event adds a value of few bytes. No value may keep a whole chunk.
 TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   bystander.ask(store("a", 1) + store("mine", 1000));
   const Level before(server);
@@ -119,7 +119,7 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   for (unsigned key = 0; key < 200; ++key) {
     for (auto& peer : stalled) {
       peer->send(" a");
-      bystander.send("get mine mine mine\r\n");  // most of a chunk
+      bystander.send("get mine mine mine\r\n");  // the reply fills most of a chunk
       bystander.read_all();
     }
   }
@@ -147,7 +147,7 @@ TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   expect_level(before);
 }
 
-// Above a quarter of the memory, only connections that made no progress for seconds are reset.
+// If replies hold over a quarter of the memory, only connections that made no progress for seconds are reset.
 TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   constexpr std::size_t bytes = 100'000;
   std::size_t asked = 0;
@@ -171,7 +171,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have as many bytes in flight as the stack queues as segments, whatever it requests.
+// One client that reads may have in flight as many bytes as the stack can queue as segments, whatever it requests.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");

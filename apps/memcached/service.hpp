@@ -32,7 +32,7 @@ struct alignas(64) CoreState {
   ReplyPool replies;
   Holders holders;
   std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last check of the held bytes (holders.hpp)
-  std::size_t copied_bytes = 0;     ///< bytes copied by commands since a command last waited for such copies (conversation.hpp)
+  std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items, since such copies last made a command wait
   Service* service = nullptr;
   unsigned index = 0;                         ///< the core's number
   CoalescedCall shed_call{&shed_here, this};  ///< other cores ask this one to reset holders
@@ -70,7 +70,7 @@ class Service {
   /// Returns the sum over all cores since start or the last reset.
   [[nodiscard]] std::uint64_t total(Count which) const noexcept;
   void reset_totals() noexcept;
-  [[nodiscard]] std::uint64_t connections() const noexcept;  ///< open now
+  [[nodiscard]] std::uint64_t connections() const noexcept;  ///< number of open ones
 
  private:
   std::unique_ptr<CoreState[]> cores_;

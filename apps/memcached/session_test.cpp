@@ -164,7 +164,7 @@ TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   }
 }
 
-// These bounds hold for any number that a parser requests.
+// The buffer's bounds hold for any number of bytes that a parser requests.
 TEST(Carry, TakesNoMoreThanItHasRoomFor) {
   const auto carry = std::make_unique<Carry>();
   EXPECT_TRUE(carry->add(std::string(Carry::bytes_max - 1, 'a')));

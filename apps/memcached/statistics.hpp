@@ -48,7 +48,7 @@ enum class Count : std::uint8_t {
   bytes_read,
   bytes_written,
   reply_no_memory,
-  holders_reset,  ///< connections reset because they held values by not reading (holders.hpp)
+  holders_reset,  ///< connections reset because they held values by not reading replies
   reply_waits,    ///< times that a connection's input began to wait for the peer to read its replies
   protocol_errors,
   protocol_overrun,  ///< connections ended because received bytes exceeded their destination (a parser's mistake)

@@ -10,7 +10,7 @@
 // The limit of memory covers items that are linked or being received, and items that only unacknowledged replies hold. In addition there
 // are:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
-// - the excess over the limit while items are still to be evicted for a large item, with the same bound;
+// - bytes over the limit, at most three quarters of `retired_bytes_max`, while items are still to be evicted for a large item;
 // - the spare blocks of each core, and the table itself.
 // To keep to these bounds, the caller MUST ask `must_wait` before each command that allocates (store_relief.cpp).
 //
@@ -162,7 +162,7 @@ class Store {
   /// `prepend`. In mode `cas`, 0 is an ordinary id that no item has.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
-  /// Adds (wraps at 2^64) or subtracts (stops at 0). A shorter number is padded with spaces to the value's length, as in memcached.
+  /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Stores a decimal number if the key does not exist (`not_stored` if it does).
   [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept;
@@ -211,14 +211,14 @@ class Store {
   static constexpr Seconds nothing_there = ~Seconds{0};
   static constexpr unsigned second_chances_max = 32;  // in one eviction; then the next item is evicted even if used (bounded work)
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
-  static constexpr std::size_t retired_share = 16;    // the limit divided by this may wait for a grace period,
-  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // and at most this for each core
+  static constexpr std::size_t retired_share = 16;    // limit divided by this: maximum of the bytes that wait for a grace period
+  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // their maximum for each core
   static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // holds a whole slab at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // larger items are not in slabs
   static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one step, which takes tens of us
   static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a step stops once it has retired this many bytes
-  static constexpr unsigned relief_rounds = 2;            // failed refills before a step: memory freed on another core is available late
+  static constexpr unsigned relief_rounds = 2;            // failed refills of spare blocks before a step, as remote frees arrive late
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 
   /// A part of the items, chosen by hash: a lock, and the items in the order in which the eviction hand reaches them.
@@ -267,7 +267,7 @@ class Store {
     const std::size_t taken = used_bytes() + held_bytes();
     return taken - std::min(taken, memory_bytes_);
   }
-  /// The bytes that may wait for a grace period, or for room, when a command with an item of `bytes` begins. Above half of
+  /// Returns the most retired bytes, or bytes over the limit, with which a command with an item of `bytes` may begin. Above half of
   /// `retired_bytes_max_`, only commands with small items may begin, so that clients with large items do not stop all others.
   [[nodiscard]] std::size_t backlog_bytes_max(std::size_t bytes) const noexcept {
     return bytes <= slab_item_bytes_max ? retired_bytes_max_ / 4 * 3 : retired_bytes_max_ / 2;
@@ -306,7 +306,7 @@ class Store {
   std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
-  std::atomic<std::uint64_t> moves_left_{0};  // items that the clock hands may still copy
+  std::atomic<std::uint64_t> moves_left_{0};  // items that eviction may still copy instead
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };

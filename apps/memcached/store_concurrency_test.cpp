@@ -19,7 +19,7 @@ namespace {
 
 using host::HostMachine;
 
-/// A value that can be checked: a length, the key's number, and letters computed from both.
+/// Returns a value that can be checked: a length, the key's number, and letters computed from both.
 std::string make_value(unsigned key, std::size_t bytes) {
   std::string value = std::to_string(key) + "/" + std::to_string(bytes) + "/";
   while (value.size() < bytes) value.push_back(static_cast<char>('a' + (key + value.size()) % 26));

@@ -194,7 +194,7 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
   }
 }
 
-// Each phase has other sizes, from any core. No set is refused, and each phase evicts little more than it stores.
+// Each phase stores values of other sizes than the phase before. No set is refused, and each phase evicts little more than it stores.
 TEST_P(StoreOnHeap, NoSetIsRefusedWhateverSizesCome) {
   const unsigned cores = GetParam();
   Store& store = *store_;

@@ -31,7 +31,7 @@ bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
   return true;
 }
 
-/// Of the candidates of all shards, evicts or moves the one that has been unused for longest. Returns false if no item is linked.
+/// Of all shards' candidates for eviction, evicts or moves the one that has been unused for longest. Returns false if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
   const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if last uses are equal, shards take turns
   for (std::uint32_t attempt = 0; attempt < shard_count_; ++attempt) {
@@ -90,7 +90,7 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   unlink(shard, item);
 }
 
-/// Publishes the last use of this shard's next candidate, for evictions on any core.
+/// Publishes the last use of this shard's next candidate for eviction, so that any core can compare the shards.
 void Store::note_oldest(Shard& shard) noexcept {
   const Item* const oldest = shard.oldest;
   const Seconds used = oldest != nullptr ? oldest->accessed.load(std::memory_order_relaxed) >> 1 : nothing_there;
@@ -127,7 +127,7 @@ void Store::reclaim(rcu::Node* node) noexcept {
   release_item(&item);
 }
 
-/// Called when the last reference was released, of an item that never was in the table, or of an item that only replies held.
+/// Called when the last reference to an item was released. The item was never in the table, or only replies held it.
 void Store::release(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   const std::size_t before = (item.counted_as_held ? held_bytes_ : used_bytes_).fetch_sub(bytes, std::memory_order_relaxed);

@@ -14,7 +14,7 @@
 // blocks: one only for small items, one for medium items, one with room for the largest item. An allocation that fails uses the smallest
 // block that suffices, and no further command of that size begins before the block is replaced. To replace a block, items are evicted in
 // their usual order, but small items that were used are copied instead. So slabs that the eviction hand has passed become empty, even if
-// some of their items stay. The price, only while memory is short, is one copy for each of these items.
+// some of their items stay in the cache. The price, only while memory is short, is one copy for each of these items.
 //
 // Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. Commands with small items (from
 // slabs) make a step and go on. Commands with larger items wait until the shortage is over.
@@ -36,8 +36,8 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
-/// Tries this core's blocks first, then those of other cores. A small item needs a slab, and another core may take the block that was
-/// released for that slab; then the next block is tried.
+/// Tries this core's blocks first, then those of other cores. For a small item, the released block becomes a slab. If another core takes
+/// the block's memory first, the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
@@ -110,8 +110,8 @@ bool Store::make_room(Seconds now) noexcept {
   return true;
 }
 
-/// Replaces `item` by a copy, as the newest item of its shard, not marked as used. MUST be called under the shard's lock. Returns false if
-/// the item is not in a slab, or if there is no memory.
+/// Replaces `item` by a copy, which is the shard's newest item and not marked as used. MUST be called under the shard's lock. Returns false
+/// if the item is not in a slab, or if there is no memory.
 bool Store::move(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = item_bytes(item);
   if (bytes > slab_item_bytes_max) return false;

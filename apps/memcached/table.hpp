@@ -4,8 +4,8 @@
 // A cache grows from zero to millions of items, and no event may take the time to move all items. So writers fill a table of twice the
 // size, a few buckets at a time, while readers use the old table. If an item moved while a reader looks at it, the reader would continue in
 // the wrong chain. Therefore each item has two `next` pointers, and the new table uses the one that the old table does not. When all
-// buckets are copied, one pointer is switched. The old array is freed after a grace period. Only then may the table grow again, because the
-// next array uses the items' old pointers.
+// buckets are copied, the pointer to the current table is switched. The old array is freed after a grace period. Only then may the table
+// grow again, because the next array uses the items' old pointers.
 //
 // Writers hold their shard's lock. The low bits of the hash choose the shard, and every table has at least as many buckets as there are
 // shards. So a lock covers whole chains in the old and in the new table.
@@ -57,7 +57,7 @@ class Table {
 
   // The following functions change chains. The caller MUST hold the lock of the item's shard.
   void insert(Item& item) noexcept;
-  /// A reader sees either the old or the new item, at every moment.
+  /// Replaces `old` by `item`. At every moment, a reader sees one of the two.
   void replace(Item& old, Item& item) noexcept;
   void remove(Item& item) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests: a client's session and its simulated connection. As test_connection.hpp, exactly one source of a program includes it.
+// For tests: a client's session and connection. Only one source of a program MAY include it, because test_connection.hpp defines functions.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace neap::memcached::test {
 
 struct Peer {
-  /// `ends_events`: the stack takes over the sent bytes after each call, as at the end of an event.
+  /// `ends_events`: true if the stack takes over the sent bytes after each call, as at the end of an event.
   explicit Peer(Server& server, bool ends_events = false)
       : session(std::make_unique<Session>(server.service, server.service.core(0))), ends_events_(ends_events) {
     connection.begin(*session);
@@ -26,7 +26,7 @@ struct Peer {
     session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()}));
     if (ends_events_) connection.end_event();
   }
-  /// Alternates between reading and making room until no more output arrives.
+  /// Reads and acknowledges output, and lets the session send more, until no more arrives.
   std::string read_all() {
     std::string text;
     for (;;) {

@@ -27,7 +27,7 @@ void refuse(Context& context, bool quiet, std::string_view error) noexcept {
   say(context, quiet, error);
 }
 
-/// memcached reads 64 bits and keeps only 32 bits. An item with a larger date must not expire later here than in memcached.
+/// memcached reads 64 bits and keeps 32 of them. So does this function; otherwise an item with a larger date would expire later here.
 std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
   const auto number = read_signed(word);
   if (!number) return std::nullopt;
@@ -196,7 +196,7 @@ std::size_t TextProtocol::step_rest(std::string_view input, Context& context) no
 
 bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept {
   if (get_with_touch_ && !get_expiry_known_) {
-    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // longer words may be split
+    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // a longer word may be incomplete
     if (!expires) {
       fail_get(error_expiry, context);
       return false;

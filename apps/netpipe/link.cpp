@@ -11,7 +11,7 @@ namespace neap::netpipe {
 
 namespace {
 
-/// Makes a piece of a message. The peer checks the contents of this message.
+/// Makes a piece of a message whose contents the peer checks.
 net::Buffer checked_piece(const Session& session, std::size_t bytes) {
   auto block = std::make_unique<std::vector<std::byte>>(bytes);
   session.fill_bulk(*block);
@@ -30,7 +30,7 @@ Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const 
 }
 
 Link::~Link() {
-  // A session is left if `closed` was not called, because the handler was refused or the machine's network ends.
+  // If the handler was refused, or the machine's network ends, `closed` was not called and the session is still here.
   if (session_ != nullptr) {
     session_->connection_lost("the connection ended");
     give_back();

@@ -42,21 +42,21 @@ class Service {
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client);
   /// Begins a measurement and waits for its end. The run contains the result.
   [[nodiscard]] task<Result<Run>> measure(ClientOptions client);
-  /// Asks the measurement in progress to end before its next length; returns false if there is none.
+  /// Asks the measurement in progress to end before its next message length; returns false if no measurement is in progress.
   [[nodiscard]] task<bool> stop();
 
-  /// The number of cores that can measure.
+  /// Returns the number of cores that can measure.
   [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
   [[nodiscard]] unsigned measuring_core() const noexcept { return core_; }
-  /// The options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
+  /// Returns the options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
-  /// Returns the run. Before that, ends sessions as failed if their next connection did not arrive in time.
+  /// Ends sessions as failed if their next connection did not arrive in time, then returns the run.
   [[nodiscard]] Run run(unsigned number);
 
   struct Counters {
     std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
-    std::atomic<std::uint64_t> strangers{0};  ///< measurements in `begun` that failed before any word of the protocol
+    std::atomic<std::uint64_t> strangers{0};  ///< measurements, counted in `begun` too, that failed before any word of the protocol
     std::atomic<std::uint64_t> refused{0};    ///< measurements refused by `sessions_max` or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }

@@ -205,7 +205,7 @@ TEST_F(ServiceTest, CommandsAnswerInOneLineAndBadOnesChangeNothing) {
     EXPECT_EQ(answer.find('\n'), std::string::npos) << answer;
   }
   EXPECT_EQ(server_.serving(), (Options{.to = 1 << 20, .stream = true}));
-  // The roles are exchanged, because a machine's cores are counted from 0.
+  // Here the server measures, because `core=` counts from 0 and the client's cores are 2 and 3.
   client_.set_serving({.to = 3});
   world_.machine.run(2, [&]() -> task<void> { EXPECT_TRUE((co_await client_.serve(port)).has_value()); });
   EXPECT_EQ(ask(server_, 0, {"run", "peer=10.0.0.2:5003", "to=3", "repeats=5", "core=1"}), "ok run=1");

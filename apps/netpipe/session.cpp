@@ -398,8 +398,8 @@ void Session::connection_lost(const char* why) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. It resets a connection that is made in between. The session tries it
-  // again.
+  // NPtcp closes its listener with each connection and opens it again. It resets a connection that is made in between. So the session tries
+  // another connection.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;
     text_bytes_ = text_wanted_ = 0;

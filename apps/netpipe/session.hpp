@@ -73,14 +73,14 @@ class Session {
   /// for another one (`between`).
   void connection_lost(const char* why);
   void fail(std::string reason);
-  /// Makes a transmitter end the run in order, before its next length.
+  /// Makes a transmitter end the run in order, before its next message length.
   void stop() noexcept { stop_wanted_ = true; }
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Messages of trials that were sent and, without `stream`, returned. The log counts them as requests. With `stream` they count at the
-  /// trial's end.
+  /// Returns the number of messages of trials that were sent and, without `stream`, sent back. The log counts them as requests. With
+  /// `stream` they count at the trial's end.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
   /// True if the first SyncMe has arrived, so the peer speaks the protocol.
   [[nodiscard]] bool introduced() const noexcept { return introduced_; }
@@ -147,7 +147,7 @@ class Session {
   std::uint32_t repeats_ = 0, trial_ = 0;
   double best_seconds_ = 0;
   bool time_runs_on_ = false;              // a receiver's trial ends when the peer's next word begins
-  std::optional<Measurement> unreported_;  // the size's result, if that trial is the size's last one
+  std::optional<Measurement> unreported_;  // a size's result, while its last trial is still being timed
 
   // the exchange of messages in progress
   Exchange exchange_ = Exchange::send_only;

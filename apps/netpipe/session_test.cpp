@@ -279,7 +279,7 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
   converse(transmitter, receiver, 3);  // 10 us each way
   ASSERT_EQ(transmitter.points.size(), 1U);
-  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the step is 500, so 1000/501 times 10 us are expected
+  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the step is 500, so a message is expected to take 1000/501 times 10 us
   EXPECT_NEAR(transmitter.points[0].seconds, 10e-6, 1e-7);
 }
 

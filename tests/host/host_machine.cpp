@@ -129,7 +129,7 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
   return count;
 }
 
-// The loop calls this between any two events.
+// The event loop calls this between any two events.
 void open_interrupt_window() noexcept {
   if (own_work != nullptr) own_work->begin_piece();
   HostCore* const self = cores[own_core].get();

@@ -55,7 +55,7 @@ class HostMachine {
   void interrupt(unsigned core, std::uint8_t vector);
   /// Waits until `condition` holds; checks it on the test's thread every millisecond. Returns false after `limit`.
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(20));
-  /// Waits until `count` returns the same value twice, `apart` from each other; returns that value. Fails as `wait_until` does.
+  /// Calls `count` every `apart` until two calls return the same value; returns that value. Returns no value after 20 s.
   [[nodiscard]] static std::optional<std::uint64_t> settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart);
 };
 
@@ -111,7 +111,7 @@ struct PowerCall {
   std::uint64_t value;
   bool operator==(const PowerCall&) const = default;
 };
-/// All calls since the last `take_power_calls`, in order.
+/// Returns all calls since the last `take_power_calls`, in order.
 [[nodiscard]] std::vector<PowerCall> take_power_calls();
 /// From now on, calls that change a setting fail on `core` with `unsupported`. With `no_core` they fail on no core.
 void fail_power_calls(unsigned core);

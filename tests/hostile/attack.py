@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Common parts of all attacks: their steps, and how they open, use and end connections of this machine's kernel.
 
-An attack begins, repeats its step while the bystander measures, and ends by resetting its connections. Stored items are deleted. All
-attacks limit their own rate, because the host's two cores also emulate the machine. If an attack starved the emulator, the result would
-describe the host.
+An attack begins, repeats its step while another client (the bystander) measures its latency, and ends by resetting the connections. Stored
+items are deleted. All attacks limit their own rate, because the host's two cores also emulate the machine. If an attack starved the
+emulator, the result would describe the host.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def store(connection: socket.socket, key: bytes, value: bytes) -> None:
 
 
 class Attack:
-    """One row of the table in docs/threat-model.md. `words`: for the image's command line, in addition to the scene's words."""
+    """One row of the table in docs/threat-model.md. `words`: for the image's command line, besides the words that all attacks have."""
 
     row = 0
     words: Sequence[str] = ("memory=64M",)
@@ -88,7 +88,7 @@ class Attack:
         return f"ip={address}/24,{gateway}"
 
     def prepare(self) -> None:
-        """Runs before the memory level is read."""
+        """Runs before memory use is read for the first time."""
 
     def begin(self) -> None:
         """Opens the attack's connections."""

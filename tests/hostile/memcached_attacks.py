@@ -9,7 +9,7 @@ from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, cl
 
 
 class LongGets(Attack):
-    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part is a separate piece."""
+    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part arrives alone."""
 
     row = 1
     keys = (b"a",)
@@ -37,7 +37,7 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the reassembling one."""
+    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the one that reassembles."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
@@ -182,7 +182,7 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys that begin with a publicly known constant, after which a hash without a secret is zero. The hashes of these keys are equal."""
+    """Keys that begin with a publicly known constant. A hash without a secret is zero after it, so these keys have equal hashes."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -224,7 +224,7 @@ class OtherSizes(Attack):
     """Fills the store with small values, some of them in use, then stores large values."""
 
     row = 7
-    # Most of the machine's memory, so that the heap has to move memory from one size class to another.
+    # The cache gets most of the machine's memory, so that the heap has to move memory from one size class to another.
     memory = "96M"
     words = ("memory=56M",)
     small_values = 250_000

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ForgedSegments(Attack):
-    """Segments with the bystander's address and guessed sequence numbers. Their options request one byte per segment."""
+    """Segments with another client's address and guessed sequence numbers. Their options ask for segments of one byte."""
 
     row = 8
     load_words = ("--value-size", "30000")

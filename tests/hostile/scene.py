@@ -34,7 +34,7 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# The heap may differ by this much, because of a few connections in TIME-WAIT, free lists of cores, and the log of a run.
+# The heap may differ by this much from its use before an attack: connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
 # Counters that are repeated in the result: refused work, and memory use.
@@ -80,7 +80,7 @@ class Newcomer(threading.Thread):
 
 
 class Scene:
-    """What an attack can use: the target's addresses, and the peer that sends frames."""
+    """The means of an attack: the target's addresses, and the peer that sends frames."""
 
     device = TAP
     own_address = OWN_ADDRESS
@@ -143,7 +143,7 @@ class Load:
 
 
 def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> dict:
-    """Boots, attacks, and gives the observations. If `calm`, also measures before and after the attack."""
+    """Boots a machine, attacks it, and returns the observations. If `calm`, also measures before and after the attack."""
     kind = ATTACKS[name]
     result: dict = {"attack": name, "row": kind.row, "cores": cores}
     words = [kind.address_word(ADDRESS, OWN_ADDRESS), f"control_token={TOKEN}", *kind.words]
@@ -162,7 +162,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
             stack.enter_context(machine)
             machine.wait_for_line("memcached: listening on", START_SECONDS)
             try:
-                Load(1, rate, kind.load_words).result()  # the free lists fill
+                Load(1, rate, kind.load_words).result()  # fills the free lists
                 attack.prepare()
                 if calm:
                     result["before"] = measure()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Every way from power-on to an answering memcached: stock firmware, boot loader and card, with trees and discs made here.
 
-QEMU's `-kernel` is one of ten ways. A boot tree (docs/booting.md) has a file for each machine with its command line. The boot loader
-selects the file by MAC or serial number, and memcached's `stats settings` shows whether it was the right one. The last test prints the
-observations as a table.
+QEMU's `-kernel` is one of ten ways. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is in a file of
+its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the right one. The
+last test prints the observations as a table.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ BOOT_MAC = "52:54:00:00:00:01"
 CARD_MAC = "02:00:00:00:00:02"
 SERIAL = "NEAP-7"
 MEBIBYTE = 1 << 20
-# Each machine's file sets another memory limit of memcached, so the limit shows which machine's file was used.
+# Each machine's file sets a different memory limit of memcached, so the limit shows which machine's file was used.
 MACHINES = f"""
 boot = "hello"
 timeout_s = 0

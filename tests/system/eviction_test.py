@@ -45,7 +45,7 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
 
 @pytest.mark.image_only  # stock memcached moves an item at most once a minute
 def test_an_item_that_is_read_stays(small: Server) -> None:
-    """Last uses are compared in seconds (docs/caveats.md, "Eviction order"), so a store of the whole limit takes some seconds."""
+    """The store compares last uses in whole seconds. So the values are stored over several seconds."""
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
         wire.store(b"hot", b"still here")

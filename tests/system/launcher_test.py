@@ -189,7 +189,7 @@ def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> No
 
 
 def test_a_run_leaves_no_files_behind(port: int) -> None:
-    # The runs are in a private directory, because other machines run beside this one.
+    # The run is in a private directory, because files of other machines in the shared directory would be found too.
     with tempfile.TemporaryDirectory(prefix="neap-places-") as name:
         left = lambda: list(Path(name).glob("neap-run-*"))  # noqa: E731
         with Run("memcached", "--forward", f"{port}:11211", TMPDIR=name, XDG_RUNTIME_DIR=name) as run:

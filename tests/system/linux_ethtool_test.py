@@ -30,7 +30,7 @@ from tools.machine import LOOPBACK
 CORES = 4
 ECHOES = 100
 CONNECTIONS = 8
-# If the user has set no rules, the driver derives rules from the frames that it sends (ATR). Such rules have priority over the RSS table.
+# By default the driver derives rules from the frames that it sends (ATR). These rules precede the RSS table; `ntuple on` prevents them.
 NO_SAMPLING = "ethtool -K eth0 ntuple on\n" + BRING_UP
 UP_AND_REACHED = BRING_UP + PING
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The card is removed under load: its server is killed. Linux must see a removed device and keep running.
 
-A new server in the same place finds the files of the killed one (its sockets), and serves the next guest.
+A new server in the same directory replaces the sockets that the killed server left, and serves the next guest.
 """
 
 import contextlib

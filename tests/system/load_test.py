@@ -108,7 +108,7 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 
 @pytest.mark.image_only
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
-    """Four networks, joined by a bridge: the server's, two agents', the master's. The totals of the generators must equal the server's."""
+    """The server, two agents and the master have a network each; a bridge joins them. The generators' totals must equal the server's."""
     with contextlib.ExitStack() as resources:
         site = resources.enter_context(Network())
         site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")

@@ -84,7 +84,7 @@ class Load:
 
 
 def socat(server: NeapServer, core: int) -> bytes:
-    """Fetches a log by the command of docs/control.md and of the studies."""
+    """Fetches a log by the command of docs/control.md, which the published studies used too."""
     command = f'echo "get,{core}" | socat -t 10 - TCP4:{server.control_target}'
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ from tools.process import finished
 
 SUITE_SECONDS = 120
 FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
-# This test expects a limit of 1 MiB for a value; the stock server was started with another one.
+# This test expects a limit of 1 MiB for a value; the stock server was started with another limit.
 FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """NetPIPE's own program, Debian's NPtcp, against Neap in both roles and every mode; and Neap against Neap over two joined soft cards.
 
-Control configures how Neap serves, and fetches its results.
+Over control, the tests configure how Neap serves, and fetch the results.
 
 Sizes, repeats and results are compared line by line: both sides must print the same points. Speeds are printed, never asserted.
 """

@@ -21,7 +21,7 @@ LOG_BYTES_MAX = 1 << 30
 TRACE_ENTRIES = 1 << 21
 CONNECT_TRIES = 60
 LINE_BYTES = 64
-# kernel/log_record.hpp: kinds of lines that count traffic.
+# Kinds of log entries (kernel/log_record.hpp).
 INTERRUPT, POLL, POLICY, START, STOP, IDLE = 1, 2, 3, 4, 5, 32
 RECORDS = (INTERRUPT, POLL, POLICY, START, STOP)
 _RECORD = struct.Struct("<QBBHIIIIIII")
@@ -59,7 +59,7 @@ class CoreLog:
     unwritten: int
     tsc_hz: int
     records: list[Record]
-    # For each sleep, if the log has them: the requested state and the cause of its end, as numbers.
+    # For each sleep, if the log has sleeps: the requested state and the cause of the sleep's end, as numbers.
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:

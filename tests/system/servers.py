@@ -65,7 +65,7 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. Other words go to Machine."""
+    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. `machine_options` go to Machine."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page: 1 MiB needs a larger limit.
+    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page: a value of 1 MiB needs more.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:

@@ -19,7 +19,7 @@ CARD_MAC = "02:82:59:90:00:07"
 START_SECONDS = 60
 # A frame may be lost, so each request is repeated until it is answered.
 PATIENCE_SECONDS = 60
-# Of some 200 segments; the observer may miss some.
+# The watcher must see this many tagged frames of some 200; it may miss some.
 TAGS_MIN = 10
 
 # Prints the tag of each frame from the card; 0 for a frame without a tag. The kernel removes tags and reports them separately (packet(7)).

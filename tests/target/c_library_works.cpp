@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 std::array<std::atomic<const int*>, machine::cores_max> errno_places;
 std::atomic<unsigned> set{0};
 
-// All cores call a function that fails, at the same time and each with another error.
+// All cores set errno at the same time, each to a number of its own. Each core must keep its number.
 void check_errno() {
   const int own = 100 + static_cast<int>(this_core());
   errno_places[this_core()] = &errno;
@@ -160,7 +160,7 @@ void check_streams() {
 std::exception_ptr carried;
 std::atomic<unsigned> rethrown{0};
 
-/// One exception, caught here, is rethrown on every core in an event of its own, at the same time.
+/// Catches an exception here and rethrows it in an event on every core, at the same time.
 task<void> check_exceptions_across_events() {
   try {
     throw std::runtime_error("from core 0");

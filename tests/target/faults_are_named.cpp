@@ -36,10 +36,10 @@ using neap::test::hidden;
   asm volatile("");
 }
 
-// The callers pass addresses that are not canonical: bits 63 to 47 must be equal (SDM 1, 3.3.7.1).
+// The callers pass addresses that are not canonical. In a canonical address, bits 63 to 47 are equal (SDM 1, 3.3.7.1).
 [[gnu::noinline]] void read_through_a_wild_pointer(std::uintptr_t address) { (void)*reinterpret_cast<volatile const int*>(address); }
 
-// The page fault's handler would have no stack.
+// The push causes a page fault, and the fault's handler has no stack either: a double fault.
 [[gnu::noinline]] void fault_without_a_stack() { asm volatile("movq $0x1000, %%rsp; pushq $0" ::: "memory"); }
 
 std::uint64_t recurse_without_end(std::uint64_t depth);

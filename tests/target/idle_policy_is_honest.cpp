@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An emulated CPU refuses missing features with a list of the existing ones. A halting core and a polling core both run timers and remote
-// work at once, and only the halting core sleeps.
+// On an emulated CPU, a setting that needs a missing feature is refused with a list of the accepted values. A halting core and a polling
+// core both run timers and remote work at once, and only the halting core sleeps.
 #include <atomic>
 #include <string>
 

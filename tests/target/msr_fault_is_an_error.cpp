@@ -10,7 +10,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   for (unsigned core = 0; core < core_count(); ++core) {
     co_await on_core(core, [] {
-      // This MSR is behind the APIC's registers in x2APIC mode. It is reserved, so reading it faults on every CPU (SDM 3A, 11.12.1.2).
+      // This MSR follows the APIC's registers in x2APIC mode. It is reserved, so reading it faults on every CPU (SDM 3A, 11.12.1.2).
       constexpr std::uint32_t reserved_msr = 0x8ff;
       const double kept = static_cast<double>(test::hidden(3)) / 2 + core_count();
       if (features().x2apic) {

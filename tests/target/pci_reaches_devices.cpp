@@ -38,7 +38,7 @@ void check_memory_bar(const neap::pci::Device& device, bool above_4g) {
 
 std::atomic<unsigned> arrived_on{~0U};
 
-// Intel 82574 datasheet, 10.2.4: ICR (ones clear), ICS, IMS, IVAR. Cause "other" is MSI-X vector 0 here.
+// Intel 82574 datasheet, 10.2.4: ICR (ones clear), ICS, IMS, IVAR. Here the cause "other" raises MSI-X vector 0.
 constexpr std::size_t cause = 0xc0, cause_set = 0xc8, mask_set = 0xd0, vector_allocation = 0xe4;
 constexpr std::uint32_t cause_other = 1 << 24, other_vector_0_valid = 1 << 19;
 

@@ -75,7 +75,7 @@ def boot(run: Run) -> list[str]:
 
 
 def cpu(model: str) -> list[str]:
-    return ["-cpu", model]  # QEMU uses the last one
+    return ["-cpu", model]  # of several `-cpu`, QEMU uses the last
 
 
 def pci_devices(shared: str) -> list[str]:
@@ -121,7 +121,7 @@ def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
 
 
 def stressed(*images: str) -> list[Run]:
-    """Returns the short form of the images that `./neap soak kernel` runs for minutes."""
+    """Returns short runs of the images that `./neap soak kernel` runs for minutes."""
     return [Run(image, cores=cores, memory="512M", name=f"{image}-{cores}") for image in images for cores in (1, 2, 4)]
 
 
@@ -230,7 +230,7 @@ RUNS = [
         ],
     ),
     Run("idle_policy_is_honest", cores=2, qemu=cpu("qemu64"), says=["^power: .*MWAIT is missing"], name="idle_policy_is_honest-old-cpu"),
-    # An emulated CPU of any name reads zeros, which are not valid values.
+    # An emulated CPU of any name returns zeros for the MSRs of P-states. These values are not valid.
     Run("idle_policy_is_honest", cores=2, qemu=cpu("Skylake-Server"), says=["^power: .*no P-states"], name="idle_policy_is_honest-xeon"),
     Run("out_of_memory_is_refused", cores=2, memory="64M"),
     Run("memory_is_near", cores=2),
@@ -429,7 +429,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with such an address would fault. The two windows show the configuration space of segments 1 and 0."""
+    """A page-table entry with so large an address would fault. The two windows show the configuration space of segments 1 and 0."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)
@@ -443,7 +443,7 @@ def test_broken_acpi_tables_are_survived(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
     words = []
     for signature in ("SRAT", "SLIT", "MCFG", "DMAR", "SSDT", "APIC", "FACP"):
-        # Entries of a type and a length, some with length 0 or beyond the end; or random bytes.
+        # The entries have a type and a length, which is sometimes 0 or beyond the end. With seed 2 all bytes are random.
         body = dice.randbytes(12)
         while len(body) < 1500:
             length = dice.choice([0, 2, 8, 16, 24, 40, 200]) if dice.random() < 0.1 else dice.choice([8, 16, 24, 40])

@@ -5,8 +5,8 @@
 //! from its intended time, however late it was sent. So a stalled server cannot hide its own stall ("coordinated omission").
 //!
 //! A gap is a random number scaled to the rate. If the rate changes over time, an exponential random number is drawn for each arrival. The
-//! arrival is the time at which the expected number of requests since the previous arrival reaches this number. The arrivals are then an
-//! exact Poisson process for any course of the rate.
+//! arrival is the time at which the expected number of requests since the previous arrival reaches that random number. The arrivals are
+//! then an exact Poisson process for any course of the rate.
 
 use crate::distributions::{Distribution, Rng};
 use rand::Rng as _;
@@ -103,7 +103,7 @@ impl Course {
         self.points.last().map_or(0.0, |&(time, _)| time)
     }
 
-    /// The rate at a time, in requests a second; 0 after the course's end.
+    /// Returns the rate at a time, in requests a second; 0 after the course's end.
     pub fn rate(&self, seconds: f64) -> f64 {
         self.points
             .windows(2)
@@ -111,7 +111,7 @@ impl Course {
             .map_or(0.0, |pair| pair[0].1 + (pair[1].1 - pair[0].1) * (seconds - pair[0].0) / (pair[1].0 - pair[0].0))
     }
 
-    /// The number of requests over the whole course.
+    /// Returns the number of requests over the whole course.
     pub fn requests(&self) -> f64 {
         self.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum()
     }
@@ -160,7 +160,7 @@ impl Arrivals {
         Self { kind, rng, at }
     }
 
-    /// Poisson arrivals at the rate of `course` multiplied by `share`. They end at the end of the course.
+    /// Returns Poisson arrivals at the rate of `course` multiplied by `share`. They end at the end of the course.
     pub fn over(course: Arc<Course>, share: f64, rng: Rng) -> Self {
         Self { kind: Kind::Course { course, share, segment: 0 }, rng, at: 0.0 }
     }

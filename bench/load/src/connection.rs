@@ -308,7 +308,7 @@ impl Connection {
     }
 
     /// Ends requests that have waited too long. After an error the caller must close the connection, because a late reply would pass for
-    /// the next one. All bytes that came before `seen_ns` were read. Only time before it counts, so a slow client causes no time-outs.
+    /// the next request's. Only time before `seen_ns` counts, up to which all bytes were read. So a slow client causes no time-outs.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {

@@ -10,9 +10,9 @@ use crate::trace::Line;
 use crate::workload::{Request, Requests};
 use std::sync::Arc;
 
-/// The seed of a worker's requests in a run; the next number seeds its arrivals. Each program, run and worker has two random streams of its
-/// own. The generator is seeded by SplitMix64, so adjacent seeds give unrelated states.
-/// `share`: the program's index among those that generate load. `run`: counted from 1.
+/// Returns the seed of a worker's requests in a run; the next number seeds its arrivals. Each program, run and worker has two random
+/// streams of its own. The generator is seeded by SplitMix64, so adjacent seeds give unrelated states. `share`: the program's index among
+/// those that generate load. `run`: counted from 1.
 pub fn stream_seed(seed: u64, share: u64, run: u64, worker: u64) -> u64 {
     let stream = ((share * 1_000_003 + run) * 100_003 + worker) * 2;
     seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -46,12 +46,12 @@ impl Open {
         Self { kind: Kind::Process(arrivals), requests, next: None }
     }
 
-    /// The lines of a trace that worker number `worker` of `workers` sends.
+    /// Returns the demand of worker number `worker` of `workers`: its lines of a trace.
     pub fn trace(lines: Arc<Vec<Line>>, requests: Requests, worker: usize, workers: usize) -> Self {
         Self { kind: Kind::Trace { lines, next: worker, stride: workers }, requests, next: None }
     }
 
-    /// The intended time of the next request, in nanoseconds from the start. None if there are no more requests.
+    /// Returns the intended time of the next request, in nanoseconds from the start. None if there are no more requests.
     pub fn next_ns(&mut self) -> Option<u64> {
         if self.next.is_none() {
             self.next = match &mut self.kind {

@@ -60,8 +60,8 @@ impl Distribution {
         self.quantile(u)
     }
 
-    /// The number drawn for a uniform number `u`, which is above 0 and at most 1. For distributions without an upper end, small `u` give
-    /// large numbers.
+    /// Returns the number drawn for a uniform number `u`, which is above 0 and at most 1. For distributions without an upper end, small `u`
+    /// give large numbers.
     pub fn quantile(&self, u: f64) -> f64 {
         match *self {
             Self::Fixed { value } => value,
@@ -86,7 +86,7 @@ impl Distribution {
         }
     }
 
-    /// The share of draws that are at most `x`.
+    /// Returns the share of draws that are at most `x`.
     pub fn cdf(&self, x: f64) -> f64 {
         match *self {
             Self::Fixed { value } => f64::from(u8::from(x >= value)),
@@ -114,7 +114,7 @@ impl Distribution {
     }
 }
 
-/// (u^-shape - 1) / shape, and its limit -ln u for a shape of zero.
+/// Returns (u^-shape - 1) / shape, and its limit -ln u for a shape of zero.
 fn power_ratio(u: f64, shape: f64) -> f64 {
     if shape.abs() < SHAPE_MIN {
         -u.ln()
@@ -123,8 +123,8 @@ fn power_ratio(u: f64, shape: f64) -> f64 {
     }
 }
 
-/// (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. For `y` outside the distribution's range, the value at the nearest
-/// end of that range.
+/// Returns (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. For `y` outside the distribution's range, the value at the
+/// nearest end of that range.
 fn inverse_power(y: f64, shape: f64) -> f64 {
     if shape.abs() < SHAPE_MIN {
         (-y).exp()

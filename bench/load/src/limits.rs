@@ -11,7 +11,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Number of open files of a thread: its poller, one connection for preloading, and the poller of that connection.
 const DESCRIPTORS_A_THREAD: u64 = 3;
 
-/// Raises this process's limit of open files to the number that the load's connections need. Fails if the user may not have so many.
+/// Raises this process's limit of open files to the number that the load's connections need. Fails if the user may not open so many files.
 pub fn allow_descriptors(load: &Load) -> Result<(), String> {
     let connections = load.connections + load.measuring.map_or(0, |measuring| measuring.connections);
     allow_connections(connections as u64, DESCRIPTORS_A_THREAD * (load.threads as u64 + 1))

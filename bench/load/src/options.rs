@@ -178,7 +178,7 @@ fn positive(text: &str) -> Result<f64, String> {
     not_negative(text).ok().filter(|number| *number > 0.0).ok_or("not a number above 0".into())
 }
 
-/// A share from 0 to 1, or GET:SET.
+/// Parses a share from 0 to 1, or GET:SET. Returns the share of sets.
 pub fn update_ratio(text: &str) -> Result<f64, String> {
     let ratio = match text.split_once(':') {
         Some((gets, sets)) => {
@@ -212,7 +212,7 @@ impl Options {
         }
     }
 
-    /// The arrival process. ETC's published gaps are generalised Pareto; the other presets have exponential gaps.
+    /// Returns the arrival process. ETC's published gaps are generalised Pareto; the other presets have exponential gaps.
     pub fn process(&self) -> Process {
         let usual = if self.preset == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
         self.arrivals.clone().unwrap_or(usual)
@@ -222,7 +222,7 @@ impl Options {
         self.connections.unwrap_or(if self.agents.is_empty() { CONNECTIONS } else { 0 })
     }
 
-    /// The number of programs that generate load, including this program if it does.
+    /// Returns the number of programs that generate load, including this program if it does.
     pub fn loaders(&self) -> u64 {
         self.agents.len() as u64 + u64::from(self.connections() != 0)
     }
@@ -260,8 +260,8 @@ impl Options {
         })
     }
 
-    /// The arguments with which an agent generates the load that this program would generate. They do not include the measuring client,
-    /// which belongs to the master.
+    /// Returns the arguments with which an agent generates the load that this program would generate. They do not include the measuring
+    /// client, which belongs to the master.
     pub fn for_agents(&self) -> Vec<String> {
         let (mix, process) = (self.mix(), self.process());
         let mut words = vec![self.server.clone()];
@@ -298,7 +298,7 @@ impl Options {
         Ok(())
     }
 
-    /// The requested pace of a single run, or in a scan or a search the pace of the run at `rate`.
+    /// Returns the requested pace of a single run, or, in a scan or a search, the pace of the run at `rate`.
     pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
         let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
         Ok(match (rate, &self.rate_file, &self.trace) {
@@ -341,7 +341,7 @@ impl Options {
 }
 
 impl Run {
-    /// The mean rate of this run in requests a second. None in a closed loop.
+    /// Returns the mean rate of this run in requests a second. None in a closed loop.
     pub fn asked_rate(&self) -> Option<f64> {
         match &self.pace {
             Pace::Rate(_, rate) => Some(*rate),

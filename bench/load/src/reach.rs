@@ -6,7 +6,7 @@
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// The addresses of NAME:PORT, at least one. An error is the reason why there are none.
+/// Returns the addresses of NAME:PORT, at least one. An error is the reason why there are none.
 pub fn addresses(name: &str) -> Result<Vec<SocketAddr>, String> {
     let found: Vec<SocketAddr> = name.to_socket_addrs().map_err(|error| error.to_string())?.collect();
     if found.is_empty() {

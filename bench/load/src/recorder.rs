@@ -92,7 +92,7 @@ impl Tally {
         self.outcomes.iter().map(|counts| counts[outcome as usize]).sum()
     }
 
-    /// Number of requests that failed or got a bad answer.
+    /// Returns the number of requests that failed or got a bad answer.
     pub fn errors(&self) -> u64 {
         let bad: u64 = Outcome::ALL.into_iter().filter(|outcome| !outcome.is_good()).map(|outcome| self.of(outcome)).sum();
         bad + self.failures.iter().sum::<u64>()
@@ -179,7 +179,7 @@ pub struct Interval {
 pub struct Times {
     pub intended_ns: u64,
     pub sent_ns: u64,
-    /// No connection had room at the intended time.
+    /// True if no connection had room at the intended time.
     pub waited: bool,
 }
 

@@ -17,12 +17,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
 
-/// Microseconds with one decimal.
+/// Formats the time in microseconds, with one decimal.
 fn us(nanoseconds: u64) -> String {
     format!("{:.1}", nanoseconds as f64 / 1000.0)
 }
 
-/// The kinds of errors that occurred, as `timed_out 3, wrong_bytes 1`; empty if there were none.
+/// Returns the errors that occurred, by kind, as `timed_out 3, wrong_bytes 1`; empty if there were none.
 pub fn errors(tally: &Tally) -> String {
     let bad = Outcome::ALL.into_iter().filter(|outcome| !outcome.is_good()).map(|outcome| (outcome.name(), tally.of(outcome)));
     let failed = Failure::ALL.into_iter().map(|failure| (failure.name(), tally.failures[failure as usize]));
@@ -55,7 +55,7 @@ fn row(name: &str, latency: &Histogram<u64>) -> String {
     line
 }
 
-/// The table at the end. `asked`: the requested rate, in requests a second; None in a closed loop.
+/// Returns the table for the end. `asked`: the requested rate, in requests a second; None in a closed loop.
 pub fn table(outcomes: &Outcomes, asked: Option<f64>) -> String {
     let mut lines = vec![format!(
         "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -103,7 +103,7 @@ fn gets(tally: &Tally) -> u64 {
     tally.outcomes[Operation::Get as usize].iter().sum()
 }
 
-/// The numbers of requests that were sent later than intended, by cause.
+/// Returns a line with the numbers of requests that were sent later than intended, by cause. None if there were none.
 fn behind(outcomes: &Outcomes) -> Option<String> {
     let (loading, measuring) = (&outcomes.loading, outcomes.measuring.clone().unwrap_or_default());
     let (behind, waited) = (loading.behind + measuring.behind, loading.waited_for_room + measuring.waited_for_room);
@@ -158,7 +158,7 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
-/// All figures, for programs. Times are in nanoseconds, rates in requests a second.
+/// Returns all figures, for programs. Times are in nanoseconds, rates in requests a second.
 pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     json!({
         "seconds": outcomes.measured_ns as f64 / SECOND_NS as f64,
@@ -174,8 +174,8 @@ pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     })
 }
 
-/// Writes the windows' histograms, one interval for each run and tag. The tags are `measured` (with a measuring client), `get`, `set` and
-/// `delete`.
+/// Writes the windows' histograms as intervals of the log, one for each run and tag. The tags are `measured` (with a measuring client),
+/// `get`, `set` and `delete`.
 pub fn write_histograms(runs: &[&Outcomes], out: &mut impl Write) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let began = runs.first().map_or(UNIX_EPOCH, |outcomes| outcomes.began);

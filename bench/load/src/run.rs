@@ -56,9 +56,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// The largest delay with which a loading program may begin. In an open loop the requests that were due during the delay keep their
-    /// intended times, are sent late and count as behind schedule. A closed loop has no intended times, so it MUST be running when the
-    /// window begins.
+    /// Returns the largest delay with which a loading program may begin. In an open loop the requests that were due during the delay keep
+    /// their intended times, are sent late and count as behind schedule. A closed loop has no intended times, so it MUST be running when
+    /// the window begins.
     pub fn late_start_max_ns(&self) -> u64 {
         match self.pace {
             Pace::Closed => self.warm_up_ns,
@@ -111,17 +111,17 @@ impl Second {
 }
 
 impl Outcomes {
-    /// The measurement whose latencies are the result: the measuring client's, if there is one, otherwise the loading workers'.
+    /// Returns the measurement whose latencies are the result: the measuring client's, if there is one, otherwise the loading workers'.
     pub fn counted(&self) -> &Measurement {
         self.measuring.as_ref().unwrap_or(&self.loading)
     }
 
-    /// Good answers a second within the window, of all workers together.
+    /// Returns the number of good answers a second within the window, of all workers together.
     pub fn achieved_rate(&self) -> f64 {
         self.rate(|measurement| measurement.answered_in_window)
     }
 
-    /// The rate of the requests with intended times in the window. With random arrivals it differs a little from the requested rate.
+    /// Returns the rate of requests with intended times in the window. With random arrivals it differs a little from the requested rate.
     pub fn intended_rate(&self) -> f64 {
         self.rate(|measurement| measurement.intended)
     }

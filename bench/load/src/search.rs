@@ -119,7 +119,7 @@ impl Search {
         Self { held: 0.0, broken: None, next: first, precision, left: SEARCH_RUNS_MAX }
     }
 
-    /// The next rate to try. None if the search has ended.
+    /// Returns the next rate to try. None if the search has ended.
     pub fn next_rate(&self) -> Option<f64> {
         let close = self.broken.is_some_and(|broken| broken - self.held <= self.precision * broken);
         (!close && self.left != 0 && self.next >= 1.0).then_some(self.next)
@@ -139,7 +139,7 @@ impl Search {
         };
     }
 
-    /// The highest rate that kept the promise; 0 if none did.
+    /// Returns the highest rate that kept the promise; 0 if none did.
     pub fn found(&self) -> f64 {
         self.held
     }

@@ -160,7 +160,7 @@ impl Team {
         })
     }
 
-    /// The earliest start, in the time of our clock, of a run that is requested now.
+    /// Returns the earliest start, in the time of our clock, of a run that is requested now.
     pub fn next_start_ns(&self) -> u64 {
         let round_trip_ns = self.agents.iter().map(|agent| agent.clock.rtt_ns).max().map_or(0, |rtt_ns| AGENTS_START_DELAY_NS + 2 * rtt_ns);
         self.environment.clock.now_ns() + START_DELAY_NS + round_trip_ns
@@ -254,7 +254,7 @@ fn preload_share(load: &Load, environment: &Environment, thread: usize) -> Resul
 /// Collects the events of a run's members, in order of arrival.
 struct Collector {
     workers: usize,
-    /// The last worker is the measuring client.
+    /// True if the last worker is the measuring client.
     measuring: bool,
     /// Number of workers and agents; workers have the first indices.
     members: usize,

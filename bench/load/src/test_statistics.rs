@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Statistics for tests of random numbers.
 
-/// The Kolmogorov-Smirnov distance between draws and a distribution function that may have steps.
+/// Returns the Kolmogorov-Smirnov distance between draws and a distribution function that may have steps.
 pub(crate) fn distance(mut draws: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
     draws.sort_by(f64::total_cmp);
     let n = draws.len() as f64;
@@ -18,7 +18,7 @@ pub(crate) fn distance(mut draws: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
     largest
 }
 
-/// Bound on the distance of draws from their right distribution. One test in a million exceeds the bound (Kolmogorov's asymptotic formula).
+/// Returns a bound on the distance of draws from their distribution. One test in a million exceeds it (Kolmogorov's asymptotic formula).
 pub(crate) fn bound(draws: usize) -> f64 {
     (-0.5 * (1e-6f64 / 2.0).ln() / draws as f64).sqrt()
 }

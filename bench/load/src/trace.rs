@@ -68,7 +68,7 @@ fn line(words: &[&str]) -> Result<Line, String> {
 }
 
 impl Line {
-    /// The request of this line for key `number`.
+    /// Returns the request of this line for key `number`.
     pub fn request(&self, number: u64, expiry_s: u32) -> crate::workload::Request {
         crate::workload::Request {
             operation: self.operation,

@@ -48,7 +48,7 @@ pub struct Environment {
     /// Time limit of a request and of a connection attempt. After the run's end, queued requests are still sent for this time, and replies
     /// in flight are awaited. Otherwise the server's log would contain requests that are missing in the results.
     pub time_out_ns: u64,
-    /// The worker polls the kernel instead of sleeping, for exact times at the cost of a whole core.
+    /// True if the worker polls the kernel instead of sleeping, for exact times at the cost of a whole core.
     pub busy: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Plan {
     /// The run's end. No request has a later intended time.
     pub end_ns: u64,
     pub demand: Demand,
-    /// The run ends at the first failure or lost connection.
+    /// True if the run ends at the first failure or lost connection.
     pub strict: bool,
 }
 
@@ -89,7 +89,7 @@ const EVENTS: usize = 512;
 const BATCH: usize = 64;
 /// Interval of checks for time-outs and for connections to reopen.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
-/// Number of connections checked at each interval. A check of ten thousand would delay due requests by a large part of a millisecond.
+/// Number of connections checked at each interval. Ten thousand checks would delay due requests by a large part of a millisecond.
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
 /// Largest number of connection attempts at a time. A server's backlog is usually not longer than this.
 const ATTEMPTS_MAX: usize = 64;
@@ -113,7 +113,7 @@ pub struct Worker {
     /// Connections with output that is not sent yet.
     unflushed: Vec<usize>,
     queue: VecDeque<(u64, Request)>,
-    /// The demand has ended.
+    /// True if the demand has no further request.
     exhausted: bool,
     attempts: usize,
     last_error: Option<Errno>,

@@ -2,8 +2,8 @@
 //! The workload: operations, keys and values.
 //!
 //! To check replies, a client needs the expected value of each key, but a table of all stored values would be too large. So a key and the
-//! size of its value depend only on the key's number. A value is the beginning of a byte stream that belongs to its key. So all clients,
-//! agents and earlier runs have the same values. Over all keys, the sizes have the requested distributions.
+//! size of its value depend only on the key's number. A value is the beginning of a byte stream that belongs to its key. So all clients and
+//! agents have the same values, in all runs. Over all keys, the sizes have the requested distributions.
 
 use crate::distributions::{Distribution, Rng};
 use crate::trace::Line;
@@ -133,7 +133,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The random number that a distribution assigns to a key's number. It is the same in all clients.
+/// Returns the random number that a distribution assigns to a key's number. It is the same in all clients.
 fn assigned(distribution: &Distribution, number: u64, salt: u64) -> f64 {
     // A multiple of 2^-53 from 2^-53 to 1, because `quantile` needs a number above zero.
     let u = ((mix(number ^ salt) >> 11) + 1) as f64 / (1u64 << 53) as f64;
@@ -212,7 +212,7 @@ impl Mix {
         }
     }
 
-    /// The key with this number. The key's length is at least the number of digits of the largest key number, and at most KEY_BYTES_MAX.
+    /// Returns the key with this number. Its length is at least the number of digits of the largest key number, and at most KEY_BYTES_MAX.
     pub fn key(&self, number: u64) -> Key {
         let largest = Key::new(self.keys - 1, 0).bytes;
         let drawn = assigned(&self.key_size, number, KEY_SIZE_SALT).clamp(f64::from(largest), f64::from(KEY_BYTES_MAX));
@@ -283,7 +283,7 @@ impl Requests {
         }
     }
 
-    /// The request of a trace's line, for a key of this mix.
+    /// Returns the request of a trace's line, for a key of this mix.
     pub fn next_of(&mut self, line: &Line) -> Request {
         line.request(self.next_number(), self.mix.expiry_s)
     }

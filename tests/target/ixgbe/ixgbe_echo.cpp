@@ -2,7 +2,7 @@
 // Property: every frame that reaches the driver is returned as requested and its buffer is freed. No frame is lost, doubled or reordered in
 // its flow.
 //
-// There is no network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
+// There is no network stack: each core's queue pair has an `Echo` instead. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, from the buffers in which it was received
 //   UDP or TCP over IPv4          the same with IP addresses and ports swapped; the card computes both checksums
@@ -251,7 +251,7 @@ struct Echo final : FrameReceiver {
   std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0;
 };
 
-/// True if every buffer of the core's pool is free or on the ring.
+/// Prints the core's counters. Returns true if every buffer of the core's pool is free or on the ring.
 bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   ixgbe::QueuePair& pair = card.pair(core);
   const auto& receive = pair.receive_queue();
@@ -275,7 +275,7 @@ struct Sums {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0, lost = 0;
 };
 
-/// Returns the sum over the cores whose queues share a counter of the card with this core's.
+/// Returns the sum over this core and the cores whose queues share a counter of the card with this core's queue.
 Sums sums_of(ixgbe::Card& card, unsigned core) {
   Sums sums;
   for (; core < card.limits().transmit_queues; core += card.limits().queue_pairs) {
@@ -289,7 +289,7 @@ Sums sums_of(ixgbe::Card& card, unsigned core) {
   return sums;
 }
 
-/// True if the driver's counters equal the card's. The card does not count frames that were dropped before it sent them.
+/// Returns true if the driver's counters equal the card's. The card does not count frames that were dropped before it sent them.
 bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
   print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
         " transmitted_bytes=", cards.sent_bytes, " no_descriptor=", cards.no_descriptor);

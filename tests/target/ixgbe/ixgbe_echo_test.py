@@ -93,7 +93,7 @@ def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(w
 
 
 def test_heads_that_go_back_free_nothing_and_are_counted():
-    """Old heads overwrite newer ones, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
+    """Late writes of the head overwrite newer ones, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
     fault = "stale-head 300000 all"
     with booted(words="transmit_descriptors=128 head_write_back=on", card_options=("--fault", fault)) as echo:
         exchange(echo.peer, [echo_frame(i, 60 + i * 7 % 1400) for i in range(3_000)], echoed, window=8)

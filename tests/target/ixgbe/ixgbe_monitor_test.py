@@ -40,7 +40,7 @@ def interrupts_of_queues(echo: Echo) -> int:
 
 
 def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
-    """The frames fill the ring many times, so each of its cache lines was watched once."""
+    """The frames fill the ring many times, so each of its cache lines is watched."""
     with booted(CORES, f"{WORDS} {SMALL_RINGS} idle=monitor") as echo:
         one_by_one(echo.peer, 32)
         echo.machine.card_command("reset-counters")

@@ -57,7 +57,7 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
         counters = echo.finish()
     assert (traffic.lost, traffic.answered) == (reported, traffic.sent - reported)
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
-    # The driver of the studies had rings of 512, a budget of 64, only the enable bit in TXDCTL, and offloads off.
+    # The driver of the published studies had rings of 512, a budget of 64, only the enable bit in TXDCTL, and offloads off.
     assert defaults == at_boot
     assert studys == {**at_boot, "pthresh": 0, "hthresh": 0}
 

@@ -132,7 +132,7 @@ class MixedTraffic:
         return CARD_MAC + PEER_MAC + rest, PEER_MAC + CARD_MAC + rest
 
     def _segment(self, number: int, port: int) -> tuple[bytes, bytes]:
-        """Number and length precede each payload, so that joined payloads can be separated. The expected answer is sequence and payload."""
+        """Returns a segment and its expected answer. Number and length precede each payload, so that joined payloads can be separated."""
         stream = self._streams[port]
         length = self._chance.randint(8, 1400)
         payload = struct.pack(">IH", number, length) + random.Random(number).randbytes(length - 6)
@@ -175,7 +175,7 @@ class MixedTraffic:
 
     @staticmethod
     def _separated(reply: bytes) -> list[tuple[int, bytes]] | None:
-        """Returns numbers and contents of the frames that this frame answers; None if it answers none."""
+        """Returns numbers and contents of the frames that `reply` answers; None if it answers none."""
         ethertype = reply[12:14]
         if ethertype == ECHO:
             return [(struct.unpack_from(">I", reply, 14)[0], reply)]
@@ -243,7 +243,7 @@ class MixedTraffic:
         raise AssertionError("no answers though no fault is on")
 
     def account(self, statistics: dict[str, int], console: ConsoleCounts, cores: dict[int, dict[str, int]]) -> Account:
-        """`statistics`: the soft card's at the end. `console`: the console's. `cores`: the counters that the image printed."""
+        """`statistics`: those of the soft card at the end. `console`: the counted messages. `cores`: counters that the image printed."""
         account = Account(sent=self.sent, never_answered=len(self._out))
         # Requests for settings and their answers are frames as well.
         account.sent += self.setting_requests
@@ -257,8 +257,8 @@ class MixedTraffic:
         account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
         # Joined segments have one answer. If the answer is lost, all of these segments remain unanswered.
         account.driver["in joined segments"] = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
-        # A card that was reset accepts only frames of ordinary size until it is configured again. It counts longer frames, but the driver
-        # clears all counters when it starts the card.
+        # A card that was reset accepts only frames of ordinary size until it is configured again. Its count of longer frames is lost,
+        # because the driver clears all counters when it starts the card.
         if console.resets:
             long = sum(len(expected) > ORDINARY_BYTES_MAX for _flow, expected in self._out.values())
             account.wire["too long for a card in reset"] = max(0, min(long, account.unexplained))

@@ -12,7 +12,7 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// Time between two calls of `check` while waiting.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The errors of these functions describe the failure, without the peer's name. The caller adds that name in front.
+/// A connection and the unfinished line. The functions' errors do not name the peer; the caller puts its name in front.
 pub struct Lines {
     reader: BufReader<TcpStream>,
     /// The bytes of the next line that have arrived so far.
@@ -37,7 +37,7 @@ impl Lines {
         Ok(Self { reader: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// A second handle of the same connection.
+    /// Returns a second handle of the same connection.
     pub fn try_clone(&self) -> Result<TcpStream, String> {
         self.reader.get_ref().try_clone().map_err(|error| error.to_string())
     }

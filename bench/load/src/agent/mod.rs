@@ -108,7 +108,7 @@ pub struct MeasurementText {
     behind: u64,
 }
 
-/// The histogram in HdrHistogram's V2 format, in base64.
+/// Returns the histogram in HdrHistogram's V2 format, in base64.
 fn text(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     // Writing to a Vec cannot fail, and the format can represent histograms with our bounds.

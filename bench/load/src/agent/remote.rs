@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CLOCK_READINGS: usize = 8;
-/// The time in which an agent MUST end its current order after the order to stop. After this time its keep-alives are no longer accepted.
+/// The time within which an agent MUST end its order after the order to stop. After this time its keep-alives are no longer accepted.
 const STOP_TIME_OUT: Duration = Duration::from_secs(60);
 
 /// An agent's clocks relative to ours, from the reading with the shortest round trip.

@@ -104,7 +104,7 @@ pub struct Garbage;
 /// The parts of a reply that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// Each byte of a value is compared, not only key and length.
+    /// True if each byte of a value is compared, not only key and length.
     pub bytes: bool,
 }
 
@@ -141,7 +141,7 @@ impl Protocol {
 /// No first line of a reply is as long as this. Longer input without a line end is `Garbage`.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// The first line without its line end, and the offset of the next line.
+/// Returns the first line without its line end, and the offset of the next line. Ok(None) if the line is not complete.
 fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Garbage> {
     let searched = &input[..input.len().min(LINE_BYTES_MAX)];
     match memchr::memchr(b'\n', searched) {
@@ -152,7 +152,7 @@ fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Garbage> {
     }
 }
 
-/// An error line of the text and the meta protocol.
+/// True if the line reports an error in the text or meta protocol.
 fn is_error_line(line: &[u8]) -> bool {
     line == b"ERROR" || line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR")
 }

@@ -19,7 +19,7 @@ fn value() -> Vec<u8> {
     bytes
 }
 
-/// The reply of a server that has `value` under `key`.
+/// Returns the reply of a server that has `value` under `key`.
 fn found(protocol: Protocol, key: &str, value: &[u8]) -> Vec<u8> {
     let length = value.len();
     match protocol {

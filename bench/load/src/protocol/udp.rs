@@ -34,7 +34,7 @@ pub struct Datagram<'d> {
 }
 
 impl<'d> Datagram<'d> {
-    /// None if the datagram is invalid.
+    /// Parses a datagram. None if it is invalid.
     pub fn parse(bytes: &'d [u8]) -> Option<Self> {
         let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

@@ -7,16 +7,16 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 /// A busy machine may delay both programs at any time, and both record their largest lateness. So in each attempt the measured latency must
-/// be at least `made_min`, and must not exceed the real delay by more than the recorded lateness. The attempts end when one attempt is as
-/// accurate as on a quiet machine.
+/// be at least `made_min`, and must not differ from the real delay by more than tolerance and lateness. The attempts end when one attempt
+/// is as accurate as on a quiet machine.
 const ATTEMPTS: usize = 3;
-/// The recorded lateness is multiplied by this, because the client does not record its delay between the arrival in the kernel and its
-/// reading of the clock.
+/// The recorded lateness is multiplied by this, because the client does not record its delay between a reply's arrival in the kernel and
+/// the reading of the clock.
 const UNRECORDED_FACTOR: f64 = 2.0;
 /// Both histograms round to three digits.
 const ROUNDING: f64 = 0.002;
 
-/// In nanoseconds: the server's real delay, the lowest latency that it permits, the measured latency, and both programs' largest lateness.
+/// In nanoseconds: the server's real delay, the lowest latency allowed, the measured latency, and both programs' largest lateness.
 struct Figure {
     name: &'static str,
     made: f64,
@@ -70,7 +70,7 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
     });
 }
 
-/// The latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
+/// Returns the latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
 fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     // A request that arrives during an absence waits for the rest of the absence.
     let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
@@ -102,7 +102,7 @@ fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
     close_within(0.05, || {
         let (finished, made, away) = frozen((1000, 100), 4.0, "--rate 2000 --arrivals fixed -c 800");
         let late = finished.number("loading/lateness/p100_ns") + away;
-        // Three of the four freezes are within the window, however late the window's requests are sent. A hundredth of the window is 40 ms.
+        // At least three freezes are within the window. The slowest 1 % of its requests are due in their first 14 ms, and wait over 80 ms.
         vec![Figure { name: "p99_ns", made, made_min: 80e6, measured: finished.number("loading/latency/p99_ns"), late }]
     });
 }

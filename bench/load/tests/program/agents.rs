@@ -48,7 +48,7 @@ fn agents_load_while_the_master_measures() {
     let finished = load(&stub.address, &words);
     assert!(finished.is_good, "{}", finished.stderr);
     let report = stub.end();
-    // The sum is the server's count, preloaded keys included. So no request is missing in the measurements.
+    // The server counts the 1,000 preloaded keys, too. No request may be missing in the measurements.
     assert_eq!(finished.number("loading/intended") + finished.number("measuring/intended") + 1000.0, report["requests"].as_f64().unwrap());
     let intended = finished.number("loading/intended");
     assert!((1700.0..2300.0).contains(&intended), "{intended}");

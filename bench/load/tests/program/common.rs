@@ -190,7 +190,7 @@ impl Finished {
         found.as_f64().unwrap_or_else(|| panic!("no {path} in {}{}", self.json, self.stderr))
     }
 
-    /// Number of requests that were answered or failed. It must equal the number of intended requests.
+    /// Returns the number of requests that were answered or failed. It must equal the number of intended requests.
     pub fn accounted(&self, client: &str) -> f64 {
         let requests = &self.json["runs"][0][client]["requests"];
         let all = ["outcomes", "failures"]

@@ -16,7 +16,7 @@ pub enum After {
 /// Length of an endless answer: more than neap-load accepts as one reply.
 const ENDLESS_BYTES: usize = 4 << 20;
 
-/// The first complete request of the input: its number of bytes and, for a get, its key. None if no request is complete.
+/// Returns the length of the input's first request and, for a get, its key. None if that request is not complete.
 pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
     let end = input.windows(2).position(|pair| pair == b"\r\n")?;
     let mut words = input[..end].split(|&byte| byte == b' ');
@@ -31,7 +31,7 @@ pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
     }
 }
 
-/// The answer that neap-load expects, or one that is wrong in a known way.
+/// Returns the answer that neap-load expects, or, with a `fault`, one that is wrong in that way; and the action after it.
 pub fn answer(mix: &Mix, key: Option<&[u8]>, fault: Option<Fault>) -> (Vec<u8>, After) {
     let number = key.and_then(|key| std::str::from_utf8(key).ok()?.parse::<u64>().ok());
     let (Some(text), Some(number)) = (key, number) else { return (b"STORED\r\n".to_vec(), After::GoOn) };
