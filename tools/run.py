@@ -52,8 +52,13 @@ class Options:
 
 def run(options: Options) -> int:
     """Runs an application until it ends, its load ends, or the user interrupts it. Returns the launcher's exit status."""
+    from tools.model import linux
+
     folder = outside.folder(options.application)
-    if folder is None:
+    is_linux = folder is None and options.application in linux.APPLICATIONS
+    if is_linux and options.model is None:
+        raise UsageError(f"{options.application} runs on the model machine only", "--model e5-2690 --load etc --rate 25000")
+    if folder is None and not is_linux:
         build.require_application(options.application)
     if not 1 <= options.cores <= CORES_MAX:
         raise UsageError(f"--cores takes 1 to {CORES_MAX}, not {options.cores}")
@@ -61,7 +66,7 @@ def run(options: Options) -> int:
         raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
     if options.load is not None:
         options.load.check()
-        if folder is None and options.application not in LOADABLE:
+        if folder is None and not is_linux and options.application not in LOADABLE:
             raise UsageError(f"--load: only {', '.join(LOADABLE)} accepts it, {options.application} does not")
         if options.debugger:
             raise UsageError("--load and --gdb: a machine that waits for a debugger does not answer", "leave one of them out")
@@ -96,7 +101,7 @@ def run(options: Options) -> int:
 
 def _run_modelled(options: Options, folder: Path | None) -> int:
     """One run on the model machine: prints its figures, and leaves them in --load-out's folder."""
-    from tools.model import experiment, plugin
+    from tools.model import cpu_model, experiment, linux, plugin
 
     if options.load is None:
         raise UsageError("--model needs --load, because its virtual time has no users", "--load etc --rate 100000")
@@ -115,12 +120,19 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         arguments=options.arguments,
     )
     wanted.check()
+    is_linux = folder is None and options.application in linux.APPLICATIONS
+    if is_linux:
+        linux.check(options.arguments, cpu_model.load(options.model))
     require_build_packages()
 
     def prepare() -> None:
         plugin.library()
         build.build_world()
 
+    if is_linux:
+        prepare()
+        system = experiment.System(*linux.image(linux.APPLICATIONS[options.application]))
+        return experiment.show(wanted, options.application, system, options.load.out)
     with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
         return experiment.show(wanted, application.name, application.image, options.load.out)
 

@@ -24,12 +24,13 @@ from .cpio import CpioWriter
 # Programs copied from packages, with their libraries. busybox provides shell, ping, nc, udhcpc, sha256sum and modprobe.
 PROGRAM_PACKAGES = ["busybox-static", "ethtool"]
 PROGRAMS = ["ethtool"]
-# The drivers of the soft card and of QEMU's own cards (for comparison), and VLANs. The modules' dependencies are read from the modules.
-MODULES = ["ixgbe", "igb", "e1000e", "8021q"]
+# The drivers of the soft card and of QEMU's own cards (for comparison), VLANs, and the CPU's registers. The modules' dependencies are read
+# from the modules.
+MODULES = ["ixgbe", "igb", "e1000e", "8021q", "msr"]
 # What reads a CPU's power and counters, for the model machine. perf and its libraries make the guest 60 MB larger, so it is asked for.
 POWER_PACKAGES = ["linux-cpupower", "msr-tools", "linux-perf"]
 POWER_PROGRAMS = ["turbostat", "cpupower", "rdmsr", "wrmsr", "perf"]
-POWER_MODULES = ["cpuid", "msr", "intel_rapl_msr"]
+POWER_MODULES = ["cpuid", "intel_rapl_msr"]
 
 _HERE = Path(__file__).parent
 _LOADER = "lib64/ld-linux-x86-64.so.2"

@@ -1,40 +1,44 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The fit of the trade-off finds the parameters that made its points, and the table shows every cell."""
-
-import random
+"""The table of the trade-off shows every cell and the fits that its cells have."""
 
 import pytest
 
 from tools.bench import trade_off
 from tools.bench.rows import Row
-from tools.bench.trade_off import Cell
+from tools.bench.trade_off import ARMS, Cell
 
 
-def cells(z: float, a: float, phi: float, noise: float = 0.0) -> list[Cell]:
-    chance = random.Random(4)
+def cells(arm: trade_off.Arm, z: float, a: float, phi: float) -> list[Cell]:
     found = []
     for itr_us in trade_off.ITR_US:
         for ratio in trade_off.RATIOS:
-            p99_us = (z / (ratio / 10) ** (1 + a) + phi * itr_us) * (1 + noise * chance.uniform(-1, 1))
-            found.append(Cell(1000, itr_us, ratio, {"p99_us": p99_us}))
+            ghz = ratio / 10
+            figures = {"p99_us": z / ghz ** (1 + a) + phi * itr_us, "watts": 20.0 - itr_us / 100, "joules": 2.0, "interrupts": 1e5 / itr_us}
+            found.append(Cell(arm, itr_us, ratio, figures))
     return found
 
 
-@pytest.mark.parametrize(("z", "a", "phi"), [(86.3, -0.48, 1.09), (251.67, 0.71, 1.08), (55.88, -0.96, 0.98)])
-def test_the_fit_finds_the_parameters_of_its_points(z: float, a: float, phi: float) -> None:
-    exact = trade_off.fit(cells(z, a, phi))
-    assert (exact.z, exact.a, exact.phi) == pytest.approx((z, a, phi), rel=1e-6) and exact.error_us < 1e-6
-    noisy = trade_off.fit(cells(z, a, phi, noise=0.01))
-    assert noisy.phi == pytest.approx(phi, rel=0.03) and noisy.error_us > 0.1
+def test_the_fit_is_that_of_the_cells() -> None:
+    fit = trade_off.fitted(cells(ARMS[0], 251.67, 0.71, 1.08))
+    assert (fit["z"], fit["a"], fit["phi"]) == pytest.approx((251.67, 0.71, 1.08), rel=1e-6)
+    assert fit["log_p_itr"] < 0 and fit["b"] == pytest.approx(0, abs=1e-9)
 
 
-def test_the_table_has_every_cell() -> None:
+def test_the_table_has_every_cell_and_fit() -> None:
     rows = []
-    for rate in trade_off.RATES:
-        for itr_us in trade_off.ITR_US:
-            for ratio in trade_off.RATIOS:
-                rows += [Row(f"{Cell(rate, itr_us, ratio, {}).name}.{name}", "", 1.0) for name in trade_off.FIGURES]
-        rows += [Row(f"rate_{rate}.fit.{name}", "", 1.0) for name in ("z", "a", "phi", "error_us")]
-    lines = trade_off.show(rows).splitlines()
+    for number, arm in enumerate(ARMS):
+        for cell in cells(arm, 100 + number, -1, 1 if number else 0.5):
+            rows += [Row(f"{cell.name}.{name}", "", cell.figures.get(name, 1.0)) for name in trade_off.FIGURES]
+        fit = trade_off.fitted(cells(arm, 100 + number, -1, 1 if number else 0.5))
+        rows += [Row(f"{arm.name}.fit.{name}", "", fit[name]) for name in trade_off.FITTED]
+    shown = trade_off.show(rows)
+    lines = shown.splitlines()
     assert "modelled, not measured" in lines[0]
-    assert len(lines) == 1 + len(trade_off.RATES) * (4 - 1 + 1 + len(trade_off.ITR_US) * len(trade_off.RATIOS))
+    size = len(trade_off.ITR_US) * len(trade_off.RATIOS)
+    assert len(lines) == 1 + len(ARMS) * (2 + 1 + size + 3) + 1 + 1 + len(trade_off.PUBLISHED) + len(ARMS) + 2
+    for number, arm in enumerate(ARMS):
+        assert f"p99 = {100 + number:.1f} us / f^(1 + -1.00)" in shown
+        assert arm.title in shown
+    assert "the longest interval needs less power at 6, and has a higher p99 at 6" in shown
+    marked = [line for line in lines if line.startswith("modelled") and " !" in line]
+    assert len(marked) == 1 and marked[0].startswith("modelled Linux !")

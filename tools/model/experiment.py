@@ -16,7 +16,7 @@ from tools import build, machine, progress
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
 from tools.log.folder import RUN, describe_run, log_files
-from tools.model import cpu_model, plugin, results
+from tools.model import cpu_model, linux, plugin, results
 
 SERVER = "10.0.0.2"
 SERVER_WORDS = (f"ip={SERVER}/24",)
@@ -74,20 +74,38 @@ class Experiment:
         return {"model": self.model, **{name: value for name, value in dataclasses.asdict(self).items() if name != "model"}}
 
 
+@dataclasses.dataclass(frozen=True)
+class System:
+    """The system that the machine boots: Neap's image, or Linux with memcached in its initramfs."""
+
+    kernel: Path
+    initramfs: Path | None = None
+
+    @property
+    def is_linux(self) -> bool:
+        return self.initramfs is not None
+
+    def words(self, arguments: Sequence[str]) -> list[str]:
+        """The command line. Raises UsageError for a setting that Linux does not have."""
+        return linux.kernel_words(f"{SERVER}/24", arguments) if self.is_linux else [*SERVER_WORDS, *arguments]
+
+
 class ModelMachine(machine.Machine):
     """A Machine whose card is in a world, and whose CPUs the plugin models. Its results are written below `out`."""
 
     card_ready = b"neap-world: ready"
 
-    def __init__(self, image: Path, experiment: Experiment, out: Path, on_line: Callable[[str], None] | None = None):
+    def __init__(self, system: System, experiment: Experiment, out: Path, on_line: Callable[[str], None] | None = None):
+        self._system = system
         self._experiment = experiment
         self._out = out
         self._cpu_model = cpu_model.load(experiment.model)
         super().__init__(
-            image,
+            system.kernel,
+            initrd=system.initramfs,
             cores=experiment.cores,
             memory=experiment.memory,
-            arguments=[*SERVER_WORDS, *experiment.arguments],
+            arguments=system.words(experiment.arguments),
             net="modelled",
             cpu=self._cpu_model.qemu_cpu(),
             one_thread=True,
@@ -102,7 +120,8 @@ class ModelMachine(machine.Machine):
             *("--driven", str(link), "--server", SERVER, "--load", wanted.load, "--rate", f"{wanted.rate:.15g}"),
             *("--connections", str(wanted.connections), "--depth", str(wanted.depth), "--seed", str(wanted.seed)),
             *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
-            *("--out", str(self._out / WORLD_RESULT), "--log", str(self._out / LOG)),
+            *("--out", str(self._out / WORLD_RESULT)),
+            *(() if self._system.is_linux else ("--log", str(self._out / LOG))),
         ]
         for option, value in (("--keys", wanted.keys), ("--value-size", wanted.value_bytes)):
             if value is not None:
@@ -117,19 +136,21 @@ class ModelMachine(machine.Machine):
         return []
 
 
-def run(experiment: Experiment, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> results.Result:
+def run(experiment: Experiment, image: Path | System, out: Path, on_line: Callable[[str], None] | None = None) -> results.Result:
     """Runs one experiment and gives its result. `out` MUST be an empty folder; the run's files are left there. Raises Failure."""
-    with ModelMachine(image, experiment, out, on_line) as vm:
+    system = image if isinstance(image, System) else System(image)
+    with ModelMachine(system, experiment, out, on_line) as vm:
         status = vm.wait_exit(TIME_OUT_SECONDS)
     if status != machine.POWER_OFF:
         raise Failure(f"the modelled machine ended early, with status {status}")
-    # So that ./neap log reads the folder as a collected run.
-    described = describe_run(log_files(out / LOG), **{"from": "the model machine", "mode": "get"})
-    (out / LOG / RUN).write_text(json.dumps(described, indent=1) + "\n")
+    if not system.is_linux:
+        # So that ./neap log reads the folder as a collected run.
+        described = describe_run(log_files(out / LOG), **{"from": "the model machine", "mode": "get"})
+        (out / LOG / RUN).write_text(json.dumps(described, indent=1) + "\n")
     return results.read(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
 
 
-def show(experiment: Experiment, application: str, image: Path, out: Path | None) -> int:
+def show(experiment: Experiment, application: str, image: Path | System, out: Path | None) -> int:
     """Runs one experiment and prints it. `out`: keeps the figures and the cores' logs there. Returns the launcher's exit status."""
     title = f"modelled ({experiment.model}, {experiment.cores} core{'s' * (experiment.cores != 1)}, seed {experiment.seed}): {application}"
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
@@ -139,5 +160,6 @@ def show(experiment: Experiment, application: str, image: Path, out: Path | None
         results.write(result, directory / RESULT, experiment.about())
     print(results.table(result, f"{title}, {experiment.load} at {experiment.rate:g} requests/s"))
     if out is not None:
-        progress.say(f"neap: the figures are in {out / RESULT}, the cores' logs in {out / LOG}")
+        logs = f", the cores' logs in {out / LOG}" if (out / LOG).is_dir() else ""
+        progress.say(f"neap: the figures are in {out / RESULT}{logs}")
     return 0 if result.world["failed"] == 0 else EXIT_FAILURE

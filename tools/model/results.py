@@ -69,6 +69,7 @@ class Result:
             "joules": self.package_j,
             "c0_share": busy_ns / (self.window_ns * len(self.cores)),
             "wakeups": sum(core.wakeups for core in self.cores),
+            "interrupts": self.world["interrupts"],
             "instructions_per_request": self.instructions / self.answered if self.answered else 0.0,
             "cycles_per_request": sum(core.cycles for core in self.cores) / self.answered if self.answered else 0.0,
             "uj_per_request": self.package_j * 1e6 / self.answered if self.answered else 0.0,
@@ -115,7 +116,7 @@ def _world(path: Path) -> Mapping[str, Any]:
         report = parse_json(read_bounded(path, RESULT_BYTES_MAX))
     except (OSError, ValueError) as error:
         raise Failure(f"{path}: {error}") from None
-    needed = ("rate", "offered", "answered", "failed", "latency_ns", "digest")
+    needed = ("rate", "offered", "answered", "failed", "latency_ns", "interrupts", "digest")
     if not isinstance(report, dict) or (missing := [name for name in needed if name not in report]):
         raise Failure(f"{path} is no report of a world" + (f": it lacks {', '.join(missing)}" if isinstance(report, dict) else ""))
     return report

@@ -51,6 +51,9 @@ pub struct EventLoop {
     reported: bool,
     failed: bool,
     printed: u32,
+    phase: Phase,
+    /// Interrupt messages of the card since the start, when the window began and when it ended.
+    interrupts: (u64, u64),
     advances: u64,
     /// Reads of the guest's socket: one for each access to a register, or a few more.
     guest_inputs: u64,
@@ -74,6 +77,8 @@ impl EventLoop {
             reported: false,
             failed: false,
             printed: 0,
+            phase: Phase::SetUp,
+            interrupts: (0, 0),
             advances: 0,
             guest_inputs: 0,
             world,
@@ -234,6 +239,7 @@ impl EventLoop {
     /// Brings the page up to date, and writes the result of a finished run.
     fn publish(&mut self) {
         let phase = self.world.experiment().phase();
+        self.count_interrupts(phase);
         if phase == Phase::Finished && !self.reported && !self.failed {
             self.reported = true;
             if let Err(why) = self.write_report().and_then(|()| self.write_interrupts()) {
@@ -247,6 +253,21 @@ impl EventLoop {
         page.store(Field::Next, next_ns.unwrap_or(NEVER_NS));
         page.store(Field::Failed, u64::from(self.failed));
         page.store(Field::Phase, phase as u64);
+    }
+
+    /// The window begins and ends in an advance of its own, so that no message is between the change and this count.
+    fn count_interrupts(&mut self, phase: Phase) {
+        if phase == self.phase {
+            return;
+        }
+        self.phase = phase;
+        let counts = self.world.machine.rig.statistics();
+        let sum = counts.iter().filter(|(name, _)| name.starts_with("messages[")).map(|(_, count)| count).sum();
+        match phase {
+            Phase::Window => self.interrupts.0 = sum,
+            Phase::Drain => self.interrupts.1 = sum,
+            _ => {}
+        }
     }
 
     fn write_report(&self) -> Result<(), String> {
@@ -265,6 +286,7 @@ impl EventLoop {
             connections: load.counts,
             losses,
             frames: self.world.counts(),
+            interrupts: self.interrupts.1 - self.interrupts.0,
             card: machine.rig.statistics(),
             digest: self.world.digest(),
         };

@@ -22,6 +22,8 @@ pub struct Figures<'m> {
     pub connections: ConnectionCounts,
     pub losses: Losses,
     pub frames: FrameCounts,
+    /// Messages of the card within the window.
+    pub interrupts: u64,
     /// The card's counters that are not zero.
     pub card: Vec<(String, u64)>,
     pub digest: Digest,
@@ -58,6 +60,7 @@ pub fn report(figures: &Figures) -> Value {
             "lost": figures.connections.lost,
         },
         "frames": {"to_card": figures.frames.to_card, "from_card": figures.frames.from_card},
+        "interrupts": figures.interrupts,
         "card": Value::Object(figures.card.iter().map(|(name, count)| (name.clone(), json!(count))).collect()),
         "digest": figures.digest.text(),
     })
@@ -122,6 +125,7 @@ mod tests {
             connections: ConnectionCounts::default(),
             losses: Losses { lost: 2, queue_full: 1, unknown_address: 0, fault: 0 },
             frames: FrameCounts { to_card: 8, from_card: 9 },
+            interrupts: 7,
             card: vec![("rx.missed".into(), 4)],
             digest: Digest::default(),
         });
@@ -131,5 +135,6 @@ mod tests {
         assert_eq!(report["failures"], json!({"reset": 1}));
         assert_eq!(report["card"], json!({"rx.missed": 4}));
         assert_eq!(report["frames"], json!({"to_card": 8, "from_card": 9}));
+        assert_eq!(report["interrupts"], json!(7));
     }
 }
