@@ -96,6 +96,37 @@ TEST_F(ForgedSegments, MssOfASynHasALowerBound) {
   EXPECT_LE(sizes.size(), 101U);
 }
 
+// A peer reports a loss by three duplicate ACKs, and its next request comes with them. In an earlier version, the answer or the FIN was
+// added to the segment that is sent again, although others follow it. The peer then got wrong bytes at valid sequence numbers.
+class FastRetransmission : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FastRetransmission, IsNotMixedWithWhatTheApplicationSendsNext) {
+  const bool closes = GetParam();
+  HandPeer peer({.close_when_sent = false, .on_received = [closes](RecordingHandler& handler, const Buffer&) {
+                   if (closes) return handler.connection().close();
+                   EXPECT_TRUE(handler.connection().send(Buffer::copy(pattern_bytes(200, 100, 5))).has_value());
+                 }});
+  peer.open();
+  peer.application_sends(100);  // is lost
+  peer.application_sends(100);
+  const Segment duplicate{.seq = peer.seq, .acknowledged = peer.acknowledged};
+  peer.take_segments();
+  peer.send_together({duplicate, duplicate, duplicate, {.seq = peer.seq, .acknowledged = peer.acknowledged, .payload = Bytes(10)}});
+  const std::uint32_t first = peer.acknowledged;
+  bool again = false, next = false;
+  for (const Segment& segment : peer.take_segments()) {
+    const std::uint32_t at = segment.seq - first;
+    EXPECT_EQ(segment.payload, pattern_bytes(at, segment.payload.size(), 5));
+    if ((segment.flags & tcp::fin) != 0) EXPECT_EQ(at + segment.payload.size(), 200U);
+    again = again || (at == 0 && segment.payload.size() == 100);
+    next = next || (at == 200 && (segment.payload.size() == 100 || (segment.flags & tcp::fin) != 0));
+  }
+  EXPECT_TRUE(again);
+  EXPECT_TRUE(next);
+}
+
+INSTANTIATE_TEST_SUITE_P(Next, FastRetransmission, ::testing::Bool(), [](const auto& tested) { return tested.param ? "Fin" : "Data"; });
+
 // Data written while the window is closed is segmented for the full MSS. In an earlier version, lengths wrapped below 0 when the window
 // then opened by a few bytes.
 TEST(ForgedSegmentsOfPeers, WindowThatOpensLateByAFewBytesIsHarmless) {

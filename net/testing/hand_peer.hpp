@@ -80,6 +80,13 @@ class HandPeer {
     card_.arrive(frame_of(segment), 0);
     settle();
   }
+  /// Sends segments that one event of the machine's core handles together.
+  void send_together(const std::vector<Segment>& segments) {
+    machine_.on(0, [&] {
+      for (const Segment& segment : segments) card_.arrive(frame_of(segment), 0);
+    });
+    settle();
+  }
   /// Sends in-order data from the peer with valid numbers.
   void send_data(const Bytes& payload, std::uint16_t window = 0xFFFF) {
     send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = payload});
