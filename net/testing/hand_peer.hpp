@@ -82,9 +82,9 @@ class HandPeer {
   }
   /// Sends segments that one event of the machine's core handles together.
   void send_together(const std::vector<Segment>& segments) {
-    machine_.on(0, [&] {
-      for (const Segment& segment : segments) card_.arrive(frame_of(segment), 0);
-    });
+    std::vector<Bytes> frames;
+    for (const Segment& segment : segments) frames.push_back(frame_of(segment));
+    card_.arrive_together(std::move(frames), 0);
     settle();
   }
   /// Sends in-order data from the peer with valid numbers.

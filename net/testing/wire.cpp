@@ -304,6 +304,12 @@ void WireCard::arrive(Bytes frame, int core) {
                              [this, core, bytes = std::move(frame)]() mutable { deliver(static_cast<unsigned>(core), std::move(bytes)); }));
 }
 
+void WireCard::arrive_together(std::vector<Bytes> frames, unsigned core) {
+  static_cast<void>(spawn_on(core, [this, core, frames = std::move(frames)]() mutable {
+    for (Bytes& frame : frames) deliver(core, std::move(frame));
+  }));
+}
+
 void WireCard::deliver(unsigned core, Bytes frame) noexcept {
   FrameReceiver* const receiver = queues_[core - options_.first_core]->receiver;
   if (cut_ || receiver == nullptr || frame.size() > buffer_bytes) return;

@@ -54,6 +54,8 @@ class WireCard final : public NetDevice {
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
   /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
+  /// Delivers frames to `core` in one event, as a driver does with the frames of one interrupt.
+  void arrive_together(std::vector<Bytes> frames, unsigned core);
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
   void set_link(bool up);
