@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import card, driver, hostile, instructions, kernel, linux_card, load_accuracy, netpipe, stream, trade_off
+from tools.bench import card, driver, hostile, instructions, kernel, linux_card, load_accuracy, netpipe, sleep_states, stream, trade_off
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -33,6 +33,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "hostile": Benchmark(hostile.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
     "trade-off": Benchmark(trade_off.rows, trade_off.show),
+    "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
 }
 
 

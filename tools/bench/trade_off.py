@@ -8,17 +8,16 @@ For each rate the latencies are fitted with the studies' model: p99 = Z / f^(1 +
 means that a request at the tail waits for one whole interval. a is -1 if the clock has no influence.
 """
 
-import concurrent.futures
 import dataclasses
 import math
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, progress
+from tools import build
+from tools.bench import modelled
 from tools.bench.rows import Row, aligned
-from tools.model import experiment, plugin, results
+from tools.model import experiment, results
 
 MODEL = "e5-2690"
 RATES = (25_000, 250_000)
@@ -52,15 +51,9 @@ class Fit:
 
 
 def measure() -> list[Cell]:
-    plugin.library()
-    build.build_world()
-    build.build("image", ["memcached.elf"])
+    modelled.prepare("memcached")
     settings = [(rate, itr_us, ratio) for rate in RATES for itr_us in ITR_US for ratio in RATIOS]
-    with (
-        progress.step(f"{len(settings)} runs on the model machine"),
-        concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool,
-    ):
-        return list(pool.map(lambda setting: run_cell(*setting), settings))
+    return modelled.run_each(settings, lambda setting: run_cell(*setting))
 
 
 def run_cell(rate: int, itr_us: int, ratio: int) -> Cell:

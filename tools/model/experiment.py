@@ -23,6 +23,7 @@ SERVER_WORDS = (f"ip={SERVER}/24",)
 WORLD_RESULT = "world.json"
 RESULT = "result.json"
 LOG = "log"
+TRACE = "trace.txt"
 TIME_OUT_SECONDS = 1800.0
 CORES_MAX = 16
 
@@ -32,7 +33,7 @@ class Experiment:
     """The settings of a run. Equal settings and an equal image give an equal result.
 
     load, rate: the mix (a preset of the load generator) and its requests per second. window_ms, warm_up_ms: virtual time.
-    arguments: words of the image's command line.
+    arguments: words of the image's command line. trace: the cores' sleeps are written to TRACE; that does not change the run.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Experiment:
     depth: int = 4
     seed: int = 1
     arguments: Sequence[str] = ()
+    trace: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -100,7 +102,8 @@ class ModelMachine(machine.Machine):
             *("--out", str(self._out / WORLD_RESULT), "--log", str(self._out / LOG)),
         ]
         super().start_card()
-        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed)
+        trace = self._out / TRACE if wanted.trace else None
+        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed, trace=trace)
 
     def network_words(self) -> list[str]:
         """None: the network is in the world, and the options of the load describe it."""
