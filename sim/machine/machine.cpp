@@ -140,13 +140,22 @@ void Machine::fall_asleep(unsigned core, State state) noexcept {
 
 void Machine::wake(unsigned core) noexcept {
   if (raised_outside_[core].exchange(false)) package_.catch_up(core, latest_.load());
+  const WakeCause cause = first_call_[core].value_or(watches_[core].changed() ? WakeCause::write : WakeCause::outside);
   digest_.add(package_.now(core));
   digest_.add(core << 8);
   if (options_.trace != nullptr) {
-    std::fprintf(options_.trace, "%" PRIu64 " ns: core %u wakes from %s\n", to_ns(package_.now(core)), core,
-                 state_names[index_of(package_.state(core))]);
+    std::fprintf(options_.trace, "%" PRIu64 " ns: core %u wakes from %s by %s\n", to_ns(package_.now(core)), core,
+                 state_names[index_of(package_.state(core))], wake_cause_names[index_of(cause)]);
   }
-  package_.wake(core);
+  package_.wake(core, cause);
+  if (cause == WakeCause::write) first_call_[core].reset();
+}
+
+/// An event that ends a sleep of the core, or its next sleep if the core is awake and has interrupts disabled. Further calls may come
+/// before a core that wakes up takes an interrupt. Then the guest decides which of them it takes for the cause.
+void Machine::note_call(unsigned core, WakeCause cause) noexcept {
+  if (!first_call_[core]) first_call_[core] = cause;
+  if (options_.trace != nullptr) std::fprintf(options_.trace, "core %u is called by %s\n", core, wake_cause_names[index_of(cause)]);
 }
 
 void Machine::halt(unsigned core) noexcept {
@@ -167,6 +176,7 @@ AfterInstruction Machine::mwait(unsigned core, const qemu::MwaitRequest& request
   Watch& watch = watches_[core];
   if (!watch.armed || watch.changed() || request.interrupt_pending || request.hint >= first_hint_of_c0) {
     watch.armed = false;
+    if (options_.trace != nullptr) std::fprintf(options_.trace, "%" PRIu64 " ns: core %u passes MWAIT\n", to_ns(package_.now(core)), core);
     return AfterInstruction::continue_run;
   }
   watch.ended_by_masked_interrupt = request.breaks_by_masked_interrupt;
@@ -187,6 +197,7 @@ bool Machine::halt_ends(unsigned core) noexcept { return package_.is_asleep(core
 void Machine::wake_watchers(Ticks local) noexcept {
   for (unsigned i = 0; i < package_.cores(); ++i) {
     if (!halt_ends(i)) continue;
+    note_call(i, WakeCause::write);
     watches_[i].armed = false;
     package_.catch_up(i, local);
     qemu::end_halt(i);
@@ -198,6 +209,8 @@ void Machine::interrupt_raised(unsigned core) noexcept {
     raised_outside_[core] = true;
     return;
   }
+  const bool by_core = qemu::current_cpu_runs() && qemu::current_cpu() != core;
+  note_call(core, card_calls_ ? WakeCause::card : by_core ? WakeCause::core : WakeCause::timer);
   if (qemu::is_awake(core)) return;
   settle();
   package_.catch_up(core, local_now());
@@ -213,9 +226,12 @@ bool Machine::masked_interrupt_wakes(unsigned core) noexcept {
 
 void Machine::interrupt_taken(unsigned core) noexcept {
   watches_[core].armed = false;
-  if (!package_.is_asleep(core)) return;
-  wake(core);
-  static_cast<void>(shorten_run(core));
+  if (package_.is_asleep(core)) {
+    wake(core);
+    static_cast<void>(shorten_run(core));
+  }
+  if (options_.trace != nullptr && first_call_[core]) std::fprintf(options_.trace, "core %u takes an interrupt\n", core);
+  first_call_[core].reset();
 }
 
 // --- Instructions ------------------------------------------------------------------------------------------------------------------------
@@ -259,6 +275,7 @@ void Machine::port_write(std::uint32_t port, std::uint32_t value) noexcept {
 }
 
 void Machine::snapshot(const char* event, std::uint64_t mark, Ticks time) noexcept {
+  if (options_.trace != nullptr) std::fprintf(options_.trace, "%s, phase %u\n", event, static_cast<unsigned>(phase_));
   if (options_.out == nullptr) return;
   write_snapshot(options_.out, package_, {.event = event, .phase = static_cast<unsigned>(phase_), .mark = mark, .now = time}, digest_);
 }
@@ -307,7 +324,9 @@ void Machine::look_at_world() noexcept {
     const auto number = static_cast<unsigned>(__builtin_ctzll(vectors));
     digest_.add(time);
     digest_.add(number);
+    card_calls_ = true;
     qemu::notify_card_vector(number);
+    card_calls_ = false;
   }
   const std::uint64_t next = link_.next_ns();
   world_acts_ = next == Link::never ? ~Ticks{0} : from_ns(next);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "sim/machine/clock.hpp"
 #include "sim/machine/link.hpp"
@@ -84,6 +85,7 @@ class Machine {
   void wake_watchers(Ticks local) noexcept;
   void fall_asleep(unsigned core, State state) noexcept;
   void wake(unsigned core) noexcept;
+  void note_call(unsigned core, WakeCause cause) noexcept;
   [[nodiscard]] std::uint64_t shorten_run(unsigned core) noexcept;
   [[nodiscard]] Ticks next_timer(unsigned core) noexcept;
   void look_at_world() noexcept;
@@ -98,10 +100,12 @@ class Machine {
   std::array<Runner, cores_max> runners_{};
   std::array<bool, cores_max> waits_for_others_{};
   std::array<std::atomic<bool>, cores_max> raised_outside_{};
-  int owner_ = -1;                // the core whose instructions are counted
-  Ticks run_end_ = 0;             // local, of the run in progress
-  std::atomic<Ticks> latest_{0};  // local: what other threads see as the time
-  Ticks world_acts_ = ~Ticks{0};  // absolute: the next moment at which the world acts by itself
+  std::array<std::optional<WakeCause>, cores_max> first_call_{};  // of the calls that the core has not yet answered
+  bool card_calls_ = false;                                       // a message of the card is being delivered
+  int owner_ = -1;                                                // the core whose instructions are counted
+  Ticks run_end_ = 0;                                             // local, of the run in progress
+  std::atomic<Ticks> latest_{0};                                  // local: what other threads see as the time
+  Ticks world_acts_ = ~Ticks{0};                                  // absolute: the next moment at which the world acts by itself
   Phase phase_ = Phase::set_up;
   bool exit_written_ = false;
 };

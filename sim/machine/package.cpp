@@ -80,7 +80,7 @@ void Package::fall_asleep(unsigned number, State state) noexcept {
   settle_changes(time);
 }
 
-void Package::wake(unsigned number) noexcept {
+void Package::wake(unsigned number, WakeCause cause) noexcept {
   Core& core = core_[number];
   if (core.state == State::c0) return;
   const Ticks time = now(number);
@@ -88,6 +88,7 @@ void Package::wake(unsigned number) noexcept {
   Ticks latency = cpu_.sleep[index_of(core.state)].exit_latency;
   if (package_state_ >= PackageState::pc6) latency += cpu_.package_exit_latency;
   ++core.wakeups;
+  ++core.wakeups_by[index_of(cause)];
   core.state = State::c0;
   core.since = time;
   set_core_power(core, time);

@@ -18,6 +18,13 @@
 
 namespace neap::model {
 
+/// The event that ended a sleep: a message of the card, the core's own timer, an interrupt that another core sent, a write to the watched
+/// line, or an interrupt from another thread of the emulator.
+enum class WakeCause : std::uint8_t { card, timer, core, write, outside };
+constexpr unsigned wake_cause_count = 5;
+constexpr std::array<const char*, wake_cause_count> wake_cause_names{"card", "timer", "core", "write", "outside"};
+constexpr unsigned index_of(WakeCause cause) { return static_cast<unsigned>(cause); }
+
 /// Registers that keep their value and that the model reads, or that only keep it.
 struct CoreRegisters {
   std::uint64_t energy_bias = 6;  ///< IA32_ENERGY_PERF_BIAS; 6: balanced
@@ -56,9 +63,10 @@ class Package {
   [[nodiscard]] State sleep_of_hint(std::uint8_t hint) const noexcept;
   void fall_asleep(unsigned core, State state) noexcept;
   /// Ends a sleep at now(core), and advances the core by the exit latency.
-  void wake(unsigned core) noexcept;
+  void wake(unsigned core, WakeCause cause = WakeCause::outside) noexcept;
   [[nodiscard]] Ticks residency(unsigned core, State state) const noexcept;
   [[nodiscard]] std::uint64_t wakeups(unsigned core) const noexcept { return core_[core].wakeups; }
+  [[nodiscard]] std::uint64_t wakeups(unsigned core, WakeCause cause) const noexcept { return core_[core].wakeups_by[index_of(cause)]; }
   [[nodiscard]] PackageState package_state() const noexcept { return package_state_; }
   [[nodiscard]] Ticks package_residency(PackageState state, Ticks now) const noexcept;
 
@@ -91,6 +99,7 @@ class Package {
     Ticks since = 0;  // of `state`
     std::array<Ticks, state_count> residency{};
     std::uint64_t wakeups = 0;
+    std::array<std::uint64_t, wake_cause_count> wakeups_by{};
     Ticks busy_at_period = 0;
     EnergyMeter power, dynamic_share, leakage_share;
     Counters counters;

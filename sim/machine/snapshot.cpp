@@ -20,6 +20,10 @@ void write_core(std::FILE* to, Package& package, unsigned core) {
     std::fprintf(to, "%s\"%s\":%" PRIu64, separator, state_names[i], to_ns(package.residency(core, static_cast<State>(i))));
     separator = ",";
   }
+  std::fputs("},\"wakeups_by\":{", to);
+  for (unsigned i = 0; i < wake_cause_count; ++i) {
+    std::fprintf(to, "%s\"%s\":%" PRIu64, i == 0 ? "" : ",", wake_cause_names[i], package.wakeups(core, static_cast<WakeCause>(i)));
+  }
   std::fputs("}}", to);
 }
 

@@ -10,7 +10,20 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import card, driver, hostile, instructions, kernel, linux_card, load_accuracy, netpipe, request, stream, trade_off
+from tools.bench import (
+    card,
+    driver,
+    hostile,
+    instructions,
+    kernel,
+    linux_card,
+    load_accuracy,
+    netpipe,
+    request,
+    sleep_states,
+    stream,
+    trade_off,
+)
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -33,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "hostile": Benchmark(hostile.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
     "trade-off": Benchmark(trade_off.rows, trade_off.show),
+    "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
 }
 
 

@@ -6,16 +6,15 @@ memcached, the way into sleep and back. A run repeats to the instruction, so a d
 Requests are far apart, so each one finds a sleeping core; only `get.16_connections` shares wake-ups between requests.
 """
 
-import concurrent.futures
-import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools import build, progress
+from tools import build
+from tools.bench import modelled
 from tools.bench.rows import Row
 from tools.errors import Failure
-from tools.model import experiment, plugin
+from tools.model import experiment
 
 MODEL = "e5-2690"
 WINDOW_MS = 100.0
@@ -47,16 +46,9 @@ LOADS = [
 
 def rows(image: Path | None = None) -> list[Row]:
     """`image`: a memcached of another build, to compare it with this one."""
-    plugin.library()
-    build.build_world()
-    if image is None:
-        build.build("image", ["memcached.elf"])
-        image = build.image("memcached", "image")
-    with (
-        progress.step(f"{len(LOADS)} runs on the model machine"),
-        concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool,
-    ):
-        costs = list(pool.map(lambda load: cost(load, image), LOADS))
+    modelled.prepare("memcached")
+    measured = image or build.image("memcached", "image")
+    costs = modelled.run_each(LOADS, lambda load: cost(load, measured))
     return [Row(f"request.{load.name}", f"{UNIT}, {load.about}", value) for load, value in zip(LOADS, costs, strict=True)]
 
 

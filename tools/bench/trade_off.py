@@ -11,17 +11,15 @@ to saturation at 60,000. 250,000 is a high load for Neap; Linux cannot serve it.
 Below each grid are the fits of the studies' models (study_models.py). At the end they are beside the published ones.
 """
 
-import concurrent.futures
 import dataclasses
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, progress
-from tools.bench import study_models
+from tools import build
+from tools.bench import modelled, study_models
 from tools.bench.rows import Row, aligned
-from tools.model import experiment, linux, plugin, results
+from tools.model import experiment, linux, results
 
 MODEL = "e5-2690"
 ITR_US = (2, 50, 100, 200, 300)
@@ -109,16 +107,10 @@ class Cell:
 
 
 def measure() -> list[Cell]:
-    plugin.library()
-    build.build_world()
-    build.build("image", ["memcached.elf"])
+    modelled.prepare("memcached")
     systems = {"neap": experiment.System(build.image("memcached", "image")), "linux": experiment.System(*linux.image())}
     settings = [(arm, itr_us, ratio) for arm in ARMS for itr_us in ITR_US for ratio in RATIOS]
-    with (
-        progress.step(f"{len(settings)} runs on the model machine"),
-        concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool,
-    ):
-        return list(pool.map(lambda setting: run_cell(systems[setting[0].system], *setting), settings))
+    return modelled.run_each(settings, lambda setting: run_cell(systems[setting[0].system], *setting))
 
 
 def run_cell(system: experiment.System, arm: Arm, itr_us: int, ratio: int) -> Cell:

@@ -24,6 +24,7 @@ WORLD_RESULT = "world.json"
 RESULT = "result.json"
 LOG = "log"
 INTERRUPTS = "interrupts.jsonl"
+TRACE = "trace.txt"
 TIME_OUT_SECONDS = 1800.0
 CORES_MAX = 16
 
@@ -35,6 +36,7 @@ class Experiment:
     load, rate: the mix (a preset of the load generator) and its requests per second. window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.
+    trace: the cores' sleeps are written to TRACE; that does not change the run.
     """
 
     model: str
@@ -51,6 +53,7 @@ class Experiment:
     trace_interrupts: bool = False
     keys: int | None = None
     value_bytes: int | None = None
+    trace: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -129,7 +132,8 @@ class ModelMachine(machine.Machine):
         if wanted.trace_interrupts:
             self.card_options += ["--interrupts", str(self._out / INTERRUPTS)]
         super().start_card()
-        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed)
+        trace = self._out / TRACE if wanted.trace else None
+        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed, trace=trace)
 
     def network_words(self) -> list[str]:
         """None: the network is in the world, and the options of the load describe it."""

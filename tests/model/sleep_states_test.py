@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Sleep records are right: each one in Neap's log has the state and the cause of the sleep that the modelled CPU had, and none is missing.
+
+`./neap bench sleep-states` does the same for all states, at three rates.
+"""
+
+import pytest
+
+from tests.model.modelled import image
+from tools.bench import sleep_states
+from tools.bench.sleep_states import Cell, Setting
+from tools.model import sleeps
+
+MEMCACHED = image("apps/memcached", "memcached")
+WINDOW_MS = 5.0
+
+
+def run(model: str, idle: str, rate: int) -> Cell:
+    return sleep_states.run(Setting(model, rate, idle), MEMCACHED, WINDOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("model", "idle", "rate", "cause"),
+    [
+        ("e5-2690", "c1", 200_000, "interrupt"),
+        ("e5-2690", "c7", 20_000, "interrupt"),
+        ("e5-2690", "monitor", 20_000, "memory"),
+        ("xeon-6430", "c6", 20_000, "interrupt"),
+    ],
+)
+def test_the_log_has_the_state_and_the_cause_of_every_sleep(model: str, idle: str, rate: int, cause: str) -> None:
+    cell = run(model, idle, rate)
+    compared = cell.compared
+    assert compared.sleeps == cell.figures["wakeups"] and compared.records >= compared.sleeps + compared.passed
+    assert compared.causes[cause] > 0.9 * compared.sleeps > 5, compared
+    slept = {state for state, share in cell.shares.items() if state != "C0" and share > 0}
+    assert slept == {sleeps.C_STATES[idle]}
+    if idle == "monitor":
+        assert "interrupt" not in compared.causes, "the card sends no interrupt to a core that watches its ring"
+
+
+def test_a_core_that_polls_never_sleeps() -> None:
+    cell = run("e5-2690", "poll", 20_000)
+    assert cell.compared == sleeps.Compared(records=0, sleeps=0, passed=0, causes={})
+    assert cell.shares["C0"] == pytest.approx(1.0, abs=1e-6) and cell.figures["wakeups"] == 0
