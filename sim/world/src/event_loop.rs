@@ -47,7 +47,7 @@ pub struct EventLoop {
     seed: u64,
     rate: f64,
     out: Option<PathBuf>,
-    interrupts: Option<PathBuf>,
+    interrupt_trace: Option<PathBuf>,
     reported: bool,
     failed: bool,
     printed: u32,
@@ -73,7 +73,7 @@ impl EventLoop {
             seed: options.seed,
             rate: options.rate,
             out: options.out.clone(),
-            interrupts: options.interrupts.clone(),
+            interrupt_trace: options.interrupts.clone(),
             reported: false,
             failed: false,
             printed: 0,
@@ -242,7 +242,7 @@ impl EventLoop {
         self.count_interrupts(phase);
         if phase == Phase::Finished && !self.reported && !self.failed {
             self.reported = true;
-            if let Err(why) = self.write_report().and_then(|()| self.write_interrupts()) {
+            if let Err(why) = self.write_report().and_then(|()| self.write_interrupt_trace()) {
                 self.fail(&why);
             }
         }
@@ -293,8 +293,8 @@ impl EventLoop {
         std::fs::write(path, format!("{}\n", report(&figures))).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
-    fn write_interrupts(&mut self) -> Result<(), String> {
-        let Some(path) = &self.interrupts else { return Ok(()) };
+    fn write_interrupt_trace(&mut self) -> Result<(), String> {
+        let Some(path) = &self.interrupt_trace else { return Ok(()) };
         let trace = self.world.machine.rig.card.interrupt_trace();
         if trace.lost() != 0 {
             return Err(format!("{} interrupts more than the trace can hold", trace.lost()));

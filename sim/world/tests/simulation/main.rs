@@ -60,6 +60,7 @@ impl Run {
             rate: options.rate,
             window_ns: self.world.experiment().window_ns(),
             measurement: &load.recorder().measurement,
+            interrupts: 0,
             connections: load.counts,
             losses: self.world.switch().losses,
             frames: self.world.counts(),
