@@ -4,9 +4,9 @@
 The published studies measured this grid on Xeon E5 machines: longer intervals between interrupts (ITR) and lower frequencies save energy
 and cost latency. Here the machine is modelled (docs/model-machine.md): the figures show an order and a shape, not the watts of a machine.
 
-Rates are those of one core. The studies offered 400,000 and 600,000 requests/s to 16 cores: 25,000 and 37,500 a core. The model has no cache
-misses, so its Linux needs fewer cycles for a request than a real one. At 60,000 a core it is busy for 87 % of the time at 1.2 GHz, which
-is a high load. 250,000 is a high load for Neap; Linux cannot serve it.
+Rates are those of one core. The studies offered 400,000 and 600,000 requests/s to 16 cores: 25,000 and 37,500 a core. The model has no
+cache misses, so its Linux needs fewer cycles for a request than a real one. At 60,000 requests/s and 1.2 GHz a core with Linux is busy for
+87 % of the time, which is a high load. 250,000 is a high load for Neap; Linux cannot serve it.
 
 Below each grid are the fits of the studies' models (study_models.py). At the end they are beside the published ones.
 """
@@ -25,7 +25,7 @@ MODEL = "e5-2690"
 ITR_US = (2, 50, 100, 200, 300)
 RATIOS = (12, 15, 18, 21, 25, 29)
 WINDOW_MS = 100.0
-# Linux stalls for 1.5 to 3.6 ms now and then in the first 0.1 s of a load. The cause is not known; a longer warm-up leaves these stalls out.
+# In the first 0.1 s of a load, Linux sometimes stalls for 1.5 to 3.6 ms. The cause is not known. This warm-up leaves that time out.
 WARM_UP_MS = 200.0
 CONNECTIONS = 64
 PHI_RANGE = (0.9, 1.1)
