@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.model.modelled import ModelledRun, busy_host, image, run
+from tests.model.modelled import ModelledRun, image, run
+from tools.bench.determinism import busy_host
 from tools.machine import SUCCESS
 from tools.model import cpu_model
 

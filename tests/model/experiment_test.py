@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.modelled import busy_host, image
+from tests.model.modelled import image
+from tools.bench.determinism import busy_host
 from tools.errors import UsageError
 from tools.model import experiment, results
 from tools.model.experiment import Experiment

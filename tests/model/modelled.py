@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,15 +43,3 @@ def run(path: Path, directory: Path, *, model: str, cores: int = 1, words: str =
     ) as machine:
         status = machine.wait_exit(RUN_SECONDS)
     return ModelledRun(status, machine.lines, plugin.snapshots(directory))
-
-
-@contextmanager
-def busy_host() -> Iterator[None]:
-    """Twice as many busy loops as the host has CPUs, to disturb what depends on the host's timing."""
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 
 from tools import run
 from tools.bench import (
+    ancestor,
     card,
+    determinism,
     driver,
     hostile,
     instructions,
@@ -47,6 +49,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
     "trade-off": Benchmark(trade_off.rows, trade_off.show),
     "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
+    "determinism": Benchmark(determinism.rows, determinism.show),
+    "ancestor": Benchmark(ancestor.rows, ancestor.show),
 }
 
 

@@ -33,7 +33,8 @@ CORES_MAX = 16
 class Experiment:
     """The settings of a run. Equal settings and an equal image give an equal result.
 
-    load, rate: the mix (a preset of the load generator) and its requests per second. window_ms, warm_up_ms: virtual time.
+    load, rate, protocol: the mix (a preset of the load generator), its requests per second, and text, meta or binary.
+    window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.
     trace: the cores' sleeps are written to TRACE; that does not change the run.
@@ -48,6 +49,7 @@ class Experiment:
     memory: str = "512M"
     connections: int = 16
     depth: int = 4
+    protocol: str = "text"
     seed: int = 1
     arguments: Sequence[str] = ()
     trace_interrupts: bool = False
@@ -122,6 +124,7 @@ class ModelMachine(machine.Machine):
         self.card_options = [
             *("--driven", str(link), "--server", SERVER, "--load", wanted.load, "--rate", f"{wanted.rate:.15g}"),
             *("--connections", str(wanted.connections), "--depth", str(wanted.depth), "--seed", str(wanted.seed)),
+            *("--protocol", wanted.protocol),
             *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
             *("--out", str(self._out / WORLD_RESULT)),
             *(() if self._system.is_linux else ("--log", str(self._out / LOG))),
