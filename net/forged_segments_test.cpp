@@ -97,7 +97,7 @@ TEST_F(ForgedSegments, MssOfASynHasALowerBound) {
 }
 
 // A peer reports a loss by three duplicate ACKs, and its next request comes with them. In an earlier version, the answer or the FIN was
-// added to the segment that is sent again, although others follow it. The peer then got wrong bytes at valid sequence numbers.
+// appended to the retransmitted segment, although a later segment was in flight. The peer then got wrong bytes at valid sequence numbers.
 class FastRetransmission : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FastRetransmission, IsNotMixedWithWhatTheApplicationSendsNext) {
@@ -388,7 +388,7 @@ TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   };
   arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
   arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
-  arrive(Bytes(8, number(3)), 3);                                     // also marked as the last fragment
+  arrive(Bytes(8, number(3)), 3);                                     // a second fragment that is marked as the last
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);

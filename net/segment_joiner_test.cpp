@@ -31,7 +31,7 @@ struct Segment {
   std::uint16_t id = 0;
 };
 
-/// Returns the source of payload. Its parts are adjacent in memory, like those of a stored value.
+/// Returns the source of payload. Its parts are adjacent in memory, as in an application that sends a large value.
 std::vector<std::byte>& stored() {
   static std::vector<std::byte> bytes = [] {
     std::vector<std::byte> made(512 * 1024);
@@ -188,7 +188,7 @@ Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
   return {.frames = sender.frames, .counters = counters, .frames_segmented = sender.world.server_card.frames_segmented()};
 }
 
-// Tests random mixes of connections, sizes, flags, gaps and retransmissions, also with small rings and few pieces.
+// Tests random mixes of connections, sizes, flags, gaps and retransmissions, also for cards with small rings and few pieces in a frame.
 TEST(SegmentJoiner, TheCardSendsTheSameBytes) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     CardOptions card{.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = seed % 2 == 0 ? 64U * 1024 : 20'000};
@@ -236,7 +236,7 @@ TEST(SegmentJoiner, ASingleSegmentIsUnchanged) {
   EXPECT_EQ(sender.counters().joined_copied_bytes, 0U);
 }
 
-// A slow card holds the copy buffers. Segments are then sent one by one, and none is lost.
+// While a slow card holds all copy buffers, segments are sent one by one, and none is lost.
 TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
   Sender sender("copy", {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 2ms});
   std::vector<Segment> pairs;

@@ -105,7 +105,7 @@ TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   EXPECT_EQ(counters.held_bytes, 0U);
 }
 
-// The core cannot refuse replies that a peer does not acknowledge, so it resets the connection.
+// Replies that a peer does not acknowledge fill memory. The core cannot refuse its own replies, so it resets the connection.
 TEST_F(MemoryTest, TheConnectionThatHoldsMostIsReset) {
   std::vector<std::byte> reply(1'900'000);
   world.listen(10, [&](Connection& connection) {

@@ -17,7 +17,7 @@ namespace neap::net {
 
 namespace {
 
-/// The entries that other cores hold expire after 300 s (lwIP, ARP_MAXAGE), so the first core renews them earlier.
+/// The other cores' copies of an entry expire after 300 s (lwIP, ARP_MAXAGE), so the first core publishes it again after this time.
 constexpr std::uint64_t renewal_ms = 120'000;
 /// Limits how often ARP wakes an idle core.
 constexpr unsigned published_a_second_max = 64;
