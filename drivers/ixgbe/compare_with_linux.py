@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares registers.toml with the header of Linux's own ixgbe driver: every name in both must have the same offsets.
 
-Driver and soft card share one table, so both would have its mistakes. Linux's driver is known to work with the real card. Its source is
-fetched as the machine's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an existing file
-is read instead.
+Driver and soft card share one table, so tests with both do not find its mistakes. Linux's driver is known to work with the real card. Its
+source is fetched as the machine's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an
+existing file is read instead.
 
     compare_with_linux.py [--header ixgbe_type.h]
 """

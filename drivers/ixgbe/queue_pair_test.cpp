@@ -166,7 +166,7 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
 // Frames may be written back long before their interrupt, because interrupt moderation delays it.
 TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
   start_attached();
-  machine.on(0, [&] { receive(5); });  // no interrupt
+  machine.on(0, [&] { receive(5); });  // without an interrupt
   ASSERT_TRUE(received(5));
   machine.on(0, [&] {
     EXPECT_EQ(pair->counters().idle_finds.value(), 1U);

@@ -79,8 +79,8 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestFollows) {
   EXPECT_EQ(stack.frames.size(), 40U);
 }
 
-// One call for each frame would cost as much as all other work on the frame. A dropped frame splits the list of frames in two. So does a
-// frame with several descriptors, because its first pieces are not frames.
+// A call for each frame costs as much as all other work on the frame. A dropped frame splits the list of frames in two. So does a frame
+// with several descriptors, because its first pieces are not frames.
 TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   make(4 * ring, 9000);
   receive(20);
@@ -105,7 +105,7 @@ TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
 TEST_F(ReceiveQueueTest, FramesWithoutTheVlansTagAreDroppedAndCounted) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7});
   ASSERT_TRUE(card.receive(frame_of(1, 100)));
-  ASSERT_TRUE(card.receive(frame_of(2, 100), {.vlan_packet = true, .vlan = 5 << 13 | 7}));  // 5: a priority
+  ASSERT_TRUE(card.receive(frame_of(2, 100), {.vlan_packet = true, .vlan = 5 << 13 | 7}));  // tag 7, priority 5
   ASSERT_TRUE(card.receive(frame_of(3, 100), {.vlan_packet = true, .vlan = 8}));
   EXPECT_EQ(queue.receive(stack, 64), 3U);
   expect_only(frame_of(2, 100));

@@ -19,9 +19,9 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of their driver, which set only
-/// ENABLE in TXDCTL. Checksums and RSS were on, as always here. RSC, DCA and head write-back were off; segments were copied into one
-/// buffer.
+/// The options of the published studies that the preset `study` repeats. The studies' driver had the ring sizes and the budget that are
+/// defaults here. It set only ENABLE in TXDCTL, so the thresholds were 0. RSC, DCA and head write-back were off, checksums and RSS on. It
+/// copied the segments of a TSO frame into one buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
@@ -104,7 +104,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
 }
 
 // Programs the registers that take effect while queues run. If SRRCTL.DROP_EN (4.6.7) is set, a ring without descriptors drops its frames.
-// Otherwise the frames wait in the packet buffer; above its threshold the card requests a pause.
+// Otherwise the frames wait in the packet buffer; above its threshold the card sends pause frames.
 void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);

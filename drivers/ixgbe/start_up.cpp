@@ -288,7 +288,7 @@ task<Result<void>> start_receive(Registers registers) {
 
 void program_transmit(Registers registers, std::uint32_t frame_bytes_max) {
   // 8.2.3.9.16: if the packet buffer is filled above the threshold, no further frame is fetched. The frame being fetched must still fit,
-  // with two tags and its FCS. Linux, DPDK and FreeBSD leave 10 KiB of room, and so does a reset.
+  // with two tags and its FCS. Linux, DPDK, FreeBSD and the register's reset value leave 10 KiB of room.
   constexpr std::uint32_t transmit_packet_buffer_kib = 160, room_kib_min = 10, tags_and_fcs_bytes = 12;
   const std::uint32_t room_kib = std::max(room_kib_min, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
   require(room_kib < transmit_packet_buffer_kib, "ixgbe: the largest frame exceeds the transmit packet buffer", frame_bytes_max);

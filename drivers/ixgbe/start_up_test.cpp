@@ -303,7 +303,7 @@ TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   EXPECT_EQ(registers.read(reg::RAH(0)).address_high, 0x0605U) << "our own address is kept";
 }
 
-// 7.1.2.5: each missing mask bit would make the filter compare a field that was not set.
+// 7.1.2.5: if a mask bit is missing, the filter compares a field that software has not set.
 TEST_F(StartUpTest, APortIsSteeredOnlyByDestination) {
   registers.write(reg::FTQF(7), {.enable = true});
   program_receive(registers, rss::table_for(1), 1514);

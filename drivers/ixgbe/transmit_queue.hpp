@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A transmit queue: from a frame's pieces to descriptors, and back by TX completions.
+// A transmit queue: writes descriptors for the pieces of frames, and returns the frames' tokens to the stack on TX completion.
 //
 // Frames of one event are queued one by one, and one tail write notifies the card of all frames (`flush`). The card reports completions
 // only for descriptors with the RS bit. These are the last one of a flush and, in a long flush, one in every `report_interval_descriptors`,
@@ -14,10 +14,10 @@
 // Offloads that differ from frame to frame use context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3). One is
 // for frames with checksums, the other for TSO. A context is written only when it changes.
 //
-// Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which checks everything, keeps the result
-// of its checks for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the
-// ring's end) needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of
-// 419 (`neap bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
+// Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which makes all checks, stores their
+// result for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the ring's
+// end) needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of 419
+// (`neap bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -48,7 +48,7 @@ class TransmitQueue {
       frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
 
-  /// Counts in `traffic`, which MUST outlive the queue.
+  /// Frames are counted in `traffic`, which MUST outlive the queue.
   TransmitQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
@@ -95,7 +95,7 @@ class TransmitQueue {
   void reclaim() noexcept;
   /// True if `deliver` must return tokens or report room.
   [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
-  /// Returns the tokens of sent frames in order, each once. Then reports room if a frame was refused and there is room again.
+  /// Passes the tokens of sent frames to the stack in order, each once. Then reports room if a frame was refused and there is room again.
   void deliver(FrameReceiver& receiver) noexcept;
 
   /// Returns the number of descriptors queued or in flight.

@@ -60,7 +60,7 @@ struct TransmitQueueTest : testing::Test {
   std::deque<std::vector<TransmitPiece>> pieces;
 };
 
-// The log's sums are compared with the card's, which counts each segment as a frame with its own headers.
+// Users compare the log's counts with the card's counters, which count each TSO segment as a frame with its own headers.
 TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
   make();
   const auto counts_are = [&](std::uint64_t frames, std::uint64_t bytes, std::uint64_t descriptors) {
@@ -326,7 +326,7 @@ TEST_F(TransmitQueueTest, TransmitReclaimsButDoesNotDeliver) {
   EXPECT_EQ(stack.tokens.size(), queued);
 }
 
-// A stack that never collects its tokens must not make the queue lose one.
+// If the stack does not take its tokens, the queue refuses frames and loses no token.
 TEST_F(TransmitQueueTest, UndeliveredTokensBoundTheQueue) {
   make();
   std::uintptr_t queued = 0;
