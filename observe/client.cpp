@@ -180,7 +180,7 @@ task<void> Client::serve() {
       sent = co_await send_line(std::move(answer));
       finished_ = finished_ || finished;
     }
-    if (machine_action_ != nullptr) co_await end_machine();  // even if the client is gone
+    if (machine_action_ != nullptr) co_await end_machine();  // the machine also ends if the client is gone
     if (!sent || over() || last_line_) break;
     set_activity(Activity::idle);
     touch();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The places of connected clients. admission.hpp selects the client that is displaced for another one.
+// The places (slots) of connected clients. admission.hpp selects the client that loses its place when another client needs one.
 #pragma once
 
 #include <array>

@@ -62,7 +62,7 @@ struct Checked {
 [[nodiscard]] std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores);
 
 /// Another name for a command. If `value` is not null, it converts the first word after the name. An empty result refuses the word;
-/// `accepts` is the reason.
+/// `accepts` is then the text of the refusal.
 struct Alias {
   std::string_view name, stands_for;
   std::string (*value)(std::string_view word) = nullptr;

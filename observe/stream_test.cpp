@@ -11,7 +11,7 @@
 namespace neap::observe::testing {
 namespace {
 
-/// A collector's copy of a run: each core's log entries, and the core's header when it has arrived.
+/// The copy of a run that a collector (a client of `stream`) has: each core's log entries, and the core's header when it has arrived.
 struct Collected {
   struct Core {
     std::uint64_t position = 0;  ///< position of the next entry
@@ -217,7 +217,7 @@ TEST(LogStream, LiveLinesArriveDuringTheRun) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("start"), "ok run=1");
   Collected collected;
-  EXPECT_FALSE(collect(world, collected, "live", 1));  // ends after the first lines
+  EXPECT_FALSE(collect(world, collected, "live", 1));  // ends after the first received bytes
   world.record(300);
   EXPECT_FALSE(collect(world, collected, "live", 250 * 64));
   EXPECT_GE(collected.cores[0].position + collected.cores[1].position, 250U);
