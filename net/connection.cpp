@@ -19,9 +19,9 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // lwIP calls `on_poll` once a second
 constexpr std::chrono::seconds connect_limit{10};
-/// Seconds without an acknowledgement from the peer until a connection that this side closed is aborted.
+/// A connection that this side closed is aborted after this many seconds without an acknowledgement from the peer.
 constexpr unsigned quiet_polls_max = 60;
-/// Seconds until a closed connection is aborted in any case. A peer could otherwise keep it open by acknowledging one byte a minute.
+/// It is aborted after this many seconds in any case, because a peer could keep it open by acknowledging one byte a minute.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }

@@ -28,7 +28,7 @@ class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
 
-/// A `connect` in progress; a local variable of the task that waits for it.
+/// The state of a `connect` in progress. It is a local variable of the task that waits for the connection.
 struct ConnectAttempt {
   Acceptor acceptor;
   Completion<Result<void>> done;
@@ -114,7 +114,7 @@ class ConnectionState final : public Connection {
   std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP
   std::uint32_t held_bytes_ = 0;       // delivered to the application and not released
   std::uint32_t references_ = 1;       // one for the connection, and one for each received piece
-  std::size_t received_memory_ = 0;    // memory of `held_bytes_`: whole buffers, blocks and headers
+  std::size_t received_memory_ = 0;    // memory occupied by `held_bytes_`: whole buffers, blocks and headers
   std::size_t reordered_memory_ = 0;   // memory of lwIP's out-of-order queue
   std::size_t charged_bytes_ = 0;      // bytes last added to the core's count of held memory
   GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended

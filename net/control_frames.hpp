@@ -21,7 +21,7 @@ extern constinit std::atomic<std::uint32_t> control_ports;
   return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);
 }
 
-/// The offset of the local port in a TCP header.
+/// The offset of the local port in a TCP header: `source` for sent frames, `destination` for received ones.
 enum class LocalPort : std::uint8_t { source = 0, destination = 2 };
 
 /// True if the frame's TCP port at `where` is control's. `frame` begins with the Ethernet header; its first `bytes` bytes are readable.

@@ -75,8 +75,8 @@ TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   }
 }
 
-// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. With assertions this was a panic, without assertions a
-// frame too long for the card.
+// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. A build with assertions panicked; a build without them
+// made a frame too long for the card.
 TEST_F(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
   peer.open(40000, 2000, mss_option(1460));
   peer.application_sends(10'000);  // more than the window
@@ -342,8 +342,8 @@ TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
   expect_edge_kept();
 }
 
-// In an earlier version, a forged SYN caused a reset to the peer with a sequence number that the forger chose. A forged FIN kept the
-// connection in TIME-WAIT.
+// In an earlier version, a forged SYN made the machine send a reset to the peer, with a sequence number that the forger chose. A forged FIN
+// kept the connection in TIME-WAIT.
 TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   peer.open();
   peer.close_by_application();

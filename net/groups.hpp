@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Multicast groups: the cores that joined each group.
 //
-// The network sees one machine, which is a member of a group or not. RSS may deliver a group's datagrams to a core that has not joined. So
-// all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for all cores and sets the
-// card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change returns the old members,
-// the new members, or one core too many. A core that has not joined drops the datagram. Internal to net/.
+// To the network, all cores are one machine, which either is a member of a group or is not. RSS may deliver a group's datagrams to a core
+// that has not joined. So all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for
+// all cores and sets the card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change
+// returns the old members, the new members, or one core too many. A core that has not joined drops the datagram. Internal to net/.
 #pragma once
 
 #include <array>

@@ -153,7 +153,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-/// Calls `begin` with every core's stack, on its core. If a stack refuses, calls `undo` with the stacks that accepted before.
+/// Calls `begin` with each stack, on the stack's core. If a stack refuses, calls `undo` with the stacks that have accepted.
 template <class Begin, class Undo>
 task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {

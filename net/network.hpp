@@ -106,8 +106,8 @@ class Connection {
 /// Makes the handler of a new connection. If the result is null, the connection is reset and counted as refused.
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
-/// The counters of one core's stack since it started. Frames and bytes are counted as on the wire, without FCS. `Count` is a plain number,
-/// or the type of a live counter (counter.hpp).
+/// The counters of one core's stack since it started. Frames and bytes are counted as on the wire, without FCS. `Count` is an integer, or a
+/// counter that any core may read while it changes (counter.hpp).
 template <class Count>
 struct CountersOf {
   Count frames_received{}, bytes_received{};
@@ -156,7 +156,7 @@ struct CountersOf {
   Count cookies_accepted{};       ///< connections made from a cookie
   Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // The part of the frames and bytes above that belongs to control's ports.
+  // The part of `frames_…` and `bytes_…` that belongs to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
   Count discarded_bytes{};  ///< bytes received after this side was closed

@@ -223,9 +223,9 @@ TEST(SegmentJoiner, AContiguousValueIsOnePiece) {
 
 TEST(SegmentJoiner, TooManySegmentsBecomeSeveralFrames) {
   Sender sender("chain");
-  sender.send(run_of(100));  // 146,000 bytes: 44, 44 and 12 segments
+  sender.send(run_of(100));  // 146,000 bytes become frames of 44, 44 and 12 segments
   EXPECT_EQ(sender.counters().joined_frames, 3U);
-  sender.send(run_of(100, {.sequence = 1U << 20, .payload_bytes = 300}));  // 48, 48 and 4
+  sender.send(run_of(100, {.sequence = 1U << 20, .payload_bytes = 300}));  // frames of 48, 48 and 4
   EXPECT_EQ(sender.counters().joined_frames, 6U);
 }
 
@@ -292,7 +292,7 @@ TEST(SegmentJoiner, WithoutALinkNoMemoryIsHeld) {
 TEST(SegmentJoiner, IsRefusedWithoutTheCardsSupport) {
   {
     TwoMachines world({.server = {.tso_bytes_max = 64 * 1024, .seed = 1}, .client = {.mac = {0x02, 0, 0, 0, 0, 2}}});
-    EXPECT_EQ(world.set_tso("chain"), "");  // applies to the cores whose card supports TSO
+    EXPECT_EQ(world.set_tso("chain"), "");  // cores whose card does not support TSO keep "off"
     world.machine.run(0, [&]() -> task<void> {
       const auto set = co_await policy::set(policy::Setting::segmentation, "copy", world.client_core);
       EXPECT_EQ(set.has_value() ? "" : set.error().why, "tso: the network card cannot segment");

@@ -79,8 +79,8 @@ struct StackTimes {
 
 class Stack final : public FrameReceiver {
  public:
-  /// Card buffers that handlers and the out-of-order queues may hold. Above this number, retained payload is copied, so that a slow peer or
-  /// application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
+  /// The number of card buffers that handlers and out-of-order queues may hold. Above it, retained payload is copied, so that a slow peer
+  /// or application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
   static constexpr unsigned held_buffers_max = 128;
   static constexpr unsigned held_buffers_hard_max = 512;
   /// The maximum of pieces in a frame; the card's own limit may be lower.
@@ -287,7 +287,7 @@ class Stack final : public FrameReceiver {
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< connections with work for the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections whose data had no room or memory; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections that wait for room or memory; oldest first
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   bool retry_blocked_ = false;

@@ -6,7 +6,7 @@
 // (Connection::held_bytes), and the sum for a core has two limits. Connections that hold more than a guaranteed amount share the first
 // limit equally. Above the first limit, payload for a connection over its share is refused. The connection's segments still deliver
 // acknowledgements and resets, and the peer sends the payload again. Above the second limit, the connection that holds the most is reset.
-// Nothing is refused for control, for connections below the guaranteed amount, and for frames without payload. Internal to net/.
+// Control, connections below the guaranteed amount, and frames without payload are exempt. Internal to net/.
 #pragma once
 
 #include <bit>

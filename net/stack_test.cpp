@@ -142,7 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because only a datagram's first fragment has ports. Another core may have the segment's connection.
+// The first core reassembles fragments, because only a first fragment has ports. The segment's connection may be on another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();

@@ -86,7 +86,7 @@ void Client::connection_gone() noexcept {
 
 bool Client::displace() noexcept {
   require(this_core() == core_, "a client is displaced on its own core", core_);
-  // A client that does not read would also delay an orderly close, so its connection is reset.
+  // A client that does not read delays an orderly close, so its connection is reset.
   const bool reads = connection_ != nullptr && connection_->unacknowledged_bytes() <= unproven_answers_bytes_max;
   const bool at_once = !proven || activity() == Activity::closing || !reads;
   if (at_once) {

@@ -94,7 +94,7 @@ class Client {
   [[nodiscard]] std::uint64_t progress_ns() const noexcept { return progress_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
   void set_activity(Activity activity) noexcept { activity_.store(activity, std::memory_order_relaxed); }
-  /// Records progress of this client.
+  /// Sets the time of the client's last progress to now.
   void touch() noexcept;
 
  private:

@@ -115,7 +115,7 @@ TEST(AllowList, IsTheOwnNetworkByDefault) {
   const AllowList list;
   EXPECT_TRUE(list.allows({0x0A000202}, own, mask));
   EXPECT_FALSE(list.allows({0x0A000302}, own, mask));
-  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // without an address there is no network
+  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // a machine without an address allows no client
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 

@@ -11,7 +11,7 @@
 namespace neap::observe::testing {
 namespace {
 
-/// The copy of a run that a collector (a client of `stream`) has: each core's log entries, and the core's header when it has arrived.
+/// The part of a run that a collector (a client of `stream`) has received: each core's log entries, and later the core's header.
 struct Collected {
   struct Core {
     std::uint64_t position = 0;  ///< position of the next entry

@@ -17,7 +17,7 @@ constexpr std::uint32_t steer_udp = 1U << 16;
 
 struct QueueOptions {
   std::uint32_t receive_descriptors = 512, transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< 2 KiB each, for the ring and the stack; more if the ring needs more
+  std::uint32_t receive_buffers = 2048;  ///< of 2 KiB, for the ring and for frames in the stack; raised if the ring needs more
   std::uint32_t frame_bytes_max = 1514;
   std::uint32_t budget_descriptors = 64;  ///< receive descriptors that one event may take
   // 8.2.3.9.10: the card fetches descriptors if it holds fewer than PTHRESH and at least HTHRESH wait in the ring. It writes descriptors
@@ -25,7 +25,7 @@ struct QueueOptions {
   std::uint32_t prefetch_threshold = 32, host_threshold = 8, write_back_threshold = 0;
   std::uint32_t head_write_back = 0;  ///< 1: the card writes the ring's head to one word, not DD to each descriptor (7.2.3.5.2)
   std::uint32_t coalescing = 0;       ///< 1: RSC (7.1.12)
-  std::uint32_t vlan = 0;             ///< the tag of all frames; 0: none (7.4)
+  std::uint32_t vlan = 0;             ///< the VLAN tag of all frames; 0: none (7.4)
   // The following options take effect at any time.
   std::uint32_t promiscuous = 0;
   std::uint32_t flow_control = 0;  ///< 3.7.7

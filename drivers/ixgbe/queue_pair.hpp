@@ -64,7 +64,7 @@ class QueuePair final : public FrameSender {
 
   /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames do not count as hung.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
-  /// Makes the pair's core report the link to the stack in a later event, with its state then. MUST be called by one core at a time.
+  /// Makes the pair's core read the link's state in a later event and report it to the stack. MUST be called by one core at a time.
   void announce_link() noexcept { link_call_.ask(index_); }
   /// Applies the options that may change while the queues run. MUST be called on the pair's core.
   void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }

@@ -93,7 +93,7 @@ class ReceiveQueue {
 
   Registers registers_;
   DescriptorRing ring_;
-  std::unique_ptr<ReceivedFrame[]> slots_;              // for each slot of the ring: its buffer, later its frame, until `refill`
+  std::unique_ptr<ReceivedFrame[]> slots_;              // for each slot of the ring: the posted buffer; after `receive`, the frame
   std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // for each slot of the ring: pieces of the frame that continues there
   Memory spare_;                                        // memory of the last `prepare`
   std::uint32_t head_ = 0;                              // next descriptor to check

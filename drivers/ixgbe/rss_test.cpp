@@ -64,7 +64,7 @@ TEST_P(RssTable, SharesDifferByOneEntryAtMost) {
   for (unsigned queue = queues; queue < share.size(); ++queue) EXPECT_EQ(share[queue], 0U) << "queue " << queue << " does not exist";
 }
 
-// A core that is reserved gets no entry; the others share equally.
+// A reserved core (Options::reserved_core) gets no entry in the table; the other cores share the entries equally.
 TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   const unsigned queues = GetParam();
   if (queues == 1) return;

@@ -213,7 +213,7 @@ void program_promiscuous(Registers registers, bool on) {
 
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous) {
   registers.modify(reg::FCTRL, [](reg::Fctrl& value) { value.multicast_promiscuous = true; });
-  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first holds our own address
+  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: filter 0 holds our own address
   for (unsigned i = 0; i < exact; ++i) {
     registers.write(reg::RAH(i + 1), {.valid = false});
     if (i >= groups.size()) continue;

@@ -76,7 +76,7 @@ TEST_F(StartUpTest, ACardThatIsGoneIsReportedAsGone) {
   EXPECT_EQ(error_of([&] { return acquire(registers, SharedResource::mac); }).code, ErrorCode::closed);
 }
 
-// An owner that crashed keeps its bits, and must not block the next driver.
+// The bits of an owner that crashed stay set, and must not block the next driver.
 TEST_F(StartUpTest, ALostSemaphoreIsTakenOver) {
   registers.write(reg::SW_FW_SYNC, {.sw_phy0 = true, .fw_mac = true});
   EXPECT_STREQ(error_of([&] { return acquire(registers, SharedResource::mac); }).message, "");

@@ -32,7 +32,7 @@ struct PortStatistics {
   std::uint64_t length_errors = 0, undersize = 0, fragments = 0, oversize = 0, jabbers = 0;
   std::uint64_t local_faults = 0;   ///< faults of the link that this end detected
   std::uint64_t remote_faults = 0;  ///< faults of the link that the other end reported
-  // Pause frames: XOFF received (counted even if `flow_control` ignores them), XOFF sent and XON sent.
+  // Numbers of pause frames: XOFF received (also counted while `flow_control` ignores them), XOFF sent, XON sent.
   std::uint64_t pauses = 0, pauses_sent = 0, resumes_sent = 0;
 };
 

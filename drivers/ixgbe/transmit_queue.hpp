@@ -2,10 +2,11 @@
 // A transmit queue: writes descriptors for the pieces of frames, and returns the frames' tokens to the stack on TX completion.
 //
 // Frames of one event are queued one by one, and one tail write notifies the card of all frames (`flush`). The card reports completions
-// only for descriptors with the RS bit. These are the last one of a flush and, in a long flush, one in every `report_interval_descriptors`,
-// so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits. `deliver` then passes completions
-// to the stack as the tokens that came with the frames, in the order in which the frames were queued. `reclaim` and `deliver` are separate
-// because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
+// only for descriptors with the RS bit. RS is set in the last descriptor of a flush and, in a long flush, in one of every
+// `report_interval_descriptors`, so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits.
+// `deliver` then passes completions to the stack as the tokens that came with the frames, in the order in which the frames were queued.
+// `reclaim` and `deliver` are separate because `transmit` may reclaim when the ring is full, and must not call the stack back from within
+// the stack's own call.
 //
 // With head write-back (7.2.3.5.2) the card writes the ring's head instead of DD bits, and `reclaim` processes reports up to this head. A
 // head is valid only between the oldest descriptor that the card may still read and the last tail. Any other head is counted and ignored,
@@ -167,7 +168,7 @@ class TransmitQueue {
   std::uint32_t reported_ = 0;  // all descriptors before this one are covered by a report
   std::array<Context, 2> contexts_{};
   Run run_;
-  // Since the last flush: queued bytes, and segments that TSO adds to the frames. `tokens_flushed_` is `tokens_tail_` at that flush.
+  // Bytes queued since the last flush, and segments that TSO adds to these frames. `tokens_flushed_` is `tokens_tail_` at that flush.
   std::uint32_t bytes_unflushed_ = 0, segments_unflushed_ = 0, tokens_flushed_ = 0;
 
   std::unique_ptr<Report[]> reports_;  // a ring; the oldest report is at reports_head_

@@ -37,7 +37,7 @@ struct CardOptions {
   unsigned seed = 1;
 };
 
-/// Returns the folded sum of `sum` and `bytes` as 16-bit words in network order.
+/// Returns `sum` plus the 16-bit words of `bytes` in network order, folded to 16 bits.
 [[nodiscard]] std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) noexcept;
 /// Sets the valid IPv4 and TCP or UDP checksums of a frame (for frames that a test makes itself).
 void fill_checksums(Bytes& frame);
