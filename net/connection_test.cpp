@@ -208,7 +208,7 @@ TEST_P(FullRing, DelaysAndLosesNothing) {
   EXPECT_GT(world.server_card.found_full(), 0U);
   const Counters counters = world.counters_of(0);
   EXPECT_EQ(counters.transmit_full, world.server_card.found_full());
-  EXPECT_EQ(counters.retransmissions, 0U);  // a full ring is not a lost frame
+  EXPECT_EQ(counters.retransmissions, 0U);  // frames that a full ring refuses are not lost
   EXPECT_GT(counters.transmit_copied, 0U);  // frames with more pieces than this card accepts
   EXPECT_LE(world.server_card.pieces_max_seen(), 3U);
   expect_ended_well(*server);

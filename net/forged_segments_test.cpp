@@ -96,8 +96,8 @@ TEST_F(ForgedSegments, MssOfASynHasALowerBound) {
   EXPECT_LE(sizes.size(), 101U);
 }
 
-// A peer reports a loss by three duplicate ACKs, and its next request comes with them. In an earlier version, the answer or the FIN was
-// appended to the retransmitted segment, although a later segment was in flight. The peer then got wrong bytes at valid sequence numbers.
+// A peer reports a loss by three duplicate ACKs, together with its next request. In an earlier version, the answer or the FIN was appended
+// to the retransmitted segment, although a later segment was in flight. The peer then got wrong bytes at valid sequence numbers.
 class FastRetransmission : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FastRetransmission, IsNotMixedWithWhatTheApplicationSendsNext) {
@@ -387,7 +387,7 @@ TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
     peer.settle();
   };
   arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
-  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
+  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // a fragment beyond the datagram's end
   arrive(Bytes(8, number(3)), 3);                                     // a second fragment that is marked as the last
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);

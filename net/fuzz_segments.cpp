@@ -80,7 +80,7 @@ class Transfer {
         sent_ += bytes;
         break;
       }
-      case 1: {  // unexpected options are harmless
+      case 1: {  // data with unexpected options, which must be ignored
         Bytes payload(1 + choices_.below(1400));
         for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = pattern(peer_sent_ + i, 6);
         peer_.send({.seq = peer_.seq,

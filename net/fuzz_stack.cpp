@@ -44,8 +44,8 @@ constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // Memory of the machine's threads, timers and queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// All frames of a step may share one event, and the stack checks its limit only at the event's end. Until then the frames may add this
-// much. Bytes that applications send in that event are not limited.
+// All frames of a step may share one event, and the stack checks its limit only at the event's end. Until then the frames may add this much
+// held memory. Bytes that applications send in that event are not limited.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {

@@ -18,7 +18,7 @@ class IdleTest : public ::testing::Test {
     world_->listen(7, echoing());
   }
   ~IdleTest() override {
-    runner_.resume();  // the shutdown needs time to pass too
+    runner_.resume();  // the shutdown waits for timers
     world_.reset();
   }
 

@@ -256,7 +256,7 @@ task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, Addres
     auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
-      static_cast<void>(network.release());  // the card may still refer to the network
+      static_cast<void>(network.release());  // never freed, because the card may still refer to the network
       co_return std::unexpected(started.error());
     }
     co_return std::unique_ptr<NetworkControl>(std::move(network));

@@ -125,7 +125,7 @@ TEST(Stack, NeighboursArePublishedToTheOtherCores) {
   auto record = std::make_shared<Record>();
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(world.connect(service(7), recording(record, {.send_seed = 1, .send_bytes = 100, .expect_bytes = 100}), 2), std::nullopt);
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // ARP repeats a request after 1 s
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // without a second ARP request, which is sent after 1 s
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
   EXPECT_GE(world.counters_of(1).neighbours_published, 1U);
 }
@@ -247,7 +247,7 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
     for (std::byte& byte : payload) byte = static_cast<std::byte>(random());
     if (payload.size() > 20 && random() % 2 == 0) {
       payload[2] = std::byte{0};
-      payload[3] = std::byte{7};  // to the listener, with any flags and options
+      payload[3] = std::byte{7};  // to the listener's port; flags and options are random
     }
     constexpr unsigned protocols[] = {1, 6, 6, 6, 17, 2, 41};
     Bytes frame = packet(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0,

@@ -176,7 +176,7 @@ task<void> Client::serve() {
     bool sent = true;
     set_activity(Activity::busy);
     if (!answer.empty()) {
-      const bool finished = std::exchange(finished_, false);  // so that the answer is still sent
+      const bool finished = std::exchange(finished_, false);  // so that `send_line` still sends the answer
       sent = co_await send_line(std::move(answer));
       finished_ = finished_ || finished;
     }

@@ -2,7 +2,7 @@
 // The syntax of commands.
 //
 // A command is described once, by its usage ("itr,VALUE[,CORE]"). `help` shows the usage, a test compares it with docs/control.md, and the
-// parser derives from it the number of words and whether the last word is a core. So the check and its description always agree.
+// parser derives from it the number of words and whether the last word is a core. So the accepted words and the shown usage always agree.
 #pragma once
 
 #include <cstddef>

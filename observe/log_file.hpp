@@ -21,7 +21,7 @@ namespace neap::observe {
 constexpr std::size_t header_bytes = 4096;
 using Header = std::array<std::byte, header_bytes>;
 
-/// The values that all headers of one boot share.
+/// The values that are the same in all log headers of one boot.
 struct BootFacts {
   std::uint64_t boot_id = 0;
   std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0

@@ -222,7 +222,7 @@ TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   host::set_power_abilities(before);
 }
 
-// Tools build their types from the header. The fields are those of kernel/log_record.hpp.
+// Tools build their types from the header. The header must name all fields of kernel/log_record.hpp.
 TEST(LogFile, TheHeaderNamesEveryFieldAndSetting) {
   const std::string json = make_header_json({}, {.run = 1, .core = 0, .extent = {}});
   for (const log::Form& form : log::forms) {

@@ -23,7 +23,7 @@ enum class BlockType : std::uint8_t {
   header = 1,       ///< the core's file header; sent after the core's last entry
   entries = 2,      ///< entries of one core, from `position` on
   gap = 3,          ///< `count` entries from `position` on were overwritten before they could be sent
-  end_of_core = 4,  ///< the core's run had `count` entries in all
+  end_of_core = 4,  ///< no more entries of this core follow; the run has `count` of them
   end = 5,          ///< the end of the run
   alive = 6,        ///< sent when there is nothing else to send
 };

@@ -176,7 +176,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_EQ(collector.ask("stream,after"), "ok");
   world.record(500);
   EXPECT_TRUE(HostMachine::wait_until([&] { return collector.received_bytes() >= sizeof(BlockHeader); }));
-  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // `alive` blocks without entries
+  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // only whole `alive` blocks have arrived
   EXPECT_LT(collector.received_bytes(), 10 * sizeof(BlockHeader));
   EXPECT_TRUE(peer.ask("stop").starts_with("ok "));
   std::string text = collector.rest();

@@ -247,7 +247,7 @@ void Card::inspect() {
     counters_.gone.add();
     if (counters_.gone.value() == 1) print(card_gone_error.message);
   }
-  look_at_link(true);  // a card that is gone has no link
+  look_at_link(true);  // also reports the loss of the link if the card is gone
   for (auto& pair : pairs_) {
     if (pair->take_hang()) neap::start(recover(pair.get()));
   }
@@ -257,7 +257,7 @@ void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
   // Without a link no frame arrives and no queue counts as hung, so no other event inspects the card. If the interrupt of the new link is
   // lost, only this timer notices that the link came up.
-  link_watch_.cancel();  // with a link the timer is not needed
+  link_watch_.cancel();  // the timer is needed only without a link
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;
   set_link(status.up);

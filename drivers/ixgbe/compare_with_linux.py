@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import register_table  # noqa: E402
 
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
-# A lower number of shared names means that the header could not be parsed.
+# Fewer shared names than this mean that the header could not be parsed.
 SHARED_MIN = 380
 PRINT_VALUES = """\
 int printf(const char*, ...);

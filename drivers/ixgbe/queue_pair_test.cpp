@@ -387,7 +387,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
-    for (auto& one : pairs) one.reset();  // freed on a core, because a core allocated the memory
+    for (auto& one : pairs) one.reset();  // a core frees the pairs, because a core allocated their memory
   });
 }
 

@@ -45,7 +45,7 @@ class ReceiveQueue {
   void program(const QueueOptions& options) noexcept;
   /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Posts no buffers: call `refill` once the queue is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
-  /// Takes back all posted buffers. The queue MUST be off, and the caller SHOULD have called `receive` for all completed descriptors.
+  /// Returns all posted buffers to the pool. The queue MUST be off. The caller SHOULD first call `receive` for all completed descriptors.
   void empty() noexcept;
 
   /// Passes frames of up to `budget` descriptors to `receiver`; returns the number of descriptors taken.

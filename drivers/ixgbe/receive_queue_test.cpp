@@ -293,7 +293,7 @@ TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDr
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
   make({.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1});
   ASSERT_EQ(queue.posted(), capacity);
-  // The stack keeps frames, so the ring stays short. From here on the card owns `few` descriptors.
+  // The stack releases no frame, so `refill` finds no buffer. From here on the card owns `few` descriptors.
   stack.keep = true;
   std::uint32_t at = 0;
   for (; queue.posted() != few; ++at) {

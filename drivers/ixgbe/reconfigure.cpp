@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is held, so that no
-// tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the setting's
-// command reports their number.
+// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is in `hold`
+// (queue_pair.hpp), so that no tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and
+// the reply to the setting's command reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -138,7 +138,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
     if (done) done = co_await pair.enable_receive(true);
   }
   if (!done) {
-    // If a queue does not stop or start, only a reset of the card helps.
+    // If a queue does not stop or start, the card is reset, because nothing else makes the queue usable.
     if (done.error().code != ErrorCode::timeout) co_return std::unexpected(done.error());
     print(done.error().message, "; the card is reset");
     counters_.resets.add();
@@ -157,7 +157,7 @@ task<void> Card::recover(QueuePair* hung) {
   require(this_core() == home_core_, "ixgbe: another core than the card's recovers it", this_core());
   while (hung == nullptr && busy_) co_await sleep_for(1ms);
   reset_wanted_ = reset_wanted_ && hung != nullptr;
-  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog asks again
+  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog requests recovery again
   const Work work(busy_);
   Result<std::uint64_t> lost;
   if (hung != nullptr) {

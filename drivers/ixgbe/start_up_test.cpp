@@ -34,7 +34,7 @@ struct StartUpTest : testing::Test {
     });
     return error;
   }
-  /// Runs a phase that waits for a bit that never comes; the error must name the bit's register.
+  /// Runs a phase that waits for a bit that never changes; the error must name the bit's register.
   template <class Phase>
   void expect_time_out(const char* bit, Phase phase) {
     const Error error = error_of(phase);

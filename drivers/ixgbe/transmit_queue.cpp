@@ -51,7 +51,7 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   ring_.clear();
   next_ = clean_ = notified_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = tokens_flushed_ = 0;
   run_ = {};
-  contexts_ = {};  // the card has lost its copies
+  contexts_ = {};  // the card has lost its copies of the contexts
   frame_bytes_max_ = options.frame_bytes_max;
   vlan_ = options.vlan;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;

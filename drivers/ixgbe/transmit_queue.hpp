@@ -107,7 +107,7 @@ class TransmitQueue {
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:
-  /// Contiguous descriptors and tokens of frames that are alike. `next_` and `tokens_tail_` are updated when the run ends.
+  /// The contiguous descriptors and tokens of a run. `next_` and `tokens_tail_` are updated when the run ends.
   struct Run {
     Descriptor* begin = nullptr;
     Descriptor* next = nullptr;

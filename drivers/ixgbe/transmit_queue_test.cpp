@@ -253,7 +253,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
     queue.flush();
     EXPECT_FALSE(queue.ready());
     told = (told + 5) % ring;
-    write_head(told - 1 + (told == 0 ? ring : 0));  // all descriptors but the last, whose RS bit asks for the report
+    write_head(told - 1 + (told == 0 ? ring : 0));  // this head is before the last descriptor, which has RS
     EXPECT_FALSE(queue.ready());
     write_head(told);
     EXPECT_TRUE(queue.ready());
@@ -262,7 +262,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
   }
 }
 
-// A head that moves back, or beyond the last tail, would free buffers that the card still reads.
+// A head behind the previous one or beyond the last tail must be ignored, because the card may still read the buffers before it.
 TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
   make({.transmit_descriptors = ring, .head_write_back = 1});

@@ -45,7 +45,7 @@ void neap_lwip_unresolved_dropped(void);
 int neap_lwip_reassembled(struct pbuf* datagram);
 #define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)
 
-/* 0020: true if the payload of this segment shall be dropped unacknowledged. The flag is set while the core is short of memory. */
+/* 0020: true if the payload of this segment shall be dropped unacknowledged. The variable is 1 while the core is short of memory. */
 extern LWIP_PER_CORE u8_t neap_lwip_memory_short;
 int neap_lwip_refuse_payload(const struct tcp_pcb* pcb, u16_t bytes);
 #define LWIP_HOOK_TCP_REFUSE_PAYLOAD(pcb, bytes) (neap_lwip_memory_short != 0 && neap_lwip_refuse_payload(pcb, bytes))

@@ -3,7 +3,7 @@
 //
 // Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as strict as real ones. They
 // read a frame's pieces late, so that a sanitizer or a checksum shows memory freed or changed too early. They segment frames, check
-// received checksums, and fill in checksums of sent frames from the pseudo-header's sum. A receive buffer must be returned on its own core.
+// received checksums, and fill in checksums of sent frames from the pseudo-header's sum. Receive buffers must return on the receiving core.
 #pragma once
 
 #include <atomic>
