@@ -17,8 +17,7 @@ class Buffer {
  public:
   using Release = void (*)(void* owner) noexcept;
 
-  /// One piece of a chain. For received or copied bytes, this header is next to the bytes. For referenced bytes, it comes from a per-core
-  /// free list.
+  /// One piece of a chain. This header is next to received or copied bytes. For referenced bytes, it comes from a per-core free list.
   struct Piece {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;

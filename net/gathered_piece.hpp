@@ -3,8 +3,7 @@
 //
 // A segment of one byte occupies a card buffer of 2 KiB. If an application does not release such segments, they occupy a thousand times as
 // much memory as the receive window allows. So when applications hold many of a core's card buffers, the stack copies payload into blocks
-// and returns the buffers to the card. Adjacent pieces of a block are joined when an application appends one to the other. Internal to
-// net/.
+// and returns the buffers to the card. Adjacent pieces of a block are joined when one is appended to the other. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +25,7 @@ struct GatheredBlock {
   [[nodiscard]] std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
-/// A gathered piece, as the application sees it. If another core releases it, its RemoteNode (a queue entry) is handed over to the
-/// connection's core.
+/// A gathered piece, as the application sees it. Its RemoteNode (a queue entry) is handed over if another core releases the piece.
 struct GatheredPiece : RemoteNode {
   Buffer::Piece piece;  ///< its `owner` is this object
   GatheredBlock* block = nullptr;

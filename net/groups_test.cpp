@@ -100,8 +100,7 @@ class GroupsTest : public ::testing::Test {
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A frame passed on to a core arrives before this loop's next event on that core. Two cores may pass a frame on, one after the other,
-    // so there are three rounds.
+    // A frame passed on to a core arrives before this loop's next event there. Two cores may pass a frame on, so there are three rounds.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }

@@ -5,9 +5,9 @@
 // differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later segments to
 // it. The card gets all held segments as one frame before the event ends, and sends the same bytes on the wire as without joining.
 //
-// The setting `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain`
-// leaves the payload in place and holds every segment until the card has read it. Both forms copy the headers, because a retransmission
-// changes the original ones.
+// `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the
+// payload in place and holds every segment until the card has read it. Both forms copy the headers, because a retransmission changes the
+// originals.
 //
 // A joiner belongs to one core. Internal to net/.
 #pragma once

@@ -251,7 +251,7 @@ ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
 }
 
 // lwIP has changed the IP header into that of a whole datagram. The header's checksum is now wrong. The other core does not check it,
-// because the frame is passed on with `ip_good`: the fragments' checksums were right.
+// because the frame is passed on with `ip_good`; the fragments' own checksums were right.
 bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
   const std::size_t ip_bytes = IPH_HL_BYTES(ip);

@@ -249,8 +249,7 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites a log's oldest entries while they are being sent. So the oldest eighth is not
-/// sent.
+/// With `log_full=overwrite`, a run in progress overwrites a log's oldest entries. So the oldest eighth of a log is not sent.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;

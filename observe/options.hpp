@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The command line's options for log, control and settings. One call reads all of them, so all applications with a network accept the same
-// words.
+// The command line's options for log, control and settings. One call reads all of them, so all applications accept the same words.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The blocks of a log stream: a header of 64 bytes and a payload, little-endian (docs/log-format.md).
 //
-// A collector (a client that stores streams) must know that it has every entry, or exactly which entries are missing. So each block
-// contains its number on this connection, its position in the core's log, and two checksums. A `gap` block names entries that were
-// overwritten unsent.
+// A collector (a client that stores streams) must know that it has every entry, or which entries are missing. So each block contains its
+// number on this connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten unsent.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,7 @@
 // only for descriptors with the RS bit. RS is set in the last descriptor of a flush and, in a long flush, in one of every
 // `report_interval_descriptors`, so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits.
 // `deliver` then passes completions to the stack as the tokens that came with the frames, in the order in which the frames were queued.
-// `reclaim` and `deliver` are separate because `transmit` may reclaim when the ring is full, and must not call the stack back from within
-// the stack's own call.
+// `reclaim` and `deliver` are separate because `transmit` may reclaim when the ring is full, but must not call the stack back.
 //
 // With head write-back (7.2.3.5.2) the card writes the ring's head instead of DD bits, and `reclaim` processes reports up to this head. A
 // head is valid only between the oldest descriptor that the card may still read and the last tail. Any other head is counted and ignored,
