@@ -28,7 +28,7 @@ struct BootFacts {
   std::optional<unsigned> control_core;
   std::string_view application = application_name, version = neap_version;
 };
-/// Texts of users or hardware that are longer than this are cut to this length and end with `...`, so that the header has room for them.
+/// Longer texts of users or hardware are cut to this length, and then end with `...`. So the header always has room for them.
 constexpr std::size_t header_text_bytes_max = 128;
 /// Returns the values for this boot, with a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);

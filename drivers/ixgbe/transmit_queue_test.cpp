@@ -312,7 +312,7 @@ TEST_F(TransmitQueueTest, AStoppedQueueReturnsTokensAndTheNumberOfUnsentFrames) 
   EXPECT_EQ(stack.room_again, 1U);
 }
 
-// `transmit` reclaims by itself when the ring is full, but must not call the stack back from within its own call.
+// The stack calls `transmit`, which reclaims descriptors when the ring is full but must not call the stack back.
 TEST_F(TransmitQueueTest, TransmitReclaimsButDoesNotDeliver) {
   make();
   std::uint32_t queued = 0;
