@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         Forgery{"FinWithAckOfUnsentData", 0, 77, tcp::fin | tcp::ack, 0, 0, {}}, Forgery{"FinWithoutAck", 0, 0, tcp::fin, 0, 0, {}}),
     [](const auto& one) { return one.param.name; });
 
-// The rate limit does not stop answers for good: a restarted peer gets another challenge ACK.
+// The rate limit suppresses challenge ACKs for half a second. After that, a restarted peer gets another one.
 TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   peer.open();
   for (int i = 0; i < 4; ++i) {

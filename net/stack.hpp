@@ -83,7 +83,7 @@ class Stack final : public FrameReceiver {
   /// or application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
   static constexpr unsigned held_buffers_max = 128;
   static constexpr unsigned held_buffers_hard_max = 512;
-  /// The maximum of pieces in a frame; the card's own limit may be lower.
+  /// The maximum number of pieces in a frame; the card's own limit may be lower.
   static constexpr unsigned pieces_max = SegmentJoiner::pieces_max;
 
   /// MUST be called on `core`.

@@ -221,7 +221,7 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
   host::ClockRunner runner(clock);
-  std::atomic<unsigned> questions{0}, echoed_bytes{0};  // declared before `world`, whose tap uses them to the end
+  std::atomic<unsigned> questions{0}, echoed_bytes{0};  // declared before `world`, whose tap uses them
   std::mutex lock;
   TwoMachines world;
   const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000}, Endpoint{.address = {0x0A000043}, .port = 4000}};

@@ -116,7 +116,7 @@ class Client {
   WakeSignal wake_signal_;
   Timer proof_limit_;
   net::Buffer input_;
-  std::size_t input_pieces_ = 0;   // the number of pieces of `input_` or more
+  std::size_t input_pieces_ = 0;   // number of pieces of `input_`, or a higher number
   std::size_t answers_bytes_ = 0;  // bytes of answers since all output was last acknowledged
   LineReader lines_;
   void (*machine_action_)() noexcept = nullptr;

@@ -15,7 +15,7 @@ namespace neap::observe {
 
 class ClientPlaces {
  public:
-  /// The maximum of clients, including displaced clients that are not closed yet.
+  /// The maximum number of clients, including displaced clients that are not closed yet.
   static constexpr unsigned places_max = 4 * (clients_max + unproven_max);
 
   /// Gives an unproven client a place. MUST be called on the client's core. Returns true if another client was displaced.

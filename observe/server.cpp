@@ -16,7 +16,7 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of rejections in progress, and the time limit of a rejection. Further connections are reset.
+/// The maximum number of rejections in progress, and the time limit of a rejection. Further connections are reset.
 constexpr unsigned rejections_max = 8;
 constexpr std::chrono::seconds rejection_limit{1};
 

@@ -295,7 +295,7 @@ FrameSender& Card::attach(FrameReceiver& receiver) {
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
-  // A TCP filter takes precedence over RSS. This function is never called for a steered UDP port.
+  // A TCP filter takes precedence over RSS. This function is called only for TCP flows.
   for (const auto& [flow, core] : steered_) {
     if (flow == destination_port && flow != 0) return core;
   }

@@ -194,7 +194,7 @@ TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsSet) {
   }
 }
 
-// 8.2.3.9.16: the frame in flight when the threshold is passed must still fit into the packet buffer.
+// 8.2.3.9.16: the frame that is being fetched when the threshold is passed must still fit into the packet buffer.
 TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
   for (const std::uint32_t frame_bytes : {60U, 1514U, 9000U, 10'228U, 10'229U, 15'500U}) {
     program_receive(registers, rss::table_for(1), frame_bytes);
