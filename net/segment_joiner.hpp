@@ -6,8 +6,7 @@
 // it. The card gets all held segments as one frame before the event ends, and sends the same bytes on the wire as without joining.
 //
 // `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the
-// payload in place and holds every segment until the card has read it. Both forms copy the headers, because a retransmission changes the
-// originals.
+// payload in place and holds every segment until the card has read it. Both forms copy the headers, because retransmission changes them.
 //
 // A joiner belongs to one core. Internal to net/.
 #pragma once

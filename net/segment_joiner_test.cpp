@@ -128,7 +128,6 @@ struct Sender {
   TwoMachines world;
 };
 
-/// Makes `count` consecutive segments.
 std::vector<Segment> run_of(unsigned segments, Segment first = {}) {
   std::vector<Segment> run;
   for (unsigned i = 0; i < segments; ++i) {

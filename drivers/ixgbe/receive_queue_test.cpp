@@ -288,8 +288,7 @@ TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
 }
 
-// A merged frame must continue in a descriptor that the card owns. Otherwise the queue drops it, because it could be merged with a later
-// frame.
+// A merged frame must continue in a descriptor that the card owns. Otherwise it could be merged with a later frame.
 TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
   make({.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1});
