@@ -21,7 +21,7 @@ constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // lwIP calls `on_pol
 constexpr std::chrono::seconds connect_limit{10};
 /// A connection that this side closed is aborted after this many seconds without an acknowledgement from the peer.
 constexpr unsigned quiet_polls_max = 60;
-/// It is aborted after this many seconds in any case, because a peer could keep it open by acknowledging one byte a minute.
+/// A closed connection is aborted after this many seconds in any case: a peer could keep it open by acknowledging one byte a minute.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }
