@@ -11,7 +11,7 @@ unsigned unproven_of(std::span<const Occupant> occupants, net::Ipv4Address addre
       std::count_if(occupants.begin(), occupants.end(), [&](const Occupant& one) { return !one.proven && one.address == address; }));
 }
 
-/// Returns the occupant with the lowest rank, if any. `rank` returns none for an occupant that must not be displaced.
+/// Returns the occupant with the lowest rank, if any. `rank` returns no value for an occupant that must not be displaced.
 template <typename Rank>
 std::optional<std::size_t> lowest_ranked(std::span<const Occupant> occupants, Rank rank) noexcept {
   std::optional<std::size_t> found;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// Selects the client that is displaced when a place is needed.
+// Selects the client that loses its place when another client needs one. A place is one of the server's slots for connections.
 //
 // A connection costs a peer nothing, so the first peers could hold all places without using control. Therefore there are two kinds of
-// places. A client that has proven itself (by the token; if no token is set, by a valid line) has one of `clients_max` places. All other
-// clients share `unproven_max` places for a short time. If all these are taken, a newcomer displaces the oldest unproven client of the
-// address that has the most unproven clients. A newcomer is refused only if its address has `unproven_per_address_max` clients whose
-// answers to wrong tokens are all delayed. A client that sends the token at once is proven before 31 other clients have connected.
+// places. A client that has proven itself (by the token; if no token is set, by a valid command) has one of `clients_max` places. All other
+// clients share `unproven_max` places for a short time. If all these places are taken, a newcomer displaces the oldest unproven client of
+// the address that has the most unproven clients. If the newcomer's own address has `unproven_per_address_max` unproven clients, it
+// displaces one of these. It is refused only if the answers to wrong tokens are delayed for all of these. A client that sends the token at
+// once is proven before enough other clients have connected to displace it.
 //
 // These are pure functions of a list, so tests can try thousands of cases. There are at most 48 clients, so quadratic time is acceptable.
 #pragma once
@@ -24,7 +25,7 @@ enum class Activity : std::uint8_t {
   idle,     ///< no line is being answered
   busy,     ///< a command is running
   delayed,  ///< the answer to a wrong token is delayed
-  closing,  ///< the server has ended the conversation, and the peer has not acknowledged the end
+  closing,  ///< the server is closing the connection, and the peer has not acknowledged that
 };
 
 struct Occupant {

@@ -73,7 +73,7 @@ TEST(Admission, AnAddressUsesOnlyItsOwnPlaces) {
   EXPECT_EQ(places.unproven(), 1 + unproven_per_address_max);
 }
 
-// If another connection could end the delay after a wrong token, an address could guess tokens as fast as it connects.
+// Another connection must not end the delay after a wrong token, because an address could then guess tokens as fast as it connects.
 TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   Places places;
   for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
@@ -210,7 +210,7 @@ TEST(Control, SixteenBusyClientsKeepTheirPlaces) {
 
 // --- A client's memory -------------------------------------------------------------------------------------------------------------------
 
-// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands of these buffers.
+// A piece of one byte holds a card buffer, so a full window of such pieces holds thousands of these buffers.
 TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   World world;
   Peer& peer = world.peer(false);
@@ -244,7 +244,7 @@ TEST(Control, AnUnprovenClientHoldsLittle) {
   EXPECT_LE(world.server.clients().held_bytes(), Client::unproven_input_bytes_max + 2 * Client::unproven_answers_bytes_max);
 }
 
-// A log that a slow client does not read must not use more than a limited amount of memory, during the transfer and after its end.
+// A log that a slow client does not read uses a limited amount of memory, during the transfer and after its end.
 TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   options.drain_limit = 500ms;
