@@ -79,8 +79,8 @@ task<void> count_spawns() {
   co_await chain.done;
 }
 
-// --- Another core's ----------------------------------------------------------------------------------------------------------------------
-/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed. Then core 1 executes the received work.
+// --- Events on another core --------------------------------------------------------------------------------------------------------------
+/// Core 0 sends work while core 1 executes an event, so no wake-up is needed. When that event ends, core 1 executes the received work.
 struct Remote {
   static constexpr unsigned batch = 1000;
   std::atomic<bool> hold{true}, held{false};
@@ -166,7 +166,7 @@ void count_ebbs_and_rcu() {
     seen = plain_settings->value;
     asm volatile("" ::"r"(seen) : "memory");
     end<plain_read>();
-    // Other code may replace and retire `shared_settings` meanwhile. A reader needs no further protocol than to be inside an event.
+    // Other code may replace and retire `shared_settings` meanwhile. A reader only needs to be inside an event.
     begin<rcu_read>();
     seen = shared_settings.load(std::memory_order_acquire)->value;
     asm volatile("" ::"r"(seen) : "memory");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C library and the standard library.
+// Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C and C++ libraries.
 //
-// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, and counts
-// with the plugin that counts Neap's images. So the count of a system call includes the kernel's work. Each thread stays on one CPU,
-// because both marks of a region must be on the same CPU.
+// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with this program as the only process. It counts
+// instructions by the plugin that also counts those of Neap's images. So the count of a system call includes the kernel's work. Each thread
+// stays on one CPU, because both marks of a region must be on the same CPU.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/reboot.h>
@@ -272,7 +272,7 @@ void count_remote_frees() {
 int main() {
   stay_on(0);
   bench::count_known_sequences<known_sequence, string_instruction>();
-  count_pipe();  // first, as it starts a second thread: with one thread, the C library is faster
+  count_pipe();  // first, so that all counts are with two threads: with one thread, the C library is faster
   count_function_queue();
   count_timers();
   count_calls_and_reads();

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """Links an image that contains the names of its own functions.
 
-A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after the link, so
-there are two links: the second includes the table that describes the first. The table is placed behind all code, so it moves no function;
-that is checked. To keep both links fast, all our code is first joined into one relocatable file. Link-time optimisation runs there, once.
+A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after a link, so there
+are two links: the second adds the table, made from the first one's result. The table is placed behind all code, so it moves no function;
+this is checked. To keep both links fast, all our code is first joined into one relocatable file. Link-time optimisation runs once, in that
+step.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 
