@@ -2,8 +2,8 @@
 // A slab is 64 KiB, aligned to its size: a header, then objects of one size class. A slab has the same owner as long as it exists, so an
 // object's owner is found in the header, at the object's address with the low bits cleared. Objects over 8 KiB are runs of pages.
 //
-// A page-aligned pointer may be a run or an object in a slab. The page allocator records where runs begin, and the first byte of a slab is
-// never an object.
+// A page-aligned pointer is a run if the page allocator has recorded a run that begins there. Otherwise it is an object in a slab. A slab
+// begins with its header, so no object has the address of a slab.
 //
 // The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
 // that the fast path needs anyway detect the rare cases (slab full, empty or new, object of another core, first call).
@@ -32,10 +32,10 @@ constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
 /// A batch holds objects of one other core that this core has freed. It is sent to that core when it is full, in `pass_boundary`, or when
-/// objects of a third core need its slot.
+/// objects of a third core need its array element.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
-/// Returned objects that one `pass_boundary` puts back into slabs.
+/// The number of returned objects that one `pass_boundary` puts back into slabs.
 constexpr unsigned intake_budget = 256;
 /// A sleeping core is woken for returned objects only if they have more than this many bytes. Otherwise it takes them when it next wakes.
 constexpr std::uint64_t wake_bytes = 256 * 1024;
@@ -112,7 +112,7 @@ class Heap {
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
-  /// A request calls `pass_boundary` several times and seldom finds work there, so the test is inline.
+  /// During one request, `pass_boundary` is called several times and seldom has work, so the test is inline.
   [[nodiscard]] bool has_boundary_work() const noexcept {
     return outgoing_objects_ != 0 || arrived_ != nullptr || !incoming_.empty() || asked_.load(std::memory_order_relaxed);
   }
@@ -153,7 +153,7 @@ class Heap {
 
 // One heap for each core, in static and not in thread-local storage: on the host a core's thread ends but its slabs stay.
 constinit std::array<Heap, machine::cores_max> heaps;
-// Used as a core's heap before its first slow call, and always when objects are checked. It is empty, so each call takes the slow path.
+// Used as a core's heap before its first slow call, and always with `heap=checked`. It is empty, so each call takes the slow path.
 constinit Heap no_heap{no_slab};
 constinit thread_local Heap* fast_heap = &no_heap;
 
@@ -301,7 +301,7 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // In this order, every waiting batch is counted, and a batch that was just taken may be counted, too. So no wake-up is missed.
+      // The count is cleared before the batches are taken. So every waiting batch is counted, and no wake-up is missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;

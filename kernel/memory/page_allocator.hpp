@@ -49,7 +49,7 @@ struct PageCounters {
 };
 [[nodiscard]] PageCounters page_counters() noexcept;
 
-/// `free_bytes` without the pages that cores keep. Costs only a few instructions, so it may be called often.
+/// `PageCounters::free_bytes` without the single pages that cores keep. Costs a few instructions, so it may be called often.
 [[nodiscard]] std::uint64_t free_page_bytes() noexcept;
 
 struct NodeCounters {
