@@ -29,7 +29,7 @@ Bytes map_bytes(std::uint64_t physical, std::size_t count) {
   return {const_cast<const std::byte*>(*mapped), count};
 }
 
-// The whole table if its checksum is right, otherwise nothing.
+// Returns the whole table if its checksum is right, otherwise nothing.
 Bytes map_table(std::uint64_t physical) {
   if (physical == 0) return {};
   const auto header = map_bytes(physical, header_bytes);

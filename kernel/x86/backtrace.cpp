@@ -169,7 +169,7 @@ bool is_the_loops(std::string_view name) {
   return std::ranges::any_of(ours, [name](std::string_view start) { return name.starts_with(start); });
 }
 
-// If `name` is a wrapper's, returns the name of the callable in it: the first argument of the wrapper's template.
+// If `name` is a function of a wrapper class, returns the name of the wrapped callable: the class's first template argument.
 std::string_view callable_of(std::string_view name) {
   constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<"};
   for (const std::string_view wrapper : wrappers) {

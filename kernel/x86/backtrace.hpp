@@ -16,7 +16,7 @@ namespace neap::x86 {
 /// ran no event.
 [[nodiscard]] std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) noexcept;
 
-/// For the exception handler. If the fault occurred while this core walked a damaged stack, continues after that walk. Otherwise returns.
+/// For the exception handler. If the fault occurred in a backtrace of a damaged stack, ends the backtrace and does not return.
 void leave_broken_walk() noexcept;
 
 }  // namespace neap::x86

@@ -23,7 +23,7 @@ struct BootInfo {
   std::uint64_t image_physical;                ///< physical address of the image
   bool text_screen;                            ///< the screen is in VGA text mode, as stated by the loader or assumed
   bool cut;                                    ///< a part did not fit into our tables
-  std::span<const PhysicalRange> available;    ///< RAM according to the memory map, in its order; not page aligned
+  std::span<const PhysicalRange> available;    ///< RAM according to the memory map, in the map's order; not page aligned
   std::span<const PhysicalRange> unavailable;  ///< all other ranges of the map; they override `available` where they overlap
 };
 

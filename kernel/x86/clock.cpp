@@ -52,7 +52,7 @@ std::uint64_t stated_tsc_hz() {
     const auto ratio = cpuid(0x15);
     std::uint64_t crystal_hz = ratio.ecx;
     if (ratio.eax != 0 && ratio.ebx != 0) {
-      // Some models omit the crystal's rate. On them the base frequency of leaf 0x16 is the TSC's (SDM 3B, 19.7.3).
+      // Some models omit the crystal's rate. On these models the base frequency of leaf 0x16 is the TSC's rate (SDM 3B, 19.7.3).
       if (crystal_hz != 0) return crystal_hz * ratio.ebx / ratio.eax;
       if (cpu.largest_leaf >= 0x16) {
         if (const auto mhz = cpuid(0x16).eax & 0xffff; mhz != 0) return std::uint64_t{mhz} * 1'000'000;
@@ -129,7 +129,7 @@ struct Reading {
   std::uint32_t reference, apic_timer;
 };
 
-// Reads TSC, reference and APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and pauses by a host.
+// Reads TSC, reference timer and APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and pauses by a host.
 Reading read_together(const Reference& reference) {
   Reading best{};
   std::uint64_t shortest = ~std::uint64_t{0};

@@ -36,7 +36,7 @@ inline CpuidResult cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) {
   return result;
 }
 
-/// A leaf that only the model machine has (sim/machine, for tests). The range belongs to hypervisors, so no CPU has it (SDM 2A, CPUID).
+/// A leaf that only the model machine (sim/machine, for tests) has. Its range is reserved for hypervisors (SDM 2A, CPUID).
 constexpr std::uint32_t model_machine_leaf = 0x4e656170;
 
 // --- Control registers -------------------------------------------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ struct Features {
   bool modelled;  ///< this is the model machine (sim/machine), which imitates a real CPU without a hypervisor
   std::uint32_t largest_leaf;
   bool intel;
-  std::uint8_t family, model;  ///< including the extended parts
-  std::uint8_t physical_bits;  ///< of an address: a page-table entry with a higher bit set faults (SDM 3A, 4.1.4)
+  std::uint8_t family, model;  ///< including CPUID's extended family and model
+  std::uint8_t physical_bits;  ///< number of address bits: a page-table entry with a higher bit set faults (SDM 3A, 4.1.4)
 };
 [[nodiscard]] const Features& features();
 

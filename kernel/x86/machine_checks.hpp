@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Applies firmware/machine_check.hpp to the CPU that runs.
+// Applies the functions of firmware/machine_check.hpp to the running CPU.
 #pragma once
 
 #include "kernel/console.hpp"

@@ -19,9 +19,9 @@ using machine::MemoryRange;
 constexpr std::size_t ranges_max = 256;
 constexpr std::uint64_t low_memory_end = 1 << 20, low_page_limit = 640 << 10;
 
-// Candidate places for a kept panic. They are above the images and loaders at the bottom of memory, and below the firmware's memory at the
-// top of the first 4 GiB. The first place that is RAM is used, so the next start uses the same place. The places are a guess, but
-// overwritten content fails its checksum.
+// Candidate addresses of the area for a panic's text (kept_panic.hpp). They are above the images and loaders at the bottom of memory, and
+// below the firmware's memory at the top of the first 4 GiB. The first of them that is RAM is used, so the next start uses the same
+// address. Firmware may overwrite the area; the text then fails its checksum.
 constexpr std::uint64_t kept_places[] = {96 << 20, 40 << 20, 256 << 20};
 
 struct RangeList {

@@ -12,11 +12,11 @@
 
 namespace neap::x86::memory {
 
-/// Builds the list of usable ranges, in whole pages. They are the map's available memory without the first MiB, the image, the place of a
-/// kept panic, and ranges that the map also lists as another type. False if no range is within reach of the boot tables.
+/// Builds the list of usable ranges, in whole pages. They are the map's available memory without the first MiB, the image, the area for a
+/// panic's text (kept_panic.hpp), and ranges that the map also lists as another type. False if the boot page tables reach no range.
 [[nodiscard]] bool initialise();
 
-/// All available RAM of the map above the first MiB, including the image. The direct map covers this memory. Ascending.
+/// All available RAM of the map above the first MiB, including the image, in ascending order. The direct map covers this memory.
 [[nodiscard]] std::span<const machine::MemoryRange> installed();
 
 /// Returns the physical address of a cleared page; 0 if there is none. Before `hand_over` only core 0 may call it, later any core.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reads and writes PCI configuration space.
 //
-// In MCFG's window each function's 4 KiB are accessed like memory (PCIe 6.0, 7.2.2). If firmware names no window, the two legacy ports
-// remain. They reach 256 bytes of each function in segment 0, and two cores must not use them at once (PCI 3.0, 3.2.2.3.2).
+// In a window of ACPI's MCFG table each function's 4 KiB are accessed like memory (PCIe 6.0, 7.2.2). Without a window, two I/O ports are
+// used. They reach 256 bytes of each function in segment 0, and two cores must not use them at once (PCI 3.0, 3.2.2.3.2).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Function names for addresses in the image.
 //
-// A panic on a machine without a debugger must still name its functions. The build (boot/link_image.py) puts a table of all functions into
-// the image. Names are demangled, parameter lists are left out, and common pieces of names are abbreviated. Layout, little endian:
+// A panic on a machine without a debugger must still print function names. The build (boot/link_image.py) puts a table of all functions
+// into the image. Names are demangled, parameter lists are left out, and common pieces of names are abbreviated. Layout, little endian:
 //   u32 functions, u32 pieces, u32 text_bytes, u32 0
 //   u32 offset[functions]     from image_start, ascending
 //   u32 bytes[functions]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Well-formed and damaged ACPI tables.
+// Tests with well-formed and damaged ACPI tables.
 #include "kernel/x86/firmware/acpi_tables.hpp"
 
 #include <gtest/gtest.h>

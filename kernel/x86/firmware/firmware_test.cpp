@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, given as tables of register values.
+// Tests of checks on CPU, MTRRs, PCI Express and IOMMUs. Tables of register values represent firmware's settings.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -258,7 +258,7 @@ TEST(Remapping, ADamagedTableIsReadWithinBounds) {
   EXPECT_EQ(remapping::find_units(many).refused, 3U);
 }
 
-// A unit that executes a command after some reads, and records invalid commands.
+// An IOMMU that executes a command after some reads, and records invalid commands.
 class FakeUnit final : public remapping::Registers {
  public:
   std::uint32_t status = 0, protected_memory = 0;

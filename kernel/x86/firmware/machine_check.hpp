@@ -2,7 +2,7 @@
 // Machine checks: hardware errors in caches, links and memory, found by the hardware itself.
 //
 // A core has banks of registers, each of which holds one error. Threads of a core or cores of a package share some banks (SDM 3B, chapter
-// 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing. After a reset, a bank's registers hold what
+// 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing. After a reset, a bank's registers hold values that
 // firmware left there. So each starting core reports the errors that its banks hold, and then turns all banks on.
 //
 // An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises no exception here: the banks
@@ -44,7 +44,7 @@ struct Error {
   [[nodiscard]] bool uncorrected() const noexcept;
   /// True for an uncorrected error that an exception reports.
   [[nodiscard]] bool belongs_to_exception(const Banks& banks) const noexcept;
-  /// The number of errors that the bank counted here; 1 if this error is uncorrected or the bank does not count.
+  /// How often this error occurred, as counted by the bank; 1 if the error is uncorrected or the bank does not count.
   [[nodiscard]] std::uint64_t times(const Banks& banks) const noexcept;
   /// "bank 7: memory error, uncorrected, status 0x…, address 0x…".
   void describe(Line& line) const noexcept;

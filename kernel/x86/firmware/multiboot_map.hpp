@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reads the memory maps of Multiboot 1 and 2 entry by entry.
 //
-// An invalid length ends the list. It must not stop the boot, because nothing could be printed yet.
+// An invalid length ends the list. It does not stop the boot, because no error message could be printed yet.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// PCI Express links of cards, and plausibility of configuration windows.
+// PCI Express links of cards, and checks of PCI configuration windows.
 //
 // Firmware configures the width, speed, payload and power states of a link. A card in the wrong slot or with ASPM on is slow without any
 // error, so a driver prints its link at start-up. Only one setting can cause errors instead of low speed: the card's payload size, if the
-// port above accepts only smaller packets. All devices on a path must agree on the size (PCIe 6.0, 7.5.3.4).
+// upstream port accepts only smaller packets. All devices on a path must agree on the size (PCIe 6.0, 7.5.3.4).
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Link {
 /// "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off"
 void describe(const Link& link, Line& line) noexcept;
 
-/// Returns the card's device control with the payload reduced to the port's; unchanged if the port's payload is not smaller.
+/// Returns the card's Device Control register with the payload size reduced to the port's; unchanged if the port's is not smaller.
 [[nodiscard]] std::uint16_t payload_matched(std::uint16_t own_control, std::uint16_t port_control) noexcept;
 
 /// A configuration window from MCFG.

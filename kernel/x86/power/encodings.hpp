@@ -54,12 +54,12 @@ constexpr std::uint64_t bits(std::uint64_t value, unsigned first, unsigned lengt
 constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number; }
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
-/// IA32_PERF_CTL and, for the granted ratio, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
+/// IA32_PERF_CTL and, for the granted ratio, IA32_PERF_STATUS (15.1.1; the position of the ratio's bits: volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
 /// IA32_HWP_REQUEST (15.4.4). Minimum and maximum performance become `ratio`, the desired value becomes zero. The energy preference and the
-/// activity window are kept. Package control and its valid bits (15.4.4.2) are cleared, so that the core's own request counts.
+/// activity window are kept. Package control and its valid bits (15.4.4.2) are cleared, so that the CPU uses the core's own request.
 constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t ratio) {
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;

@@ -51,17 +51,17 @@ constexpr std::array models{
     Model{0x3f, "Haswell-EP", to_c6, wakes(2, 10, 33, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
     // intel_idle bdw_cstates; turbostat bdx_features, perf snb_cstates
     Model{0x4f, "Broadwell-EP", to_c6, wakes(2, 10, 40, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
-    // intel_idle skx_cstates; turbostat skx_features. Cascade Lake and Cooper Lake have the same number.
+    // intel_idle skx_cstates; turbostat skx_features. Cascade Lake and Cooper Lake have the same model number.
     Model{0x55, "Skylake-SP", without_c3, wakes(2, 10, 0, 133, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
     // intel_idle icx_cstates; turbostat icx_features, perf icx_cstates
     Model{0x6a, "Ice Lake-SP", without_c3, wakes(1, 4, 0, 170, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
     // intel_idle spr_cstates; turbostat spr_features, perf icx_cstates; likewise Emerald Rapids
     Model{0x8f, "Sapphire Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
     Model{0xcf, "Emerald Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
-    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package follows only after 21h,
+    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package enters C6 only with 21h,
     // "C6P", which corresponds to c6 on the earlier models.
     Model{0xad, "Granite Rapids", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 210, 0), c2_and_c6, true, 0, true, skylake_server},
-    // intel_idle srf_cstates; turbostat srf_features, perf srf_cstates. 22h is "C6S", 23h "C6SP", after which the package follows.
+    // intel_idle srf_cstates; turbostat srf_features, perf srf_cstates. 22h is "C6S". 23h is "C6SP", with which the package enters C6, too.
     Model{0xaf, "Sierra Forest", hints_of(0, 1, no_hint, 0x23, no_hint), wakes(1, 2, 0, 310, 0), c2_and_c6, true, 0, true, skylake_server},
 
     // intel_idle bdw_cstates; turbostat bdx_features, perf snb_cstates
@@ -82,7 +82,7 @@ constexpr std::array models{
     Model{0x47, "Broadwell", hints_of(0, 1, 0x10, 0x20, 0x32), wakes(2, 10, 40, 133, 166), c2_to_c7, true, 0, false, unknown},
     // intel_idle skl_cstates; perf snb_cstates
     Model{0x5e, "Skylake", hints_of(0, 1, 0x10, 0x20, 0x33), wakes(2, 10, 70, 85, 124), c2_to_c7, true, 0, false, unknown},
-    // intel_idle skl_cstates; perf hswult_cstates. Coffee Lake (Xeon E) has the same number.
+    // intel_idle skl_cstates; perf hswult_cstates. Coffee Lake (Xeon E) has the same model number.
     Model{0x9e, "Kaby Lake", hints_of(0, 1, 0x10, 0x20, 0x33), wakes(2, 10, 70, 85, 124), c2_to_c7, true, 0, false, unknown},
 };
 
