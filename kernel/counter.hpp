@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // A counter that one core writes and any core may read.
 //
-// A plain integer would be a data race, and a locked add costs about twenty cycles. With a single writer, a relaxed load and a relaxed
+// A plain integer would cause a data race, and a locked add costs about twenty cycles. With a single writer, a relaxed load and a relaxed
 // store are enough, and they compile to an ordinary add. A reader on another core sees a recent value.
 #pragma once
 

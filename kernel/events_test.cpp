@@ -196,7 +196,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
   EXPECT_EQ(order, expected);
 }
 
-// For a driver's tail write: the hook runs when no other hook is left, whatever the order of the requests.
+// A driver's hook for the tail write has place `last`: it runs when no other hook is left, whatever the order of the requests.
 TEST(EventEndHook, PlaceLastRunsAfterAllOthers) {
   std::vector<std::string> order;
   std::unique_ptr<EventEndHook> driver, server, gatherer, gone;
@@ -246,7 +246,7 @@ TEST(IdleHook, RunsBeforeEverySleepAndFoundWorkCountsAsAnEvent) {
     end = std::make_unique<EventEndHook>([&] { ++ends; });
     hook = std::make_unique<IdleHook>([&] {
       const int now = ++asked;
-      if (now == 3) spawn([&] { ++spawned; });  // must run before the sleep, even if the hook returns false
+      if (now == 3) spawn([&] { ++spawned; });  // the event must run before the sleep, even if the hook returns false
       if (now == 2) other.reset();              // a hook may remove another
       end->request();
       return now <= 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs: all cores begin and end them together, observers are notified, any core may read. log_writer.cpp composes the entries of one core.
+// Runs of the log: all cores begin and end a run together. log_writer.cpp composes the entries of one core.
 #include "kernel/log.hpp"
 
 #include <algorithm>
@@ -120,7 +120,7 @@ void call_observer(RemoteNode* node) noexcept {
     observer->on_change();
     observer->running = false;
   }
-  // The observer may have removed itself, and a change may have queued it again before that.
+  // The observer may have removed itself. If a change has queued it again, the queued event frees it.
   if (observer->removed && !observer->queued.load(std::memory_order_acquire)) delete observer;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // The log: each core's records of its own events.
 //
-// A study measures the cost of an interrupt, so recording it must cost almost nothing. A record is assembled in registers and written by
-// non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries on another
-// core. Clients read the copies after the run, unless they ask for a live stream.
+// Users measure the cost of interrupts with the log, so recording an interrupt must cost almost nothing. A record is assembled in registers
+// and written by non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries
+// on another core. Clients read the copies after the run, unless they ask for a live stream.
 //
 // A log belongs to a core and holds one run: `start` empties it and writes an anchor (wall clock and totals), `stop` writes another anchor.
-// When the log is full, `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest entries.
-// Positions count all entries of the run from 0 and never go back, so a reader can tell which entries it missed.
+// When the log is full, the option `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest
+// entries. Positions count all entries of the run from 0 and never go back, so a reader can tell which entries it missed.
 //
 // A log record holds the data of one event. It consists of one or more log entries of 64 bytes (kernel/log_record.hpp).
 #pragma once
@@ -72,12 +72,13 @@ void count_control(const ControlTraffic& passed) noexcept;
 void interrupt() noexcept;
 /// Called after a check of the ring that found work without an interrupt: writes a record.
 void poll() noexcept;
-/// Makes all written entries readable and adds this core's requests to the run's sum. The event loop MUST call it before each sleep, and
-/// before each check of the ring that may find nothing. Outside a run it only tests one byte.
+/// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it before each
+/// sleep, and before each check of the ring that may find nothing. Outside a run it only tests one byte.
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
-/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, whose tsc and kind it sets.
+/// Called after a policy change on this core: writes a record that ends the present interval, then `settings` with its tsc and kind filled
+/// in.
 void policy_changed(Settings settings) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
@@ -106,12 +107,12 @@ struct State {
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
 /// changes before the call cause one call. Returns an id. Throws `bad_alloc`.
 unsigned add_run_observer(std::function<void()> on_change);
-/// `on_change` is not called any more. MUST be called on the core that added the observer; `on_change` itself MAY call it.
+/// No call of `on_change` begins after this. MUST be called on the core that added the observer; `on_change` itself MAY call it.
 void remove_run_observer(unsigned id) noexcept;
 
 // --- Read from any core ------------------------------------------------------------------------------------------------------------------
 struct Extent {
-  std::uint64_t first = 0;      ///< position of the oldest entry that is still there
+  std::uint64_t first = 0;      ///< position of the oldest entry that is not overwritten
   std::uint64_t end = 0;        ///< one past the newest entry that may be read
   std::uint64_t unwritten = 0;  ///< entries that did not fit (`log_full=stop`)
 };

@@ -6,9 +6,9 @@
 //
 // The rows below define the format. The structs are generated from them, and so are the names, types and units in a log's header
 // (observe/log_file.cpp). tools/log/ builds its types from that header. docs/log-format.md shows the rows; tools/log/format_test.py
-// compares it with them.
+// compares that page with these rows.
 //
-// Every record closes an interval that the core's previous record opened: its counts cover the time between these two records.
+// The counts of a record cover the interval from the core's previous record to this one.
 #pragma once
 
 #include <cstdint>
@@ -155,7 +155,7 @@ struct Idle {
 /// The value of `Settings::changed` in a run's first Settings entry, which records no change.
 constexpr std::uint8_t nothing_changed = 255;
 
-/// One form of entries, as a log's header describes it: "name:type:unit:choices", a space between two fields.
+/// One layout of entries, as a log's header describes it. Each field is "name:type:unit:choices"; a space separates two fields.
 struct Form {
   std::string_view name;
   std::string_view fields;

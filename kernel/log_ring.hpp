@@ -65,7 +65,7 @@ class Ring {
 
   // For the writing core only.
 
-  /// The place of the entry at this position. The entries of a chunk are adjacent.
+  /// The address of the entry at this position. The entries of a chunk are adjacent.
   [[nodiscard]] Entry* entry(std::uint64_t position) const noexcept { return entries_ + (position & (capacity_ - 1)); }
   /// Positions begin at 0 again.
   void restart() noexcept {
@@ -75,7 +75,7 @@ class Ring {
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     unwritten_.subtract(unwritten_.value());
   }
-  /// Entries before `end` may be read. The core may write entries before `claimed`. They overwrite entries `capacity` positions earlier.
+  /// Readers may now read entries before `end`. The core may write entries before `claimed`, over those `capacity` positions earlier.
   void publish(std::uint64_t end, std::uint64_t claimed) noexcept {
     claimed_.store(claimed, std::memory_order_release);
     _mm_sfence();

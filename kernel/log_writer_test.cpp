@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's entries, byte by byte.
+// Tests of one core's log entries, byte by byte.
 #include "kernel/log_writer.hpp"
 
 #include <gtest/gtest.h>
@@ -197,7 +197,7 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
         subject.record(random() % 2 == 0 ? Kind::interrupt : Kind::poll);
     }
   }
-  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // counts that exceeded their fields
+  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // records for counts that exceeded their fields
   subject.end({});
   EXPECT_EQ(ring.extent().unwritten, 0U);
   EXPECT_EQ(sums_of(entries_of(ring)), passed);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Names of idle states, power abilities and counters.
 //
-// The kernel's other parts use these names. The code in kernel/x86/power/ determines which of them a CPU has and which registers control
-// them. Nothing here is assumed to exist. A missing ability is reported as missing, and a counter that was not read is marked as absent,
-// not as zero.
+// The kernel's other parts use these names. The code in kernel/x86/power/ determines which states, abilities and counters a CPU has and
+// which registers control them. A CPU need not have any of them: a counter that was not read is marked as absent, not as zero.
 #pragma once
 
 #include <array>

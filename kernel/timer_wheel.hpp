@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The wheel behind timer.hpp. Kernel-internal.
+// The hierarchical wheel that implements the timers of timer.hpp. Kernel-internal.
 //
 // Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
 // wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
