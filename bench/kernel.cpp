@@ -56,7 +56,7 @@ void must(bool holds) {
 }
 
 // --- This core's events ------------------------------------------------------------------------------------------------------------------
-/// A chain of events: from one event's call of `spawn` to the first instruction of the next event.
+/// A chain of events. Counts from one event's call of `spawn` to the first instruction of the next event.
 struct Chain {
   unsigned left = warm_up + repetitions;
   Completion<> done;
@@ -151,7 +151,7 @@ std::atomic<Settings*> shared_settings{&first_settings};
 // Counts accesses to an object: directly, by an Ebb (a name for an object on each core), and by RCU. Each count includes the object's use.
 void count_ebbs_and_rcu() {
   Requests plain;
-  asm volatile("" ::"r"(&plain) : "memory");  // forces it into memory
+  asm volatile("" ::"r"(&plain) : "memory");  // forces `plain` into memory
   for (unsigned i = 0; i < warm_up + repetitions; ++i) {
     begin<plain_call>();
     plain.served = i;

@@ -100,7 +100,7 @@ struct Work {
 
 /// Sends a pointer through a pipe to a thread that is executing other work.
 void count_pipe() {
-  constexpr unsigned batch = 1000;  // pointers of eight bytes; a pipe holds 65,536 bytes
+  constexpr unsigned batch = 1000;  // a pipe has room for this many pointers: it holds 65,536 bytes
   std::array<int, 2> ends{};
   must(pipe(ends.data()) == 0, "a pipe");
   std::atomic<unsigned> sent{0}, received{0};

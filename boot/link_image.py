@@ -107,7 +107,7 @@ def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
         chosen: list[bytes] = []
         for piece, _saving in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
             if any(piece in other or other in piece for other in chosen):
-                continue  # it overlaps a chosen piece; the next round counts again
+                continue  # the piece overlaps a chosen one, so it waits for the next round, which counts again
             chosen.append(piece)
             if len(chosen) == PIECES_PER_ROUND:
                 break

@@ -29,7 +29,7 @@ struct Extent {
 struct Part {
   std::uint64_t first = 0;  ///< position of the first byte copied
   std::size_t bytes = 0;
-  std::uint64_t end = 0;  ///< one past the newest byte at the time of the copy
+  std::uint64_t end = 0;  ///< `Extent::end` at the time of the copy
 };
 /// Copies from position `from` on. If the byte at `from` is already overwritten, copying starts at the first whole line that is kept.
 /// Copying ends after a line feed if one was copied, so a reader with a small buffer gets whole lines. A line longer than `out` is returned

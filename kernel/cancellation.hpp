@@ -35,7 +35,7 @@ namespace detail {
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
-  CancellableWait** link = nullptr;  // the list's pointer to this wait; null while not registered
+  CancellableWait** link = nullptr;  // the pointer in the list that points to this wait; null while not registered
   bool cancelled = false;
 
   CancellableWait() = default;

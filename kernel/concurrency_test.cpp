@@ -321,7 +321,7 @@ TEST(Cancellation, EndsTheWaitForAnUnfulfilledCompletionOnly) {
       Cancellation cancellation;
       spawn([&] { cancellation.request(); });
       co_await cancelled_by(cancellation, wait(given_up, first));
-      given_up.fulfil(1);  // without a waiter
+      given_up.fulfil(1);  // no task waits any longer
     }
     {
       Cancellation cancellation;

@@ -88,18 +88,19 @@ class EventLoop {
 
   Core* self_ = nullptr;
   IntrusiveQueue<RemoteNode> local_;     // events of this core
-  IntrusiveQueue<RemoteNode> received_;  // events from other cores, already taken from `Core::handed_over`
+  IntrusiveQueue<RemoteNode> received_;  // events from other cores, moved here from `Core::handed_over`
   struct SpareEvent {
     SpareEvent* next;
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
-  unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps at most `spare_events_kept`
+  unsigned events_in_memory_ = 0;                       // number of events queued, running and spare; `sleep` keeps at most
+                                                        // `spare_events_kept`
   IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // hooks requested in this event
-  IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
+  IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // hooks of place `last` requested in this event
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
-  IdleHook* idle_next_ = nullptr;  // the next hook, while the list is walked
+  IdleHook* idle_next_ = nullptr;  // the next hook, while the loop runs the hooks
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;

@@ -32,7 +32,7 @@ using machine::this_core;
 struct RemoteNode {
   void (*run)(RemoteNode*) noexcept = nullptr;
   RemoteNode* next = nullptr;                       ///< null while the node is in no queue
-  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test's loop ends first; null: an owner frees the node
+  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test ends first; null: an owner frees the node
 };
 /// Runs `node` as an event on `core`, which may be the calling core. A node that waits in a queue MUST NOT be handed over again.
 void hand_over(unsigned core, RemoteNode& node) noexcept;
@@ -123,7 +123,7 @@ void stop_event_loop() noexcept;
 /// Counters of a core's loop since boot, read without synchronisation.
 struct EventCounters {
   std::uint64_t events;           ///< callbacks of every kind that were run
-  std::uint64_t interrupts;       ///< vectors that were marked
+  std::uint64_t interrupts;       ///< interrupts whose callback was due
   std::uint64_t spurious;         ///< interrupts on a vector without an owner
   std::uint64_t alarms;           ///< timer interrupts
   std::uint64_t remote_received;  ///< events and nodes from other cores

@@ -182,7 +182,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
       third->request();
       first->request();
       second->request();
-      delete second;  // a destroyed hook is not run; its neighbours are run
+      delete second;  // a destroyed hook is not run, but the hooks before and after it are
       spawn([first, third] {
         delete first;
         delete third;
@@ -324,7 +324,7 @@ TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
 // Corrected errors are counted when the core is awake; no alarm is armed for that.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
-  static_cast<void>(host::take_error_looks(0));  // discards the checks of other tests
+  static_cast<void>(host::take_error_looks(0));  // discards the count of earlier tests
   host::ManualClock clock(1'000'000'000);
   HostMachine machine(1);
   const auto asleep = [] { return HostMachine::wait_until([] { return host::asleep_in(0).has_value(); }); };

@@ -13,7 +13,7 @@
 
 namespace neap::kept_panic {
 
-constexpr std::size_t area_bytes = 8192;  ///< the size that a machine reserves
+constexpr std::size_t area_bytes = 8192;  ///< size of the area that a machine reserves
 constexpr std::size_t header_bytes = 32, text_bytes_max = area_bytes - header_bytes;
 
 struct Kept {

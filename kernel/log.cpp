@@ -43,7 +43,7 @@ constinit bool prepared = false;
 enum class Phase : std::uint8_t { idle, starting, running, stopping, clearing };
 constinit std::atomic<Phase> phase{Phase::idle};
 constexpr std::uint64_t state_running = std::uint64_t{1} << 32;
-constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag, read together
+constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag in one word, so that both are read at once
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
@@ -104,7 +104,7 @@ struct Observer : RemoteNode {
   std::function<void()> on_change;
   unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
-  bool removed = false;  // used only by its core; true: the queued or running event frees the observer
+  bool removed = false;  // used only by its core; true: the event that is queued or runs frees the observer
   bool running = false;
   Observer* after = nullptr;
 };

@@ -88,7 +88,7 @@ void count_requests(std::uint64_t requests) noexcept;
 /// Bounds at which a run ends by itself. Zero: no such bound.
 struct Bounds {
   std::chrono::nanoseconds time{0};
-  std::uint64_t requests = 0;  ///< of all cores together; a run may exceed it by up to 64 for each core
+  std::uint64_t requests = 0;  ///< bound on the requests of all cores together; a run may exceed it by up to 64 for each core
 };
 /// Empties all cores' logs and starts a run on every core; returns its number. Entries belong to a run if `state` names that run both
 /// before and after they were read. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time
@@ -100,8 +100,8 @@ struct Bounds {
 [[nodiscard]] task<Result<void>> clear();
 
 struct State {
-  bool running = false;   ///< until every core has written its last anchor
-  std::uint32_t run = 0;  ///< the run in all cores' logs; 0: none since boot or `clear`, or one is just beginning
+  bool running = false;   ///< true from `start` until every core has written its last anchor
+  std::uint32_t run = 0;  ///< number of the run in the logs; 0: no run since boot or `clear`, or a run is just beginning
 };
 [[nodiscard]] State state() noexcept;
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
@@ -113,8 +113,8 @@ void remove_run_observer(unsigned id) noexcept;
 // --- Read from any core ------------------------------------------------------------------------------------------------------------------
 struct Extent {
   std::uint64_t first = 0;      ///< position of the oldest entry that is not overwritten
-  std::uint64_t end = 0;        ///< one past the newest entry that may be read
-  std::uint64_t unwritten = 0;  ///< entries that did not fit (`log_full=stop`)
+  std::uint64_t end = 0;        ///< one past the position of the newest entry that may be read
+  std::uint64_t unwritten = 0;  ///< number of entries that did not fit (`log_full=stop`)
 };
 [[nodiscard]] Extent extent(unsigned core) noexcept;
 /// Copies entries from `position` on; returns how many were copied whole. If the result is 0, the entries were overwritten meanwhile or are

@@ -159,7 +159,7 @@ constexpr std::uint8_t nothing_changed = 255;
 struct Form {
   std::string_view name;
   std::string_view fields;
-  std::uint32_t fields_bytes;  ///< must equal the size of the struct; otherwise there is padding before a field
+  std::uint32_t fields_bytes;  ///< sum of the fields; it MUST equal the struct's size, so that there is no padding
 };
 #define NEAP_LOG_TEXT(bits, name, unit, meaning) " " #name ":u" #bits ":" unit
 #define NEAP_LOG_RESERVED_TEXT(name, bytes) " " #name ":u8x" #bytes ":"

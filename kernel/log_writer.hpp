@@ -22,7 +22,7 @@ struct RunPlan {
   bool overwrite = false, idle_records = false, count_requests = false;
   std::uint64_t sample_period_ticks = 0;  ///< 0: samples only with anchors
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
-  std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
+  std::uint64_t requests_bound = 0;       ///< bound on the requests of all cores together; 0: no bound
 };
 
 class Writer {
@@ -97,7 +97,7 @@ class Writer {
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
-  std::uint64_t room_end_ = 0;  // entries other than those of `stop` are written only before this position
+  std::uint64_t room_end_ = 0;  // entries other than those of a run's end are written only before this position
   std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;

@@ -103,9 +103,9 @@ enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4
 /// has eight bytes, so it is passed in a register, and two structs are compared like two numbers.
 struct TransmitOffload {
   std::uint8_t l2_bytes = 14, l3_bytes = 0;
-  std::uint8_t l4_bytes = 0;  ///< header, with options; needed for segmentation
+  std::uint8_t l4_bytes = 0;  ///< length of the TCP or UDP header with options; needed for segmentation
   Checksums checksums = Checksums::none;
-  std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card makes; 0: it makes none
+  std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card cuts; 0: no segmentation
   std::uint16_t unused = 0;
 
   [[nodiscard]] constexpr bool ipv4() const noexcept { return (static_cast<unsigned>(checksums) & 1) != 0; }
@@ -161,7 +161,7 @@ struct NetDeviceLimits {
   std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue
   std::uint32_t transmit_queues;      ///< cores 0 to transmit_queues - 1 have a transmit queue
   std::uint32_t frame_bytes_max;      ///< without FCS
-  std::uint32_t transmit_pieces_max;  ///< of one frame
+  std::uint32_t transmit_pieces_max;  ///< largest number of pieces of one frame
   std::uint32_t tso_bytes_max;        ///< 0: the card cannot segment
   bool checksum_offload;
 };

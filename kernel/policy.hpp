@@ -41,14 +41,14 @@ struct CorePolicy {
   std::uint32_t itr_us = 0, poll_budget_us = 0;
   std::uint64_t pstate = 0;          ///< the value of IA32_PERF_CTL; 0: never set
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
-  std::uint16_t epp = 256;           ///< 256: never set, or firmware's
+  std::uint16_t epp = 256;           ///< 256: never set, or set to firmware's value
   Segmentation segmentation = Segmentation::off;
-  std::uint32_t generation = 0;  ///< the last change that this core applied
+  std::uint32_t generation = 0;  ///< number of the last change that this core applied
 };
 [[nodiscard]] CorePolicy of(unsigned core) noexcept;
 /// The value of one setting of a core; `setting` MUST be one of the kernel's settings.
 [[nodiscard]] Value value_of(Setting setting, unsigned core) noexcept;
-/// The machine's last accepted change.
+/// The number of the machine's last accepted change.
 [[nodiscard]] std::uint32_t generation() noexcept;
 
 struct Applied {

@@ -47,7 +47,7 @@ enum class Kind : std::uint8_t {
 /// The part of the machine to which one value applies.
 enum class Scope : std::uint8_t {
   core,
-  named_core,  ///< a core that the caller MUST name; so the command line has no word for such a setting
+  named_core,  ///< one core, which the caller MUST name; the command line has no word for such a setting
   package,
   card,  ///< all queues of the network card; the caller MUST NOT name a core
 };
@@ -56,7 +56,7 @@ using Value = std::uint64_t;
 
 struct Refusal {
   ErrorCode code;
-  std::string why;  ///< one line, with the accepted values
+  std::string why;  ///< the reason in one line, with the accepted values
 };
 
 /// Another name that control accepts for a setting.
@@ -74,7 +74,7 @@ struct Row {
   Kind kind = Kind::number;
   Scope scope = Scope::core;
   std::uint32_t value_min = 0, value_max = 0;
-  std::string_view unit{};                      ///< of `number` and `time`
+  std::string_view unit{};                      ///< unit of a `number` or `time`
   bool off = false;                             ///< `number`: "off" is accepted too, and means 0
   std::span<const std::string_view> choices{};  ///< the texts of the values 0, 1, ...
   std::string_view accepts{};                   ///< the accepted values in words; empty: as the members above say

@@ -29,9 +29,9 @@ struct QuiescenceRequest : RemoteNode {
 };
 
 struct Batches {
-  IntrusiveQueue<Node> open;    // retired since the last batch was closed
-  IntrusiveQueue<Node> closed;  // waits until all cores have passed it
-  IntrusiveQueue<Node> ready;   // may be reclaimed
+  IntrusiveQueue<Node> open;    // nodes retired since the last batch was closed
+  IntrusiveQueue<Node> closed;  // the batch that waits until all cores have passed it
+  IntrusiveQueue<Node> ready;   // nodes that may be reclaimed
   std::uint64_t target = 0;
   std::uint64_t pending = 0;  // number of nodes in the three queues
   std::uint64_t seen = 0;     // the epoch that this core stored last
@@ -130,7 +130,7 @@ bool prepare_sleep() noexcept {
   if (!own.ready.empty()) return false;
   if (own.request.in_flight) return true;  // the request's return wakes this core
   const unsigned blocker = find_blocker(own);
-  if (blocker == core_count()) return false;  // the last core has passed meanwhile
+  if (blocker == core_count()) return false;  // all cores have now passed the batch
   own.request.home = this_core();
   own.request.run = &answer_request;
   own.request.in_flight = true;

@@ -41,7 +41,7 @@ class RemoteQueue {
           return true;
         }
       } else if (sequence < position) {
-        return false;  // the consumer has not emptied this slot since the last lap
+        return false;  // the slot's value of the last lap is still there: the queue is full
       } else {
         position = head_.load(std::memory_order_relaxed);  // another producer has claimed this position
       }

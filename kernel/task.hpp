@@ -112,7 +112,7 @@ struct TaskPromiseBase {
   [[nodiscard]] FinalAwaiter final_suspend() const noexcept { return {}; }
 
   std::coroutine_handle<> awaiter;
-  Cancellation* cancellation = nullptr;  // ends this task's waits; set for this task, or taken from its awaiter
+  Cancellation* cancellation = nullptr;  // the cancellation that ends this task's waits; set by `cancelled_by`, or taken from the awaiter
   ResumeNode beginning;                  // used by `start`
   bool on_its_own = false;
 };

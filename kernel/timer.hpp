@@ -64,7 +64,7 @@ class Timer {
 
   Timer* next_ = nullptr;  // first member, so that its address is the timer's address
   Callback fire_;
-  Timer** link_ = nullptr;       // the list's pointer to this timer, while it is pending
+  Timer** link_ = nullptr;       // the pointer in the list that points to this timer, while it is pending
   std::uint64_t period_ns_ = 0;  // 0: fires once
   TimerWheel* wheel_ = nullptr;  // null when not pending
   std::uint64_t deadline_ns_ = 0;
@@ -75,7 +75,7 @@ constexpr std::chrono::nanoseconds timer_tick{1 << 16};  // 65.5 us
 /// The pending timers of this core. Counting visits all of them.
 struct PendingTimers {
   std::size_t count = 0;
-  std::chrono::nanoseconds until_next{0};  ///< until the earliest; 0 without timers
+  std::chrono::nanoseconds until_next{0};  ///< time until the earliest deadline; 0 without timers
 };
 [[nodiscard]] PendingTimers pending_timers() noexcept;
 

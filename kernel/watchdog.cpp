@@ -21,7 +21,7 @@ constinit std::atomic<std::uint64_t> named_events{0};
 
 /// The state of a core that other cores read; a cache line of its own.
 struct alignas(64) Watched {
-  std::atomic<std::uint64_t> began_ns{0};     // of the present event, 0: none
+  std::atomic<std::uint64_t> began_ns{0};     // the beginning of the present event; 0: no event
   std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported
 };
 constinit std::array<Watched, machine::cores_max> all{};
@@ -49,7 +49,7 @@ void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
     std::uint64_t reported = other.reported_ns.load(std::memory_order_relaxed);
     const std::uint64_t began_ns = other.began_ns.load(std::memory_order_acquire);
     if (began_ns == 0 || began_ns == reported || now_ns < began_ns + limit_ns) continue;
-    if (!other.reported_ns.compare_exchange_strong(reported, began_ns)) continue;  // another core reports it
+    if (!other.reported_ns.compare_exchange_strong(reported, began_ns)) continue;  // another core reports this event
     std::array<char, 200> buffer;
     const std::string_view name = machine::event_on(core, buffer);
     if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // the event has ended, and its own core prints the name

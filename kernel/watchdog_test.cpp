@@ -52,7 +52,7 @@ TEST(Watchdog, NamesAnEventOverTheLimitAtItsEndAndNoOther) {
   spend(99ms);
   EXPECT_EQ(watchdog::named(), before);
   wait_until_asleep(0);
-  clock.advance(10s);  // the core sleeps: this time counts for no event
+  clock.advance(10s);  // the core sleeps, so this time is counted for no event
   spend(101ms);
   EXPECT_EQ(watchdog::named(), before + 1);
   const std::string said = host::take_console_text();

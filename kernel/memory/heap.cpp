@@ -52,12 +52,13 @@ class Heap;
 struct Slab {
   Heap* heap = nullptr;  // the owner; null: the slab is unused
   FreeObject* free = nullptr;
-  std::uint32_t used = 0;  // objects handed out
-  bool listed = false;     // in its heap's list of slabs with room; a full slab is removed when an allocation finds it there
+  std::uint32_t used = 0;  // number of allocated objects
+  bool listed = false;     // the slab is in its heap's list of slabs with room; an allocation that finds a full slab removes it from the
+                           // list
   std::uint8_t size_class = 0;
   std::uint16_t owner = 0;  // the core
   std::uint32_t magic = 0;
-  std::uint32_t fresh = 0;  // objects at the end that were never handed out and are not in `free`
+  std::uint32_t fresh = 0;  // number of objects at the end that were never allocated and are not in `free`
   std::uint32_t capacity = 0;
   Slab* next = nullptr;
   Slab* previous = nullptr;
@@ -142,7 +143,7 @@ class Heap {
   Slab* empty_ = nullptr;
   unsigned outgoing_objects_ = 0;
   std::array<Batch, batches> outgoing_{};
-  FreeObject* arrived_ = nullptr;  // taken from `incoming_`, not yet back in their slabs
+  FreeObject* arrived_ = nullptr;  // objects taken from `incoming_` that are not yet back in their slabs
 
   // The members that other cores write.
   alignas(64) RemoteList<FreeObject> incoming_;
@@ -402,7 +403,7 @@ void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   void* object = try_once();
   if (object != nullptr) [[likely]]
     return object;
-  heap.release_reserves();  // objects freed by other cores, and the reserves, may suffice
+  heap.release_reserves();  // objects that other cores freed, and spare slabs, may suffice
   object = try_once();
   if (object == nullptr) heap.ask_other_cores();
   return object;
@@ -461,7 +462,7 @@ void* reallocate(void* pointer, std::size_t bytes) noexcept {
   const bool fits = bytes <= usable;
   if (fits && bytes >= usable / 2 && !checks::on()) return pointer;
   void* const moved = allocate(bytes);
-  if (moved == nullptr) return fits ? pointer : nullptr;  // shrinking cannot fail
+  if (moved == nullptr) return fits ? pointer : nullptr;  // a smaller size always succeeds
   std::memcpy(moved, pointer, std::min(usable, bytes));
   deallocate(pointer);
   return moved;

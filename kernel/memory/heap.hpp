@@ -46,11 +46,11 @@ bool pass_boundary() noexcept;
 /// Sums over all cores. While cores run, the values are from slightly different moments.
 struct HeapCounters {
   std::uint64_t allocations;
-  std::uint64_t frees;         ///< objects that are back in their owner's slabs
+  std::uint64_t frees;         ///< number of objects returned to their owner's slabs
   std::uint64_t remote_frees;  ///< objects freed on a core that does not own them
   std::uint64_t refused;       ///< allocations that returned null
   std::uint64_t used_bytes;    ///< bytes in objects, slack included
-  std::uint64_t slab_bytes;    ///< taken from the page allocator for objects of up to 8 KiB
+  std::uint64_t slab_bytes;    ///< bytes in slabs, for objects of up to 8 KiB
 };
 [[nodiscard]] HeapCounters heap_counters() noexcept;
 

@@ -45,7 +45,7 @@ void release_cached_pages() noexcept;
 struct PageCounters {
   std::uint64_t total_bytes, free_bytes;
   std::uint64_t refused;  ///< allocations that returned null
-  std::uint64_t foreign;  ///< runs from a node other than the preferred one; a single page counts when a core's cache fetches it
+  std::uint64_t foreign;  ///< runs allocated from another node than the preferred one; a single page counts when a core's cache fetches it
 };
 [[nodiscard]] PageCounters page_counters() noexcept;
 
@@ -54,7 +54,7 @@ struct PageCounters {
 
 struct NodeCounters {
   std::uint64_t total_bytes;
-  std::uint64_t free_bytes;  ///< without the pages that cores keep
+  std::uint64_t free_bytes;  ///< without the single pages that cores keep
 };
 [[nodiscard]] NodeCounters node_counters(unsigned node) noexcept;
 

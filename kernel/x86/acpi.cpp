@@ -113,7 +113,7 @@ void initialise() {
     if (name == "SRAT" && srat.size() == 0) srat = table;
     if (name == "SLIT" && slit.size() == 0) slit = table;
   }
-  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // after the loop, when the MADT's cores are known
+  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // after the loop, because it needs the MADT's cores
   read_slit(slit, nodes);
   use_nodes();
   found.cores = {madt.cores.data(), madt.core_count};

@@ -29,7 +29,7 @@ constexpr std::uint64_t boot_mapped_bytes = std::uint64_t{4} << 30;
 /// A core's slot in the region of stacks. Each stack has unmapped pages on both sides.
 constexpr std::uint64_t stack_slot_bytes = large_page_bytes;
 struct StackPlace {
-  std::uint64_t offset;  ///< of its lowest byte in the slot
+  std::uint64_t offset;  ///< offset of the stack's lowest byte in the slot
   std::uint64_t bytes;
 };
 constexpr StackPlace nmi_stack{.offset = 0x10000, .bytes = 0x4000};

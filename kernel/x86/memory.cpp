@@ -53,7 +53,7 @@ struct RangeList {
 };
 
 constinit RangeList ram{};     // covered by the direct map
-constinit RangeList usable{};  // passed to the kernel
+constinit RangeList usable{};  // passed to the portable kernel
 constinit std::uint64_t early_next = 0, early_first = 0, early_end = 0;
 constinit bool handed_over = false;
 constinit std::uint64_t kept_place = 0;
@@ -118,7 +118,7 @@ std::uint64_t allocate_early(std::uint64_t count) {
 
 std::uint64_t allocate_page() {
   if (!handed_over) return allocate_early(1);
-  void* const page = neap::memory::allocate_run(1, 0);  // on the preferred node, not from a core's page cache
+  void* const page = neap::memory::allocate_run(1, 0);  // a run, because a single page could be a cached page of another node
   if (page == nullptr) return 0;
   std::memset(page, 0, page_bytes);
   return machine::physical_address(page);

@@ -18,8 +18,8 @@
 namespace neap::x86 {
 
 struct Symbol {
-  std::string_view name;  ///< in the caller's buffer; truncated if the buffer is too short
-  std::uint64_t offset;   ///< of the address in the function
+  std::string_view name;  ///< the name, in the caller's buffer; truncated if the buffer is too short
+  std::uint64_t offset;   ///< the address's offset in the function
 };
 
 /// The function that contains `address`; an empty name if there is none. Reads only the image, so it is safe in a panic.

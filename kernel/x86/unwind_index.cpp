@@ -93,7 +93,7 @@ extern "C" const void* _Unwind_Find_FDE(void* pc, FrameBases* bases) {
   const auto entry = [&](std::size_t i) { return read<Entry>(index + 12 + i * sizeof(Entry)); };
   const auto base = address_of(index);
   const auto wanted = static_cast<std::int64_t>(address_of(pc) - base);
-  std::size_t low = 0, high = count;  // first entry that begins after pc
+  std::size_t low = 0, high = count;  // binary search for the first entry that begins after pc
   while (low < high) {
     const auto middle = low + (high - low) / 2;
     if (entry(middle).function <= wanted) {

@@ -29,7 +29,7 @@ constexpr unsigned banks_max = 32;
 struct Banks {
   unsigned count = 0;              ///< 0: no banks, and the functions below do nothing
   bool global_control = false;     ///< IA32_MCG_CTL exists
-  bool counts_corrected = false;   ///< a status holds the number of corrected errors
+  bool counts_corrected = false;   ///< a bank's status contains the number of corrected errors
   bool software_recovery = false;  ///< an uncorrected error may occur without an exception
   unsigned first_controlled = 0;   ///< firmware controls the banks with lower numbers
   bool old_opteron = false;        ///< bank 4 reports harmless walks of the GART's table

@@ -18,7 +18,7 @@ constexpr unsigned variable_max = 32;
 
 /// One core's MTRRs above 1 MiB.
 struct Ranges {
-  bool there = false;  ///< the CPU has MTRRs
+  bool there = false;  ///< true if the CPU has MTRRs
   bool on = false;     ///< the MTRRs are on; otherwise all memory is uncached
   Type otherwise = Type::uncached;
   struct Range {

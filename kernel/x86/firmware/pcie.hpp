@@ -26,7 +26,7 @@ struct Words {
 
 struct Link {
   unsigned lanes = 0;
-  unsigned speed_100mtps = 0;  ///< of each lane, in units of 100 megatransfers a second: 25, 50, 80 …; 0: unknown
+  unsigned speed_100mtps = 0;  ///< speed of each lane in units of 100 megatransfers a second: 25, 50, 80 …; 0: unknown
   unsigned payload_bytes = 0, payload_bytes_max = 0, read_request_bytes = 0;
   bool sleeps_l0s = false, sleeps_l1 = false;  ///< ASPM
 };

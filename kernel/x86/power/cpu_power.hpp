@@ -29,7 +29,7 @@ struct FindOptions {
 /// A core's registers before Neap changed them, for restoring them.
 struct CoreAtBoot {
   std::uint64_t performance = 0;  ///< IA32_PERF_CTL or IA32_HWP_REQUEST
-  std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of its package
+  std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of the core's package
   bool demotes = false;           ///< the CPU still demotes C-states, although Neap turned demotion off
 };
 

@@ -41,7 +41,7 @@ constexpr Hints to_c7 = hints_of(0x00, 0x01, 0x10, 0x20, 0x30);
 constexpr Hints to_c6 = hints_of(0x00, 0x01, 0x10, 0x20, no_hint);
 constexpr Hints without_c3 = hints_of(0x00, 0x01, no_hint, 0x20, no_hint);
 
-// Order of the rows: E5, E7 and Scalable; then D; then E3 and E, which are client dies.
+// The comments name the tables in Linux's programs with which each row was compared. Order: E5, E7 and Scalable; D; E3 and E (client dies).
 constexpr std::array models{
     // intel_idle snb_cstates; turbostat snx_features, perf snb_cstates
     Model{0x2d, "Sandy Bridge-EP", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, true, 0, false, sandy_bridge},

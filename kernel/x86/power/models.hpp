@@ -37,11 +37,11 @@ using WakeTimes = std::array<std::uint16_t, idle_states>;
 enum class PackageLimits : std::uint8_t { unknown, sandy_bridge, skylake_server };
 
 struct Model {
-  std::uint8_t model;  ///< including the extended part; family 6
+  std::uint8_t model;  ///< model number of family 6, including the extended model
   const char* name;
   Hints hints;
   WakeTimes wake_us;
-  std::uint16_t residencies;        ///< existing counters (namespace `counter`)
+  std::uint16_t residencies;        ///< the residency counters that exist (namespace `counter`)
   bool dram_energy;                 ///< MSR_DRAM_ENERGY_STATUS exists
   std::uint8_t dram_unit_exponent;  ///< 0: the package's unit; otherwise a fixed unit, which overrides MSR_RAPL_POWER_UNIT
   bool turbo_by_group;              ///< MSR_TURBO_RATIO_LIMIT's ratios are for the groups of cores in 1AEh

@@ -134,7 +134,8 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
   if (!line.text().empty()) next() << "firmware's limits: " << line.text();
 }
 
-// Reports demotion as firmware set it. Each core turns demotion off as it starts, unless the boot option demotion=kept is set.
+// Reports firmware's setting for the demotion of C-states. Each core turns demotion off as it starts, unless the boot option demotion=kept
+// is set.
 void Report::demotion(CpuAccess& cpu, const Model* model) noexcept {
   const std::uint64_t left = cpu.read_msr(msr::package_cstate_control).value_or(0) & demotion_bits(model);
   if (left == 0) return;

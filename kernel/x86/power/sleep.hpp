@@ -48,8 +48,8 @@ struct SleepWays {
   bool mwait_sleeps = false;
   bool mwait_returns_at_once = false;  ///< MWAIT returns at once, so it must be repeated
   MonitorErrata errata{};
-  Hints hints{};                       ///< of states that the CPU lists and in which the core's timer runs
-  std::uint8_t parked_hint = no_hint;  ///< of the deepest state that the CPU lists: a parked core needs no timer
+  Hints hints{};                       ///< hints of states that the CPU lists and in which the core's timer runs
+  std::uint8_t parked_hint = no_hint;  ///< hint of the deepest state that the CPU lists: a parked core needs no timer
 
   /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest
   /// state, so that the core wakes quickly.
