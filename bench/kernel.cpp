@@ -2,7 +2,7 @@
 // Measures the cost of the kernel's own work, as instructions of each step that an application repeats. tools/bench/kernel.py counts them.
 //
 // Each region is the code between two marks, executed 10,000 times with warm caches. A step may begin in one event and end in another. Then
-// each of the two events has one mark, and the event loop's work in between counts. The marks themselves are not counted.
+// each of the two events has one mark, and the event loop's work in between is counted. The marks themselves are not counted.
 #include <array>
 #include <atomic>
 #include <chrono>

@@ -34,7 +34,7 @@ class Arguments {
   /// `on` or `off`.
   [[nodiscard]] bool flag(std::string_view key, bool otherwise, std::string_view help);
   [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise, std::string_view help);
-  /// One of `choices`; returns its index.
+  /// The value of `key` MUST be one of `choices`. Returns its index.
   [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
                                    std::string_view help);
   /// Adds a complaint about the value of `key`, which was queried earlier. `why` is the reason.

@@ -5,7 +5,7 @@
 // `bytes_max` bytes of console output are kept here. The control command `dmesg` reads them, a console prints them when it is set up, and a
 // panic copies the newest of them to memory that survives a restart (kept_panic.hpp).
 //
-// Positions count all bytes since boot and never decrease. So a reader can compute how much it missed.
+// Positions count all bytes since boot and never decrease. So a reader can compute how many bytes it missed.
 #pragma once
 
 #include <cstddef>

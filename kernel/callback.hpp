@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A callable that is stored and called later.
 //
-// Every event, timer and interrupt vector has a `Callback`, so making, moving or calling a `Callback` costs only a handful of instructions.
-// The usual capture of a few pointers allocates nothing. `std::move_only_function` would need an indirect call to move even a trivially
-// copyable callable. It also hides the address of the callable's code. The watchdog needs this address to print an event's name.
+// Every event, timer and interrupt vector has a `Callback`, so making, moving or calling a `Callback` must cost only a handful of
+// instructions. The usual capture of a few pointers allocates nothing. `std::move_only_function` would need an indirect call to move even a
+// trivially copyable callable. It also hides the address of the callable's code. The watchdog needs this address to print an event's name.
 #pragma once
 
 #include <concepts>

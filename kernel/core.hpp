@@ -53,7 +53,7 @@ struct PolicySlot {
 };
 
 struct Core {
-  /// `Core::quiescent_epoch` of a core that sleeps or has not started. Such a core holds no RCU pointer.
+  /// The value of `quiescent_epoch` for a core that sleeps or has not started. Such a core has no pointer to an RCU node.
   static constexpr std::uint64_t offline = ~std::uint64_t{0};
 
   RemoteQueue<Callback, remote_queue_capacity> remote;

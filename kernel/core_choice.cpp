@@ -57,7 +57,7 @@ std::vector<CorePlace> present_places() {
   return places;
 }
 
-/// Number of different values of `key` among the places.
+/// Number of different values of `key(place)` in `places`.
 template <typename Key>
 std::size_t count_different(const std::vector<CorePlace>& places, Key key) {
   std::vector<decltype(key(places[0]))> keys;

@@ -23,7 +23,7 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// Receives one counter in each call: its dotted name and its value.
+/// A function that is called once for each counter, with its dotted name and its value.
 using Emit = std::function<void(std::string_view name, std::uint64_t value)>;
 
 /// A counter and the name under which it is reported: one row of a table of counters. `Count` is a plain number or `Counter`.

@@ -275,7 +275,7 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// Called by `machine::sleep` when it is prepared: from that point on, a wake-up ends the sleep.
+// The last check of `machine::sleep`: a wake-up after its beginning ends the sleep.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
   return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&

@@ -321,7 +321,7 @@ TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
   machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.call.asked()); });
 }
 
-// Corrected errors are counted when the core is awake; no alarm is armed for that.
+// Corrected errors are counted when the core is awake; no alarm is armed for the check.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
   static_cast<void>(host::take_error_looks(0));  // discards the count of earlier tests

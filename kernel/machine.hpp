@@ -24,7 +24,7 @@ constexpr unsigned cores_max = 256;
 /// Cores that run, 1 to `cores_max`; constant once `start_cores` has returned.
 [[nodiscard]] unsigned core_count() noexcept;
 
-/// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
+/// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. Costs one thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
 /// Number of present cores: those that firmware reports as usable, running or not. Present core 0 is the core that booted.
@@ -72,7 +72,7 @@ constexpr unsigned vector_last = 0xDF;
 /// Nanoseconds since boot, monotonic, equal on all cores within the accuracy of the TSC.
 [[nodiscard]] std::uint64_t now_ns() noexcept;
 
-/// The raw counter behind `now_ns` and its rate in Hz.
+/// The raw counter from which `now_ns` is computed, and its rate in Hz.
 [[nodiscard]] std::uint64_t timestamp() noexcept;
 [[nodiscard]] std::uint64_t timestamp_hz() noexcept;
 

@@ -3,10 +3,10 @@
 // event boundary, or "offline" while it sleeps. It stores to its own cache line, and only when the epoch has changed. A core has passed a
 // batch if it has stored the batch's epoch or a later one, or sleeps. The grace period of a batch ends when every core has passed it.
 //
-// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or
-// a later one has loaded this value before, and that load synchronises with the increment. So the core's later reads do not find the
-// unlinked node. Its earlier reads happen before its store, whose value the reclaiming core loads. A core that comes online stores 0 and
-// then loads the epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
+// Why this is correct in the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or a later
+// one has loaded this value before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node.
+// Its earlier reads happen before its store, whose value the reclaiming core loads. A core that comes online stores 0 and then loads the
+// epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>

@@ -445,7 +445,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run, it may be data of another core.
+  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run, that memory may be another core's
+  // data, so `pages_of` is tested first.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);
@@ -486,7 +487,7 @@ HeapCounters heap_counters() noexcept {
   HeapCounters sum{};
   for (const Heap& heap : heaps) {
     for (unsigned size_class = 0; size_class < class_count; ++size_class) {
-      // `freed` first, so that the difference cannot become negative while another core counts.
+      // `freed` is read first, so that the difference cannot become negative while another core counts.
       const std::uint64_t freed = heap.freed[size_class].value();
       const std::uint64_t allocated = heap.allocated[size_class].value();
       sum.allocations += allocated;

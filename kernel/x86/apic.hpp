@@ -9,13 +9,13 @@
 
 namespace neap::x86::apic {
 
-// Our own vectors, above those that `interrupts.hpp` allocates.
+// Vectors of the kernel itself, above those that `interrupts.hpp` allocates.
 constexpr std::uint8_t vector_alarm = 0xf0, vector_wake = 0xf1, vector_error = 0xfe, vector_spurious = 0xff;
 
 /// Chooses between x2APIC and registers in memory, and masks the 8259 interrupt controllers. Called on core 0. False: there is no APIC.
 [[nodiscard]] bool initialise();
 
-/// Turns this core's APIC on with local interrupts masked. The first core also takes the machine's NMI line.
+/// Turns this core's APIC on with local interrupts masked. The first core also receives the interrupts of the machine's NMI line.
 void enable_this_core(bool first);
 
 [[nodiscard]] std::uint32_t this_id();

@@ -59,7 +59,7 @@ std::uint64_t stated_tsc_hz() {
       }
     }
   }
-  // Sandy Bridge to Broadwell state the ratio to a 100 MHz clock (SDM 4, MSR_PLATFORM_INFO). A hypervisor's answer is not reliable.
+  // Sandy Bridge to Broadwell report the TSC's ratio to a 100 MHz clock (SDM 4, MSR_PLATFORM_INFO). A hypervisor's answer is not reliable.
   constexpr std::array<std::uint8_t, 12> models_with_ratio{0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56};
   if (!cpu.hypervisor && cpu.family == 6 && std::ranges::contains(models_with_ratio, cpu.model)) {
     if (const auto info = read_msr(msr_platform_info)) {

@@ -5,7 +5,7 @@
 //   0xffffd00000000000  mappings made on request: device registers (uncached), firmware tables           16 TiB
 //   0xffffe00000000000  stacks: a slot of 2 MiB a core, unmapped pages between its stacks                512 MiB
 //   0xffffffff80000000  the image, as image.ld lays it out                                                1 GiB
-// Nothing is mapped in the lower half, so a null pointer faults, and so does one with a small offset.
+// Nothing is mapped in the lower half, so an access through a null pointer faults, even with a small offset.
 #pragma once
 
 #include <cstddef>

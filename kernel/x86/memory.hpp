@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The RAM that Neap uses, and single pages of it before the page allocator exists.
+// The RAM that Neap uses, and the allocation of its pages before the page allocator exists.
 //
 // Page tables, the first stacks and firmware tables need pages before the kernel's page allocator exists. The allocator gets its memory
 // once. So early pages are cut off the start of one range, and `hand_over` passes the remaining memory to the allocator.

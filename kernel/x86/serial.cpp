@@ -76,7 +76,7 @@ void put(Uart& uart, char letter) {
 bool open(const SerialPort& port) {
   if (uart_count == uarts.size()) return false;
   Uart uart{.first = port.port, .stuck = false, .room = 0};
-  // Two patterns in the scratch register: an absent UART reads as 0xff, a floating bus as the value written last.
+  // Writes two patterns to the scratch register: an absent UART reads as 0xff, a floating bus as the value written last.
   for (const std::uint8_t pattern : {std::uint8_t{0x5a}, std::uint8_t{0xa5}}) {
     out8(at(uart, scratch), pattern);
     (void)in8(at(uart, modem_control));

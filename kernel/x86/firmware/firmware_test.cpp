@@ -163,7 +163,7 @@ std::string text_of(const pcie::Link& link) {
 }
 
 TEST(Pcie, AGoodSlotIsDescribed) {
-  // Payload 256 of 512, read requests of 512, x8 at 5 GT/s.
+  // An x8 link at 5 GT/s, payload 256 of 512 bytes, read requests of 512 bytes.
   const auto link =
       pcie::decode({.device_capabilities = 0x10008cc2, .device_control = 0x2830, .link_control = 0x40, .link_status = 0x1082});
   EXPECT_EQ(text_of(link), "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off");

@@ -23,7 +23,7 @@ constexpr std::uint32_t global_capabilities = 0x179, global_status = 0x17a, glob
 constexpr std::uint32_t control = 0x400, status = 0x401, address = 0x402, misc = 0x403;
 }  // namespace msr
 
-/// The banks' MSRs end where those of virtualisation begin (480h).
+/// More banks cannot exist, because the MSRs of virtualisation begin at 480h.
 constexpr unsigned banks_max = 32;
 
 struct Banks {
@@ -46,7 +46,7 @@ struct Error {
   [[nodiscard]] bool belongs_to_exception(const Banks& banks) const noexcept;
   /// How often this error occurred, as counted by the bank; 1 if the error is uncorrected or the bank does not count.
   [[nodiscard]] std::uint64_t times(const Banks& banks) const noexcept;
-  /// "bank 7: memory error, uncorrected, status 0x…, address 0x…".
+  /// Appends a text such as "bank 7: memory error, uncorrected, status 0x…, address 0x…".
   void describe(Line& line) const noexcept;
 };
 [[nodiscard]] std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept;
@@ -66,7 +66,7 @@ void take_silent_errors(power::CpuAccess& cpu, const Banks& banks, Found found) 
   }
 }
 
-/// The part of the hardware that an error code names: bits 15:0 of a status (SDM 3B, 16.9).
+/// The part of the hardware that `code`, bits 15:0 of a status, names (SDM 3B, 16.9).
 [[nodiscard]] const char* kind_of(std::uint16_t code) noexcept;
 
 }  // namespace neap::x86::machine_check

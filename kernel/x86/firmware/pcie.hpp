@@ -35,7 +35,7 @@ struct Link {
 /// Rate in one direction without the overhead of the line code (8b/10b up to 5 GT/s, then 128b/130b), including packet headers.
 [[nodiscard]] std::uint64_t megabits_per_second(const Link& link) noexcept;
 
-/// "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off"
+/// Appends a text such as "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off".
 void describe(const Link& link, Line& line) noexcept;
 
 /// Returns the card's Device Control register with the payload size reduced to the port's; unchanged if the port's is not smaller.
