@@ -3,8 +3,7 @@
 
 A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after a link, so there
 are two links: the second adds the table, made from the first one's result. The table is placed behind all code, so it moves no function;
-this is checked. To keep both links fast, all our code is first joined into one relocatable file. Link-time optimisation runs once, in that
-step.
+this is checked. To keep both links fast, a first step joins all our code into one relocatable file and runs link-time optimisation.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 

@@ -10,8 +10,7 @@
 //   cancellation.request();
 //
 // Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) are not shortened, because another core or callback points to them. A cancelled task's next cancellable wait
-// throws.
+// `co_await completion`) are not cut short, because another core or callback points to them. A later cancellable wait throws.
 #pragma once
 
 #include <exception>
@@ -41,8 +40,7 @@ struct CancellableWait {
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers this wait with the task's cancellation, if it has one. False: a cancellation was already requested, so the task does not
-  /// wait.
+  /// Registers this wait with the task's cancellation, if it has one. False: it was already requested, so the task does not wait.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

@@ -12,7 +12,6 @@
 
 namespace neap {
 
-/// One core writes it; any core may read it.
 class Counter {
  public:
   void add(std::uint64_t amount = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed); }

@@ -313,7 +313,7 @@ void EventLoop::check_hardware_errors(std::uint64_t now_tsc) noexcept {
   machine::check_hardware_errors();
 }
 
-// Only the loops of tests end. Spawned events are destroyed here, on their own core. Nodes of other kinds have an owner that frees them.
+// A loop ends only in tests. Spawned events are destroyed here, on their own core. Nodes of other kinds have an owner that frees them.
 void EventLoop::discard_queued() noexcept {
   while (RemoteNode* const node = local_.pop_front()) {
     if (node->discard != nullptr) node->discard(node);

@@ -44,7 +44,7 @@ template <typename F>
 void spawn(F&& function);
 
 /// Runs `callback` as an event on `core`, which may be the calling core. The queue of remote events is bounded (`remote_queue_capacity`).
-/// If it is full, the function counts that, destroys `callback` and returns `full`. `on_core` (task.hpp) also waits for the result.
+/// If it is full, the function counts a refusal, destroys `callback` and returns `full`. `on_core` (task.hpp) also waits for the result.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 

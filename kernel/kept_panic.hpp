@@ -26,8 +26,7 @@ struct Kept {
 /// The beginning of a text that does not fit is cut, by whole lines if possible. An area too small for a header is left unchanged.
 void write(std::span<std::byte> area, const Kept& kept) noexcept;
 
-/// Called at the start, once `machine::kept_memory()` can be used. Prints the text that a panic has left in the area, if any, and clears
-/// it.
+/// Called at the start, once `machine::kept_memory()` can be used. Prints the text that a panic left in the area, if any, and clears it.
 void take_over() noexcept;
 /// The text that `take_over` found; empty if there was none.
 [[nodiscard]] std::string_view text() noexcept;

@@ -31,7 +31,7 @@ enum class WhenFull : std::uint8_t { stop, overwrite };
 struct Options {
   std::uint64_t entries_per_core = 64 * 1024;  ///< rounded up to a power of two, at least 64; 0: no log
   WhenFull when_full = WhenFull::stop;
-  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: samples only with anchors
+  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: they are sampled only with anchors
   bool idle_records = false;              ///< true: each sleep gets a record of its own
 };
 
@@ -77,8 +77,7 @@ void poll() noexcept;
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
-/// Called after a policy change on this core: writes a record that ends the present interval, then `settings` with its tsc and kind filled
-/// in.
+/// Called after a policy change on this core: writes a record that ends the present interval, then `settings` with tsc and kind set.
 void policy_changed(Settings settings) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;

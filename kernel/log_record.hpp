@@ -142,7 +142,7 @@ struct Residency {
 struct Settings {
   NEAP_LOG_SETTINGS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-/// The wall clock and the totals at the beginning or the end of a run.
+/// The wall clock, and the totals of requests and sleeps, at the beginning or the end of a run.
 struct Anchor {
   NEAP_LOG_ANCHOR(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
@@ -155,7 +155,7 @@ struct Idle {
 /// The value of `Settings::changed` in a run's first Settings entry, which records no change.
 constexpr std::uint8_t nothing_changed = 255;
 
-/// One layout of entries, as a log's header describes it. Each field is "name:type:unit:choices"; a space separates two fields.
+/// The layout of one form of entries as text of a log's header. Each field is "name:type:unit:choices"; a space separates two fields.
 struct Form {
   std::string_view name;
   std::string_view fields;

@@ -131,8 +131,8 @@ constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offl
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  /// Whole frames in the order of their arrival, at least one. The receiver owns each `frame` (and its `next` pieces) from here on. The
-  /// list itself belongs to the device and is not valid after the call.
+  /// Passes one or more whole frames, in the order of their arrival. The receiver owns each `frame` (and its `next` pieces) from here on.
+  /// The list itself belongs to the device and is not valid after the call.
   virtual void receive(std::span<const ReceivedFrame> frames) noexcept = 0;
   /// TX completions: the card has read every piece of the frames with these tokens. Tokens are reported in the order in which their frames
   /// were queued, one for each frame, including null tokens.

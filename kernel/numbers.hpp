@@ -16,7 +16,7 @@ namespace neap {
 
 constexpr std::uint64_t number_max = ~std::uint64_t{0};
 
-/// Parses and removes the digits at the front of `text`. Without digits, or above 64 bits, returns nothing and changes nothing.
+/// Parses and removes the digits at the front of `text`. If there are none, or they exceed 64 bits, returns nothing and changes nothing.
 [[nodiscard]] inline std::optional<std::uint64_t> take_digits(std::string_view& text, int base = 10) noexcept {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);

@@ -252,7 +252,7 @@ bool writes_for_package(unsigned core, const Cores& cores) {
   return true;
 }
 
-/// Sets the cores in `cores` with numbers below `end` back to `before`, as another change. False: some of the earlier values are unknown.
+/// Restores the values `before` on the cores in `cores` below `end`, as another change. False: some of the earlier values are unknown.
 task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& cores, unsigned end) {
   bool all_known = true;
   const std::uint32_t number = generation() + 1;

@@ -57,8 +57,7 @@ class TimerWheel {
   void update_next_look() noexcept;
 
   Timer* heads_[levels * slots] = {};  // newest first
-  std::uint64_t used_[levels] = {};    // one bit for each slot with timers; the bit may stay set after their cancellation, until the next
-                                       // check
+  std::uint64_t used_[levels] = {};    // one bit for each slot with timers; it may stay set after their cancellation, until the next check
   std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
   std::uint64_t next_look_ = never;    // no timer is due before this tick; a cancellation may leave it too early
   Timer* due_ = nullptr;               // oldest first

@@ -53,8 +53,7 @@ struct Slab {
   Heap* heap = nullptr;  // the owner; null: the slab is unused
   FreeObject* free = nullptr;
   std::uint32_t used = 0;  // number of allocated objects
-  bool listed = false;     // the slab is in its heap's list of slabs with room; an allocation that finds a full slab removes it from the
-                           // list
+  bool listed = false;     // the slab is in its heap's list of slabs with room; an allocation that finds it full removes it
   std::uint8_t size_class = 0;
   std::uint16_t owner = 0;  // the core
   std::uint32_t magic = 0;
@@ -445,8 +444,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run, that memory may be another core's
-  // data, so `pages_of` is tested first.
+  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run it may be another core's data:
+  // `pages_of` is tested first.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);

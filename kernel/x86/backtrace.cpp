@@ -232,8 +232,7 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
   (void)walk(&frame, keep_outermost, &outermost);
   for (unsigned i = 0; i < outermost.size(); ++i) {
     const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
-    const bool any_function = name.contains("(*)") || name.contains("(&)");  // `name` is a function pointer's type; the next frame is the
-                                                                             // function itself
+    const bool any_function = name.contains("(*)") || name.contains("(&)");  // a wrapper of any function; the next frame is that function
     const bool any_callback = name == "neap::Callback";                      // this is a wrapper, too
     if (!name.empty() && !any_function && !any_callback && !is_the_loops(name)) return name;
   }

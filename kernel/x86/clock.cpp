@@ -151,14 +151,14 @@ void measure(bool tsc_known) {
   apic::set_timer(apic::TimerMode::one_shot, apic::vector_alarm, true);
   apic::start_timer(0xffffffff);
   const auto first = read_together(reference);
-  const auto limit_tsc = guessed_hz / 10;  // bounds the wait if the reference stops
+  const auto limit_tsc = guessed_hz / 10;  // bounds the wait if the reference timer stops
   while (((reference.read() - first.reference) & reference.mask) < reference.hz / measurements_per_second &&
          read_tsc() - first.tsc < limit_tsc)
     pause();
   const auto last = read_together(reference);
   apic::start_timer(0);
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
-  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference stopped during the measurement, so its count is useless
+  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference timer stopped, so its count is useless
   std::uint64_t hz = reference.hz;
   if (tsc_known) {  // a known TSC is a better reference than the timer
     ticks = last.tsc - first.tsc;
@@ -247,7 +247,7 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
   const auto now = now_ns();
   const auto left_ns = deadline_ns > now ? deadline_ns - now : 0;
   if (by_deadline) {
-    // The MSR compares with this core's own counter. One tick is added to the quotient, so that the alarm is never early. A deadline beyond
+    // The MSR is compared with this core's own TSC. One tick is added to the quotient, so that the alarm is never early. A deadline beyond
     // 2^62 ticks never matters.
     const auto ticks = static_cast<std::uint64_t>(std::min<Wide>((Wide{left_ns} << factor_shift) / ns_factor + 1, Wide{1} << 62));
     write_msr_known(msr_tsc_deadline, read_tsc() + ticks);

@@ -14,7 +14,6 @@ namespace neap::x86::console {
 /// once, on core 0, while the boot page tables are in use.
 void open(const EarlyOptions& options);
 
-/// The options passed to `open`.
 [[nodiscard]] const EarlyOptions& options();
 
 /// Moves the devices to the final page tables. MUST be called before the first write after these tables are loaded.

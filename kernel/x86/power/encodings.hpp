@@ -54,8 +54,7 @@ constexpr std::uint64_t bits(std::uint64_t value, unsigned first, unsigned lengt
 constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number; }
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
-/// The requested ratio in IA32_PERF_CTL, the granted ratio in IA32_PERF_STATUS (15.1.1; the position of the ratio's bits: volume 4, tables
-/// of each model).
+/// The requested ratio in IA32_PERF_CTL, the granted ratio in IA32_PERF_STATUS (15.1.1; its position is in volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
@@ -178,8 +177,7 @@ constexpr std::uint64_t package_cstate_lock = bit(15);
 /// in each table of volume 4 from Sandy Bridge on.
 constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
 
-/// MSRC001_0055 of AMD's families 0Fh and 10h: when all cores halt, bit 27 causes an SMI and bit 28 enters C1E (AMD 31116, "Interrupt
-/// Pending and CMP-Halt").
+/// MSRC001_0055 of AMD's families 0Fh and 10h: when all cores halt, bit 27 causes an SMI, bit 28 C1E (AMD 31116, "CMP-Halt").
 constexpr std::uint64_t amd_c1e_on_halt = bit(27) | bit(28);
 
 /// MSR_PKG_POWER_LIMIT's second limit, which applies for milliseconds; 0: off.

@@ -61,8 +61,8 @@ constexpr std::array models{
     // Compared with intel_idle gnr_cstates, turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package enters C6
     // only with 21h ("C6P"), which corresponds to c6 on the earlier models.
     Model{0xad, "Granite Rapids", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 210, 0), c2_and_c6, true, 0, true, skylake_server},
-    // Compared with intel_idle srf_cstates, turbostat srf_features, perf srf_cstates. 22h is "C6S". 23h is "C6SP", with which the package
-    // enters C6 as well.
+    // Compared with intel_idle srf_cstates, turbostat srf_features, perf srf_cstates. 22h is "C6S". Only with 23h ("C6SP") the package
+    // enters C6.
     Model{0xaf, "Sierra Forest", hints_of(0, 1, no_hint, 0x23, no_hint), wakes(1, 2, 0, 310, 0), c2_and_c6, true, 0, true, skylake_server},
 
     // Compared with intel_idle bdw_cstates, turbostat bdx_features, perf snb_cstates.
