@@ -55,7 +55,7 @@ void must(bool holds) {
   if (!holds) machine::exit(machine::ExitStatus::failure);
 }
 
-// --- This core's events ------------------------------------------------------------------------------------------------------------------
+// --- Events on the calling core ----------------------------------------------------------------------------------------------------------
 /// A chain of events. Counts from one event's call of `spawn` to the first instruction of the next event.
 struct Chain {
   unsigned left = warm_up + repetitions;

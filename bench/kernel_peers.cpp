@@ -76,7 +76,7 @@ void stay_on(unsigned cpu) {
   must(sched_setaffinity(0, sizeof set, &set) == 0, "a CPU for each thread");
 }
 
-// --- Work for later, here and on another thread ------------------------------------------------------------------------------------------
+// --- Deferred work, on this thread and on another one ------------------------------------------------------------------------------------
 void count_function_queue() {
   std::deque<std::function<void()>> queue;
   unsigned ran = 0;
@@ -166,7 +166,7 @@ void count_timers() {
   }
 }
 
-// --- Thread-local data, and data that is read while other threads may change it ----------------------------------------------------------
+// --- Thread-local data, and shared data that other threads may change --------------------------------------------------------------------
 struct Requests {
   Requests() : served(hidden(std::uint64_t{0})) {}
   std::uint64_t served;

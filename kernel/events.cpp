@@ -219,7 +219,7 @@ bool EventLoop::run_idle_hooks() noexcept {
   return found || !local_.empty();
 }
 
-// --- Nothing to do -----------------------------------------------------------------------------------------------------------------------
+// --- The idle loop -----------------------------------------------------------------------------------------------------------------------
 void EventLoop::found_work() noexcept {
   idle_since_ns_ = 0;
   found_none_at_tsc_ = 0;

@@ -313,7 +313,7 @@ void remove_run_observer(unsigned id) noexcept {
   if (!gone->queued.load(std::memory_order_acquire) && !gone->running) delete gone;
 }
 
-// --- On each core ------------------------------------------------------------------------------------------------------------------------
+// --- Functions for the calling core ------------------------------------------------------------------------------------------------------
 void watch(const Traffic* traffic) noexcept {
   writer.watch(traffic);
   here().watched.store(traffic, std::memory_order_release);
@@ -363,7 +363,7 @@ void count_requests(std::uint64_t requests) noexcept {
 
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 
-// --- For any core ------------------------------------------------------------------------------------------------------------------------
+// --- Functions for readers on any core ---------------------------------------------------------------------------------------------------
 Extent extent(unsigned core) noexcept {
   const Ring* const ring = core < machine::cores_max ? per_core[core].ring.load(std::memory_order_acquire) : nullptr;
   return ring != nullptr ? ring->extent() : Extent{};

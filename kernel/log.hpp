@@ -44,7 +44,7 @@ constexpr std::uint64_t entries_per_core_max = std::uint64_t{1} << 28;  // 16 Gi
 /// For tests. MUST NOT be called while a core runs.
 void release() noexcept;
 
-// --- Written by each core ----------------------------------------------------------------------------------------------------------------
+// --- Functions for the calling core ------------------------------------------------------------------------------------------------------
 /// Traffic of this core's queues since the card was opened; counted by the driver. A segmented frame counts as its segments. Bytes are
 /// without FCS and without the padding of short frames, as the card counts them for the queue.
 struct Traffic {
@@ -109,7 +109,7 @@ unsigned add_run_observer(std::function<void()> on_change);
 /// No call of `on_change` begins after this. MUST be called on the core that added the observer; `on_change` itself MAY call it.
 void remove_run_observer(unsigned id) noexcept;
 
-// --- Read from any core ------------------------------------------------------------------------------------------------------------------
+// --- Functions for readers on any core ---------------------------------------------------------------------------------------------------
 struct Extent {
   std::uint64_t first = 0;      ///< position of the oldest entry that is not overwritten
   std::uint64_t end = 0;        ///< one past the position of the newest entry that may be read

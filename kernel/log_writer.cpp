@@ -207,7 +207,7 @@ void Writer::publish() noexcept {
   ring_->publish(here, (here + Ring::chunk_entries - 1) / Ring::chunk_entries * Ring::chunk_entries);
 }
 
-// --- Events of the core ------------------------------------------------------------------------------------------------------------------
+// --- Functions that count and record -----------------------------------------------------------------------------------------------------
 void Writer::watch(const Traffic* traffic) noexcept {
   const Traffic& next = traffic != nullptr ? *traffic : nothing;
   const Counts before = counts_of(*traffic_);

@@ -16,7 +16,7 @@
 
 namespace neap::log {
 
-/// The settings of a run that every core needs.
+/// The settings of a run, which every core needs.
 struct RunPlan {
   std::uint32_t run = 0;
   bool overwrite = false, idle_records = false, count_requests = false;

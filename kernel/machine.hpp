@@ -84,7 +84,7 @@ constexpr unsigned vector_last = 0xDF;
 constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
 
-// --- Power: what this CPU has, and settings of this core or its package (kernel/x86/power/) ---------------------------------------------
+// --- Power: abilities of this CPU, settings of this core or its package (kernel/x86/power/) ----------------------------------------------
 /// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
 
@@ -161,7 +161,7 @@ void write_back_caches() noexcept;
 /// Random bits from the CPU, or mixed from the clock if the CPU has no generator (reported once at boot).
 [[nodiscard]] std::uint64_t random_bits() noexcept;
 
-// --- Console and the end -----------------------------------------------------------------------------------------------------------------
+// --- Console, exit and restart -----------------------------------------------------------------------------------------------------------
 /// Writes `text` to the console and to the boot log (boot_log.hpp). May be called anywhere, on any core. Lines of different cores do not
 /// mix.
 void console_write(std::string_view text) noexcept;

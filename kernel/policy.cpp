@@ -40,7 +40,7 @@ void store(std::atomic<T>& place, T value) {
   place.store(value, std::memory_order_relaxed);
 }
 
-// --- On the core concerned ---------------------------------------------------------------------------------------------------------------
+// --- Functions called on a core that applies a change ------------------------------------------------------------------------------------
 Value present_value(Setting setting, const PolicySlot& slot) noexcept {
   switch (setting) {
     case Setting::idle:
@@ -163,7 +163,7 @@ unsigned note_granted_ratio() noexcept {
   return ratio;
 }
 
-// --- On core 0 ---------------------------------------------------------------------------------------------------------------------------
+// --- Functions called on core 0 ----------------------------------------------------------------------------------------------------------
 Cores cores_in_scope(const Row& row, unsigned core) {
   Cores cores;
   for (unsigned i = 0; i < core_count(); ++i) {

@@ -123,7 +123,7 @@ struct BarePolicyTest : PolicyTest {
   BarePolicyTest() : PolicyTest(bare_abilities()) {}
 };
 
-// --- Setting -----------------------------------------------------------------------------------------------------------------------------
+// --- Changes of settings -----------------------------------------------------------------------------------------------------------------
 TEST_F(PolicyTest, AnItrIsRoundedByTheCardAndHoldsOnTheCoresWithAQueue) {
   const std::uint32_t before = generation();
   const Outcome done = set(Setting::itr, "7us");
@@ -356,7 +356,7 @@ TEST_F(PolicyTest, ACardsSettingsJoinTheKernelsWhileItIsInUse) {
   });
 }
 
-// --- What an idle core does --------------------------------------------------------------------------------------------------------------
+// --- Idle states -------------------------------------------------------------------------------------------------------------------------
 
 // A preset of the card also sets segmentation, on cores with a network that can segment.
 TEST_F(PolicyTest, SegmentationIsAcceptedWhereANetworkOffersIt) {

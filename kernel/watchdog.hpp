@@ -12,7 +12,7 @@
 // costs each event the test of one flag.
 //
 // On a machine with a single core, an event that never ends is not reported. Events run with interrupts disabled, so only an NMI could
-// detect it (docs/caveats.md).
+// detect such an event (docs/caveats.md).
 #pragma once
 
 #include <chrono>

@@ -42,7 +42,7 @@ timespec as_timespec(std::uint64_t ns) noexcept {
 
 extern "C" {
 
-// --- The console as standard input, output and error -------------------------------------------------------------------------------------
+// --- Standard input, output and error: the console ---------------------------------------------------------------------------------------
 _READ_WRITE_RETURN_TYPE write(int file, const void* data, std::size_t bytes) {
   if (file != 1 && file != 2) return fail(EBADF);
   bytes = std::min<std::size_t>(bytes, INT_MAX);
@@ -65,7 +65,7 @@ int fstat(int file, struct stat* result) {
 off_t lseek(int file, off_t, int) { return fail(is_console(file) ? ESPIPE : EBADF); }
 int fcntl(int file, int, ...) { return is_console(file) ? 0 : fail(EBADF); }
 
-// --- No file system ----------------------------------------------------------------------------------------------------------------------
+// --- Files: there is no file system ------------------------------------------------------------------------------------------------------
 int open(const char*, int, ...) { return fail(ENOENT); }
 int stat(const char*, struct stat*) { return fail(ENOENT); }
 int unlink(const char*) { return fail(ENOENT); }
@@ -115,7 +115,7 @@ int getentropy(void* buffer, std::size_t bytes) {
   return 0;
 }
 
-// --- One process, which ends with the machine --------------------------------------------------------------------------------------------
+// --- Processes: there is only one --------------------------------------------------------------------------------------------------------
 pid_t getpid() { return 1; }
 int kill(pid_t, int signal) { neap::panic("a signal was raised", static_cast<std::uint64_t>(signal)); }
 long sysconf(int name) {

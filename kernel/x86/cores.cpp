@@ -68,7 +68,7 @@ constinit std::atomic<unsigned> running{1};
 constinit thread_local unsigned core_number = 0;
 constinit thread_local std::uint64_t tsc_offset = 0;
 
-// --- Two cores compare their counters ----------------------------------------------------------------------------------------------------
+// --- Comparison of two cores' TSCs -------------------------------------------------------------------------------------------------------
 //
 // Core 0 sends a request, and the new core answers with its TSC. The shortest of many round trips bounds the difference.
 
@@ -117,7 +117,7 @@ std::uint64_t measure_offset() {
 constinit std::atomic<std::uint64_t> offset_found{0};
 constinit std::atomic<bool> offset_known{false};
 
-// --- The page below 1 MiB ----------------------------------------------------------------------------------------------------------------
+// --- The start-up code's page below 1 MiB ------------------------------------------------------------------------------------------------
 void fill_trampoline(std::uint64_t page) {
   // The starting core uses the page at its physical address; this code writes it through a mapping of its own.
   const auto bytes = static_cast<std::size_t>(trampoline_end - trampoline_start);
@@ -139,7 +139,7 @@ void fill_trampoline(std::uint64_t page) {
   }
 }
 
-// --- One core ----------------------------------------------------------------------------------------------------------------------------
+// --- Starting one core -------------------------------------------------------------------------------------------------------------------
 unsigned order_for(std::uint64_t bytes) {
   unsigned order = 0;
   while ((page_bytes << order) < bytes) ++order;

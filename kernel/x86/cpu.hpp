@@ -92,7 +92,7 @@ inline void pause() { asm volatile("pause" ::: "memory"); }
   for (;;) asm volatile("cli; hlt" ::: "memory");
 }
 
-// --- Model specific registers of every x86-64 CPU. Others MUST go through msr.hpp, which survives a #GP ----------------------------------
+// --- Model specific registers of every x86-64 CPU. All others MUST be accessed by msr.hpp, which handles #GP -----------------------------
 constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_tsc_adjust = 0x3b;
 constexpr std::uint32_t msr_platform_info = 0xce;

@@ -156,7 +156,7 @@ constexpr unsigned reports_max = 20;
   panic(text.text());
 }
 
-// --- Stopping for another core's panic ---------------------------------------------------------------------------------------------------
+// --- Stopping the other cores in a panic -------------------------------------------------------------------------------------------------
 constinit std::atomic<bool> stopping{false};
 constinit std::atomic<unsigned> stopped{0};
 constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> stopped_at{};

@@ -11,7 +11,7 @@
 
 namespace neap::pci::config {
 
-// Type 0 header (PCI 3.0, 6.1).
+// Offsets in the type 0 header (PCI 3.0, 6.1).
 constexpr std::uint16_t vendor_id = 0x00, device_id = 0x02, command = 0x04, status = 0x06, class_register = 0x08, header_type = 0x0e,
                         bar_first = 0x10, capabilities = 0x34;
 constexpr std::uint16_t command_memory = 1 << 1, command_bus_master = 1 << 2, command_interrupt_off = 1 << 10;

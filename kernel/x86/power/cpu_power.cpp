@@ -328,7 +328,7 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
   return sample;
 }
 
-// --- Text --------------------------------------------------------------------------------------------------------------------------------
+// --- The line printed at boot ------------------------------------------------------------------------------------------------------------
 void CpuPower::describe(Line& line) const noexcept {
   line << "power: ";
   if (model_ != nullptr) line << model_->name << "; ";

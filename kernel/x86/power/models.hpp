@@ -44,7 +44,7 @@ struct Model {
   std::uint16_t residencies;        ///< the residency counters that exist (namespace `counter`)
   bool dram_energy;                 ///< MSR_DRAM_ENERGY_STATUS exists
   std::uint8_t dram_unit_exponent;  ///< 0: the package's unit; otherwise a fixed unit, which overrides MSR_RAPL_POWER_UNIT
-  bool turbo_by_group;              ///< MSR_TURBO_RATIO_LIMIT's ratios are for the groups of cores in 1AEh
+  bool turbo_by_group;              ///< true: MSR 1ADh has a turbo ratio for each group of cores; the groups' sizes are in MSR 1AEh
   PackageLimits package_limits;
 };
 
