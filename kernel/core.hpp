@@ -28,7 +28,7 @@ struct VectorSlot {
   std::atomic<State> state{State::free};
   Callback callback;
 
-  /// Hands the slot over to its core, which frees the vector.
+  /// Queues the vector on its core, which destroys the callback and frees the vector.
   struct ReleaseNode : RemoteNode {
     VectorSlot* slot = nullptr;
   };

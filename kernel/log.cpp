@@ -67,7 +67,7 @@ struct Broadcast {
   void (*on_completion)() noexcept = nullptr;  // called on the core that began the broadcast
   Completion<void>* waiter = nullptr;          // fulfilled after `on_completion`
 };
-/// The only broadcast; it belongs to the owner of the phase.
+/// The only broadcast. Only the core that has changed the phase uses it.
 constinit Broadcast broadcast{};
 
 void call_on_core(RemoteNode*) noexcept {
@@ -83,7 +83,7 @@ void complete_broadcast(RemoteNode*) noexcept {
   if (waiter != nullptr) waiter->fulfil();
 }
 
-/// Only the owner of the phase may call it.
+/// Only the core that has changed the phase may call it.
 void begin_broadcast(void (*on_each_core)() noexcept, void (*on_completion)() noexcept, Completion<void>* waiter) noexcept {
   require(broadcast.pending.load(std::memory_order_acquire) == 0, "log: one broadcast at a time", this_core());
   broadcast.on_each_core = on_each_core;

@@ -31,7 +31,7 @@ enum class WhenFull : std::uint8_t { stop, overwrite };
 struct Options {
   std::uint64_t entries_per_core = 64 * 1024;  ///< rounded up to a power of two, at least 64; 0: no log
   WhenFull when_full = WhenFull::stop;
-  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: they are sampled only with anchors
+  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: only at the beginning and end of a run
   bool idle_records = false;              ///< true: each sleep gets a record of its own
 };
 
@@ -93,13 +93,13 @@ struct Bounds {
 /// before and after they were read. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time
 /// below zero).
 [[nodiscard]] task<Result<std::uint32_t>> start(Bounds bounds);
-/// Ends the run. The task ends when every core has written its last anchor. Errors: `closed` (no run is on).
+/// Ends the run. The task ends when every core has written its last entries. Errors: `closed` (no run is on).
 [[nodiscard]] task<Result<void>> stop();
 /// Empties all logs. Errors: `closed` (a run is on).
 [[nodiscard]] task<Result<void>> clear();
 
 struct State {
-  bool running = false;   ///< true from `start` until every core has written its last anchor
+  bool running = false;   ///< true from `start` until every core has written its last entries
   std::uint32_t run = 0;  ///< number of the run in the logs; 0: no run since boot or `clear`, or a run is just beginning
 };
 [[nodiscard]] State state() noexcept;

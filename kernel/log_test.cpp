@@ -325,7 +325,7 @@ TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeEntriesOrNone) {
     const std::size_t count = read(0, position, std::span(out).first(1 + random() % out.size()));
     if (count == 0) ++overtaken;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t number = position + i - 1;  // the start record and its anchor come first
+      const std::uint64_t number = position + i - 1;  // the start record's two entries come first
       ASSERT_EQ(out[i].rx_descriptors, static_cast<std::uint32_t>(number)) << "position " << position + i;
       ASSERT_EQ(out[i].rx_bytes, static_cast<std::uint32_t>(3 * number));
       ASSERT_TRUE(is(out[i], Kind::interrupt));

@@ -20,7 +20,7 @@ namespace neap::log {
 struct RunPlan {
   std::uint32_t run = 0;
   bool overwrite = false, idle_records = false, count_requests = false;
-  std::uint64_t sample_period_ticks = 0;  ///< 0: counters are sampled only with anchors
+  std::uint64_t sample_period_ticks = 0;  ///< 0: counters are sampled only at the beginning and end of the run
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< bound on the requests of all cores together; 0: no bound
 };

@@ -34,7 +34,7 @@ constexpr unsigned cores_max = 256;
 struct CorePlace {
   unsigned package = 0, core = 0, thread = 0;
   unsigned node = 0;             ///< NUMA node, numbered as by `node_of`
-  unsigned running = cores_max;  ///< its core number if it runs; `cores_max`: it is parked
+  unsigned running = cores_max;  ///< its core number if it runs; `cores_max`: it does not run (it is parked)
 };
 [[nodiscard]] CorePlace present_place(unsigned present) noexcept;
 

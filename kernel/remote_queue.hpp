@@ -41,7 +41,7 @@ class RemoteQueue {
           return true;
         }
       } else if (sequence < position) {
-        return false;  // the slot's value of the last lap is still there: the queue is full
+        return false;  // the consumer has not yet removed the slot's previous value: the queue is full
       } else {
         position = head_.load(std::memory_order_relaxed);  // another producer has claimed this position
       }

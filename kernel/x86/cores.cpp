@@ -36,7 +36,7 @@ struct CoreStart {
   Descriptors* descriptors;
   unsigned core;
   std::uint64_t tsc_adjust;
-  void (*entry)();  // null: the core is parked
+  void (*entry)();  // null: the core is parked, so it will not run events
   std::atomic<bool> ready;
 };
 
@@ -329,7 +329,7 @@ CorePlace present_place(unsigned present) noexcept {
 
 namespace {
 
-/// Starts cores one after the other, first those that run and then those that are parked, so that the running cores have dense numbers.
+/// Starts cores one after the other, first those that run and then the parked ones, so that the running cores have dense numbers.
 class Starter {
  public:
   explicit Starter(std::uint64_t page) : page_(page) {}

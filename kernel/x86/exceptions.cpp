@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// This file is compiled without vector registers (CMakeLists.txt), because a fix-up returns to code that still uses their values.
+// This file is compiled without vector registers (CMakeLists.txt), because the handler of an expected #GP (msr.cpp) returns to code that
+// uses them.
 #include "kernel/x86/exceptions.hpp"
 
 #include <array>

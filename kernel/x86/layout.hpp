@@ -23,7 +23,7 @@ constexpr std::uint64_t mappings_bytes = std::uint64_t{16} << 40;
 constexpr std::uint64_t stacks_base = 0xffffe00000000000;
 constexpr std::uint64_t image_base = 0xffffffff80000000;
 
-/// The part of the direct map that the boot tables cover, before the final tables exist.
+/// The part of the direct map that the boot page tables cover, before the final page tables exist.
 constexpr std::uint64_t boot_mapped_bytes = std::uint64_t{4} << 30;
 
 /// A core's slot in the region of stacks. Each stack has unmapped pages on both sides.

@@ -94,7 +94,7 @@ bool initialise() {
     usable.remove(place, end);
   }
 
-  // Early pages come from the largest range that the boot tables reach.
+  // Early pages come from the largest range that the boot page tables map.
   for (const auto& range : usable.all()) {
     const auto end = std::min(range.physical + range.bytes, boot_mapped_bytes);
     if (range.physical >= end || end - range.physical <= early_end - early_first) continue;

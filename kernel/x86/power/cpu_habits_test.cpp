@@ -17,8 +17,8 @@ using enum IdleState;
 
 CpuPower found_on_copy(FakeCpu cpu) { return found_on(cpu); }
 
-// The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A parked core
-// keeps firmware's request, usually the highest, unless the core requests a lower p-state.
+// The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A core that
+// does not run (a parked core) keeps firmware's request, usually the highest, unless the core requests a lower p-state.
 TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::misc_enable] = 0;

@@ -49,7 +49,7 @@ struct SleepWays {
   bool mwait_returns_at_once = false;  ///< MWAIT returns at once, so it must be repeated
   MonitorErrata errata{};
   Hints hints{};                       ///< hints of states that the CPU lists and in which the core's timer runs
-  std::uint8_t parked_hint = no_hint;  ///< hint of the deepest state that the CPU lists: a parked core needs no timer
+  std::uint8_t parked_hint = no_hint;  ///< hint of the deepest state that the CPU lists: a core that never runs needs no timer
 
   /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest
   /// state, so that the core wakes quickly.
@@ -65,7 +65,7 @@ struct SleepWays {
             .flush_line = errata.flush_before,
             .called_by_interrupt = errata.writes_missed};
   }
-  /// The plan for a parked core. It halts if MWAIT returns at once, because MWAIT would have to be repeated for ever.
+  /// The plan for a core that never runs events. It halts if MWAIT returns at once, because MWAIT would have to be repeated for ever.
   [[nodiscard]] constexpr SleepPlan plan_parked() const noexcept {
     if (!mwait_sleeps || mwait_returns_at_once || parked_hint == no_hint) return {};
     return {.way = Way::mwait, .hint = parked_hint};
