@@ -43,8 +43,8 @@ class CpuPower {
   /// Called on each core as it starts. Turns its counters on. Turns off two decisions of the CPU: promotion of C1 to C1E if both can be
   /// requested, and demotion of deeper states.
   [[nodiscard]] CoreAtBoot start_core(CpuAccess& cpu) const noexcept;
-  /// Called on each parked core (a core that will not run events). Requests the lowest p-state in place of firmware's request, because the
-  /// CPU grants the highest request of all threads of a core, and on many models of all cores of a package.
+  /// Called on each parked core (a core that will not run events). Requests the lowest p-state instead of firmware's, because the CPU
+  /// grants the highest request of a core's threads, and on many models of a package's cores. Fails if the MSR faults.
   Result<void> park_core(CpuAccess& cpu) const noexcept;
 
   [[nodiscard]] const PowerAbilities& abilities() const noexcept { return abilities_; }
