@@ -26,7 +26,7 @@ Lines report_of(FakeCpu& cpu) {
   return lines;
 }
 
-/// A Platinum 8160: 24 cores of two threads, 2.1 GHz, HWP on; a BIOS that sets every lock bit.
+/// A Platinum 8160: 24 cores of two threads, 2.1 GHz, HWP on; a BIOS that locks its settings.
 FakeCpu skylake_sp() {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.model(0x55, test::monitor_feature | test::speed_step_feature);
