@@ -41,7 +41,7 @@ enum class Kind : std::uint8_t {
   number,  ///< `value_min` to `value_max`
   choice,  ///< a position in `choices`
   time,    ///< microseconds, `value_min` to `value_max`
-  custom,  ///< as `parse` and `print` define it
+  custom,  ///< the row's functions `parse` and `print` define the text and the number
 };
 
 /// The part of the machine to which one value applies.

@@ -86,7 +86,7 @@ task<std::tuple<detail::Kept<T>...>> when_all(task<T>... works) {
   runs.reserve(sizeof...(T));
   std::apply([&](auto&... outcome) { (runs.push_back(detail::run_and_join(std::move(works), outcome, join)), ...); }, outcomes);
   co_await detail::run_all(runs.data(), runs.size(), join);
-  // Braces evaluate their elements from left to right.
+  // The elements in braces are evaluated from left to right.
   co_return std::apply([](auto&... outcome) { return std::tuple<detail::Kept<T>...>{detail::take_kept(outcome)...}; }, outcomes);
 }
 
