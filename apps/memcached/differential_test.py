@@ -54,7 +54,7 @@ def stock() -> Iterator[tuple[str, int]]:
 
 
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
-    """Sends all, closes our direction, and reads until the other side closes."""
+    """Sends `request`, shuts the sending direction down, and returns all bytes until memcached closes."""
     with socket.create_connection(address, ANSWER_SECONDS) as wire:
         with contextlib.suppress(ConnectionError):  # memcached may close before all is sent
             wire.sendall(request)
@@ -80,7 +80,7 @@ def text_conversation(dice: random.Random) -> bytes:
         if dice.random() < 0.5:
             value = dice.choice(
                 [value for value in VALUES if len(value) < 2000]
-            )  # after an error it is parsed as a line, whose length is limited
+            )  # after an error the value is parsed as a line, whose length is limited
             verb = dice.choice([b"set", b"set", b"set", b"add", b"replace", b"append", b"prepend", b"cas"])
             flags = dice.choice(NUMBERS) if dice.random() < 0.15 else b"5"
             expiry = dice.choice([b"-1", b"100", b"2592001", b"x"]) if dice.random() < 0.15 else b"0"
@@ -122,7 +122,7 @@ def text_conversation(dice: random.Random) -> bytes:
 
 
 def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
-    """Like `==`, but shows the place of the difference instead of both whole answers."""
+    """Asserts that the answers are equal. On failure, shows the place of the difference instead of both whole answers."""
     if ours == theirs:
         return
     assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)

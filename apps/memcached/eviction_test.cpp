@@ -95,7 +95,7 @@ TEST(Eviction, OrderHoldsAcrossShards) {
   for (int i = 0; i < 2000; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
 }
 
-// Memory stays under the limit at every moment, except for the bounded excess of large items. Values have one byte to a megabyte, and are
+// Memory stays under the limit at every moment, except for a bounded excess by large items. Values have one byte to a megabyte. They are
 // stored, being received, or held by replies.
 TEST(Eviction, MemoryStaysUnderItsLimit) {
   std::mt19937 random(7);

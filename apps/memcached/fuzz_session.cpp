@@ -172,7 +172,7 @@ class Case {
     }
   }
 
-  /// Checks that no reply, item or header is outside the accounts.
+  /// Checks that the accounts include the memory of every reply, item and header.
   void check_memory() {
     const std::size_t table_bytes = std::size_t{2} * server_.store.table().bucket_count() * sizeof(void*);
     const std::size_t allowed = server_.store.used_bytes() + server_.store.held_bytes() + server_.store.retired_bytes() + table_bytes +

@@ -44,7 +44,7 @@ struct Item {
   Store* store;
   std::uint8_t key_bytes;
   bool fetched = false;          ///< was read before the eviction hand last passed
-  bool counted_as_held = false;  ///< unlinked, past its grace period, only replies still refer to it
+  bool counted_as_held = false;  ///< unlinked and past its grace period; only replies refer to the item
 
   [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
   [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The protocol without a network: two sessions with each other, one with the recorded words of NPtcp 3.7.2, and one with hostile peers.
+// The protocol without a network. A session talks to another session, to the recorded words of NPtcp 3.7.2, and to hostile peers.
 #include "apps/netpipe/session.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ struct Side {
   /// Checks that the session consumes all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
 
-  /// The session must consume all of `text`, and answer with `answer`.
+  /// Checks that the session consumes all of `text`, and answers with `answer`.
   void must_answer(std::string_view text, std::string_view answer) {
     must_hear(text);
     EXPECT_EQ(said(), answer);
@@ -188,7 +188,7 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
       clock_ns += trial == 1 ? 30'000 : 80'000;
       receiver.must_answer("ab", "aa");
     }
-    clock_ns += 8'000;  // until the transmitter has received the last message, it sends nothing more
+    clock_ns += 8'000;  // includes the time in which the transmitter receives the last message
   }
   EXPECT_EQ(receiver.session.messages(), 3U * 4);  // messages of the probe do not count
   EXPECT_TRUE(receiver.points.empty()) << "the last message has not arrived yet";
@@ -228,7 +228,7 @@ TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
 TEST(Session, StreamedTimeIsTheReceiversAndComesInTheNextConnection) {
   const Options options{.from = 4, .to = 4, .repeats = 5, .stream = true};
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
-  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // one for the probe, one after it, and one after each trial
+  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // the probe's connection, one after the probe, one after each trial
   transmitter.expect_finished();
   receiver.expect_finished();
   ASSERT_EQ(transmitter.points.size(), 1U);
@@ -242,7 +242,7 @@ struct Mode {
 };
 class EveryMode : public ::testing::TestWithParam<Mode> {};
 
-// For any split of the bytes, both sides have the same points and end in order.
+// For any split of the bytes, both sides have results for the same sizes, and finish without an error.
 TEST_P(EveryMode, BothSidesAgreeForAnySplit) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     Options served = GetParam().options;
