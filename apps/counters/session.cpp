@@ -100,7 +100,7 @@ void Session::send(std::string_view text) {
 
 // --- wait --------------------------------------------------------------------------------------------------------------------------------
 
-// The time-out and the end of the connection use the same cancellation.
+// The time-out and the end of the connection cancel the wait by the same `Cancellation`.
 task<void> Session::answer_wait(std::shared_ptr<Session> session, std::vector<std::string> names) {
   Cancellation& cancellation = *session->wait_;
   Timer timeout;

@@ -111,7 +111,7 @@ def text_conversation(dice: random.Random) -> bytes:
             words += [dice.choice(KEYS), dice.choice([b"0", b"100", b"-1", b"x"])]
         words += [word() for _ in range(dice.choice([0, 0, 1, 1, 1, 2, 5, 40 if verb in (b"get", b"gets") else 3]))]
         if verb == b"verbosity":
-            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # after a wrong first word, the others have no effect
+            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # after a wrong first word, further words have no effect
         if verb.startswith(b"g"):
             # A get that fails at its key makes memcached drop its answers to earlier requests that arrived together with it.
             words = [b"d" if word == LONG_KEY else word for word in words]
@@ -185,7 +185,7 @@ def binary_conversation(dice: random.Random) -> bytes:
             request += frame(dice.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24]), struct.pack(">i", dice.choice([0, 100, -1])), key)
         elif kind < 0.98:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
-        else:  # contradictory lengths end the conversation; unread bytes after them could make memcached reset it and lose answers
+        else:  # contradictory lengths end the conversation: after further bytes, memcached could reset it, and answers would be lost
             return request + dice.choice(
                 [
                     frame(0x00),
@@ -199,7 +199,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Returns headers and bodies. In each header, the CAS id is replaced by whether it is 0."""
+    """Returns headers and bodies. In each header, a flag replaces the CAS id: it tells whether the id is 0."""
     answers = []
     at = 0
     while at < len(answer):

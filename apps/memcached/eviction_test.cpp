@@ -82,7 +82,7 @@ TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, name('k', i), 6).has_value());
 }
 
-// The shard whose next candidate has been unused for longest evicts it. So old items are evicted before new ones, in any shard.
+// Of all shards' candidates, the one that has been unused for longest is evicted. So old items are evicted before new ones, in any shard.
 TEST(Eviction, OrderHoldsAcrossShards) {
   StoreOptions options = test::small_store();
   options.shards = 64;

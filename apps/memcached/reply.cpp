@@ -21,7 +21,7 @@ ReplyPool::~ReplyPool() {
 
 /// Makes another chunk the current chunk, and releases the pool's reference to the old one.
 ReplyPool::Chunk* ReplyPool::new_chunk(std::size_t bytes) noexcept {
-  if (bytes > chunk_bytes) return nullptr;                 // the caller would write beyond the chunk
+  if (bytes > chunk_bytes) return nullptr;                 // no chunk has that much room
   if (current_ != nullptr && current_->references == 1) {  // no reply refers to the chunk, so it is used again
     current_->used = 0;
     return current_;

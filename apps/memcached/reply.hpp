@@ -38,7 +38,7 @@ class ReplyPool {
   ReplyPool& operator=(ReplyPool&&) = delete;
   ~ReplyPool();
 
-  /// Returns a chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference.
+  /// Returns a chunk with room for `bytes` behind `used`; null if memory or `chunk_bytes` do not suffice. The pool keeps a reference.
   [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
     return new_chunk(bytes);
@@ -48,7 +48,7 @@ class ReplyPool {
   /// Releases one reference. The signature is that of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
   [[nodiscard]] ReplyAccount& account() noexcept { return account_; }
-  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared chunks in use, with the current one
+  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared chunks in use, including the current one
 
  private:
   /// The bytes that the allocator uses for a chunk of `bytes`. Rounding adds at most a quarter (kernel/memory/heap.hpp).
@@ -155,7 +155,7 @@ class Reply {
   static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
   [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;
-  static constexpr unsigned segments_max = full_segments * 2;  // a command adds a few more once the reply is `full`
+  static constexpr unsigned segments_max = full_segments * 2;  // the command that fills the reply may add a few more
 
   void count_bytes(std::size_t bytes) noexcept {
     bytes_ += bytes;

@@ -197,7 +197,7 @@ Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std:
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
     Item* const old = find(key, now).item;
     if (old == nullptr) return {.outcome = Outcome::not_found};
-    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // before the CAS id is compared, as in memcached
+    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // memcached too checks this before the CAS id
     if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
     const auto number = read_unsigned(old->value());
     if (!number) return {.outcome = Outcome::not_numeric};

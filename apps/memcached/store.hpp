@@ -216,8 +216,8 @@ class Store {
   static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
-  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one step, which takes tens of us
-  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a step stops once it has retired this many bytes
+  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
+  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // such a call stops once it has retired this many bytes
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 

@@ -56,7 +56,7 @@ class Service {
 
   struct Counters {
     std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
-    std::atomic<std::uint64_t> strangers{0};  ///< measurements, counted in `begun` too, that failed before any word of the protocol
+    std::atomic<std::uint64_t> strangers{0};  ///< measurements of `begun` that failed before the peer sent a word of the protocol
     std::atomic<std::uint64_t> refused{0};    ///< measurements refused by `sessions_max` or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }

@@ -155,7 +155,7 @@ TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return ask(client_, 2, {"results"}).ends_with("state=finished"); }));
 }
 
-// A peer that does not speak the protocol costs a connection and a count, but no line on the console and no run.
+// A peer that does not speak the protocol is counted, but causes no line on the console and no run.
 TEST_F(ServiceTest, StrangersAreCountedAndForgotten) {
   for (const bool talks : {true, false}) {
     auto record = std::make_shared<net::testing::Record>();

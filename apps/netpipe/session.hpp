@@ -92,7 +92,7 @@ class Session {
  private:
   static constexpr std::uint32_t probe_round_trips = 100;
 
-  /// The steps of both sides, in the order of the comment above.
+  /// The steps of both sides, in the order of the comment at the top of the file.
   enum class Step : std::uint8_t {
     probe_sync,
     probe,

@@ -356,7 +356,7 @@ TEST(Session, WrongWordsFail) {
   }
 }
 
-// A peer that requests many messages and reads none costs a counter, not memory.
+// A session's memory does not grow if a peer requests many messages and reads none.
 TEST(Session, UnreadAnswersStopTheInput) {
   Side receiver(Role::receiver, {});
   introduce(receiver);
@@ -407,7 +407,7 @@ TEST(Session, SurvivesAnyPeer) {
     for (int turn = 0; turn < 300; ++turn) {
       std::string words;
       if (random() % 40 != 0) {
-        // mostly the word that the session expects
+        // in most rounds, the peer sends the word that the session expects
         side.said();
         words = random() % 5 == 0 ? "QUIT\0"sv : random() % 3 == 0 ? "SyncMe"sv : "bbbb"sv.substr(0, options.from);
       } else {
