@@ -44,8 +44,8 @@ class Conversation {
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
   /// Executes the commands in `input`. Returns the number of consumed bytes, which is less than all if `reply` became full or `waits()`
-  /// became true. In both cases the caller MUST call again with the remaining bytes, even if there are none. If `waits()`, it MUST do so in
-  /// a later event, otherwise as soon as the reply has room.
+  /// became true. In both cases the caller MUST call again with the remaining bytes, even if there are none: in a later event if
+  /// `waits()` is true, otherwise as soon as the reply has room.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
   /// True if `consume` stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied

@@ -27,8 +27,8 @@
 namespace neap::memcached {
 namespace {
 
-// An input is a sequence of steps: a byte for the kind of step and the connection, and two bytes for a number. For the two kinds of
-// sending, that number of bytes follows.
+// An input is a sequence of steps: a byte for the kind of step and the connection, and two bytes for a number. In steps of the kinds `send`
+// and `send_bytewise`, that number of bytes follows.
 enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, end, vanish, wait };
 constexpr unsigned steps = 8, connections_max = 8;
 constexpr std::size_t memory_bytes = 4 << 20;
@@ -181,7 +181,7 @@ class Case {
     if (bytes > before_bytes_ + allowed) fail("more memory is allocated than the accounts say", bytes - before_bytes_, allowed);
   }
 
-  /// Checks that a client that reads is served, in spite of all other clients.
+  /// Checks that a client that reads its replies is served, whatever the other clients do.
   void check_service() {
     Peer peer(server_);
     peer.send("set z 0 0 1\r\nx\r\nget z\r\n");

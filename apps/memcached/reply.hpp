@@ -26,7 +26,7 @@ class ReplyPool {
   static constexpr std::size_t chunk_bytes = 4096 - 32;
   static constexpr unsigned free_chunks_max = 64;  // further free chunks are returned to the allocator
 
-  /// A chunk is shared by many replies, or owned by one reply. An owned chunk has as many bytes as were asked for.
+  /// A chunk is shared by many replies, or owned by one reply. An owned chunk has exactly the requested size.
   struct Chunk {
     ReplyPool* pool;
     Chunk* next;

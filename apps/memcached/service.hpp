@@ -32,7 +32,7 @@ struct alignas(64) CoreState {
   ReplyPool replies;
   Holders holders;
   std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last call of `shed_holders_everywhere` (holders.hpp)
-  std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items; 0 again at `Conversation::copied_bytes_max`
+  std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items; reset at `Conversation::copied_bytes_max`
   Service* service = nullptr;
   unsigned index = 0;                         ///< the core's number
   CoalescedCall shed_call{&shed_here, this};  ///< by which other cores have `shed_holders` called on this core

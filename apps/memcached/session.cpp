@@ -59,7 +59,7 @@ void Session::closed() {
 void Session::work() {
   settle();
   parse_and_send();
-  // Values of an unfinished get, and bytes for which the connection has no room, may stay for a long time. They leave the shared chunks.
+  // Values of an unfinished get, and bytes for which the connection has no room, may wait long, so they leave the shared chunks.
   if (!reply_.empty()) reply_.move_to_own_storage();
   if (core_.unchecked_bytes >= Holders::bytes_per_check) {
     core_.unchecked_bytes = 0;

@@ -29,7 +29,7 @@ class Session final : public net::ConnectionHandler, private Holder {
   void closed() override;
 
  private:
-  /// Bytes of a reply that are passed to the connection in one call. A large value takes several calls.
+  /// The maximum of reply bytes that one call passes to the connection. A large value takes several calls.
   static constexpr std::size_t send_bytes_max = 256 * 1024;
 
   /// A client with more bytes in flight is slow: its reply moves from chunks that connections share to chunks of its own.

@@ -60,7 +60,7 @@ class Players {
 
   Players(Store& store, unsigned cores) : store_(store), timers_(cores), machine_(cores), cores_(cores) {}
 
-  /// `value_bytes` is the largest value that a command stores.
+  /// Each core executes `command` until it returns false. `value_bytes` is the largest value that a command stores.
   void play(unsigned commands_an_event, std::size_t value_bytes, Command command) {
     command_ = std::move(command);
     bytes_ = Store::footprint(key_bytes_max, value_bytes);

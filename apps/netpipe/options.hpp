@@ -13,7 +13,7 @@
 
 namespace neap::netpipe {
 
-/// The transmitter sends first and decides (NPtcp with -h); the receiver answers.
+/// The transmitter (NPtcp with -h) sends first, chooses the repeats and ends the run; the receiver answers.
 enum class Role : std::uint8_t { transmitter, receiver };
 
 struct Options {

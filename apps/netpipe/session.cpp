@@ -52,7 +52,7 @@ void Session::enter(Step step) {
       expect_text(sync.size());
       break;
     case Step::size_sync:
-      // A peer that ends the run sends QUIT here. QUIT is shorter than SyncMe, so its length is awaited first.
+      // A peer that ends the run sends QUIT here. QUIT is shorter than SyncMe, so the session first waits for QUIT's length.
       if (transmits()) say(sync);
       expect_text(quit.size());
       break;
@@ -398,8 +398,8 @@ void Session::connection_lost(const char* why) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. A connection made before it is open again is reset. So the session
-  // tries another connection.
+  // NPtcp closes its listener with each connection and opens it again. A connection made while the listener is closed is reset. So the
+  // session tries another connection.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;
     text_bytes_ = text_wanted_ = 0;
