@@ -43,9 +43,8 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Executes the commands in `input`. Returns the number of consumed bytes, which is less than all if `reply` became full or `waits()`
-  /// became true. In both cases the caller MUST call again with the remaining bytes, even if there are none: in a later event if
-  /// `waits()` is true, otherwise as soon as the reply has room.
+  /// Executes the commands in `input` and returns the number of consumed bytes. If `reply` is full afterwards, or `waits()` is true, the
+  /// caller MUST call again with the remaining bytes, even if there are none: when the reply has room, or if `waits()`, in a later event.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
   /// True if `consume` stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied

@@ -62,7 +62,7 @@ TEST(Eviction, UsedItemsStay) {
   EXPECT_GT(store.counters().second_chances, 50U);
 }
 
-// Even if all items were used, the eviction hand must stop at one and evict it.
+// If all items were used recently, eviction must still end, and evict one of them.
 TEST(Eviction, EndsIfAllItemsWereUsed) {
   SmallShard store(200);
   for (int i = 0; i < 200; ++i) (void)store.set(name('k', i), 2);

@@ -33,7 +33,7 @@ enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, en
 constexpr unsigned steps = 8, connections_max = 8;
 constexpr std::size_t memory_bytes = 4 << 20;
 constexpr unsigned steps_per_check = 16;  // the sanitizer takes long to sum up the allocated memory
-// Memory of each connection that no account includes: its objects, and a `Carry`.
+// Memory of each connection that no account includes: its objects, and a `Carry` (the buffer for a split command).
 constexpr std::size_t connection_bytes = 8 << 10;
 // Memory of each core that no account includes: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
 constexpr std::size_t core_bytes = 1 << 20;

@@ -6,8 +6,7 @@
 // clients could hold all memory, and each `set` would be refused. Therefore, if replies hold more than a quarter of the cache's memory,
 // connections without progress for `stall_s` are reset. Above half of the cache's memory, connections that make progress may be reset too.
 //
-// Each core has a list of its own connections with values in flight (`Holder`). A connection enters the list at the end, and moves to the
-// end again each time that `shed` examines it.
+// Each core has a list of its connections with values in flight (`Holder`). `shed` moves each connection that it keeps to the list's end.
 #pragma once
 
 #include <cstddef>

@@ -93,7 +93,7 @@ void Session::work() {
         if (!ended_) work();
       });
     }
-    if (was_full) {  // the parser stopped because the reply was full, perhaps within the bytes of a `Carry`
+    if (was_full) {  // the parser stopped because the reply was full, perhaps within a split command
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return abort_without_progress();
       continue;
     }

@@ -221,7 +221,7 @@ class Store {
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 
-  /// A part of the items, chosen by hash: a lock, and the items in the order in which the eviction hand reaches them.
+  /// A part of the items, chosen by hash: a lock, and the items in the order in which eviction examines them.
   struct alignas(64) Shard {
     SpinLock lock;
     Item* newest = nullptr;

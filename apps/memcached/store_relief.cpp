@@ -13,8 +13,8 @@
 // Fragmentation. Slabs that keep one item each have no room for a large value, although the limit is not reached. Each core has three spare
 // blocks: one only for small items, one for medium items, one with room for the largest item. An allocation that fails uses the smallest
 // block that suffices, and no further command of that size begins before the block is replaced. To replace a block, items are evicted in
-// their usual order. Small items that were used recently are copied to new memory instead of evicted. So slabs that the eviction hand has
-// passed become empty, even if some of their items stay in the cache.
+// their usual order. Small items that were used recently are copied to new memory instead of evicted. So slabs whose items were examined
+// become empty, even if some of their items stay in the cache.
 //
 // Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. A command with a small item (from a
 // slab) performs a step and then begins. A command with a larger item waits until the shortage ends.

@@ -16,8 +16,7 @@ constexpr const char* command_help =
     "results[,RUN] (a run as in NPtcp's output file), serve[,from=,to=,perturbation=,repeats=,stream=,bidirectional=,integrity=,reset=] "
     "(sets how peers are served from now on; without words: shows it).";
 
-/// `words` are the words after the command's name. Returns "ok ..." or "error: ...", without a line end. After an error nothing has
-/// changed.
+/// `words` are the words after the command's name. Returns "ok ..." or "error: ...", without a line end. An error changes nothing.
 [[nodiscard]] task<std::string> command(Service& service, std::span<const std::string_view> words);
 
 }  // namespace neap::netpipe

@@ -25,7 +25,7 @@ struct Options {
   std::uint32_t repeats = 0;       ///< messages of each size; 0: as many as take 0.1 s. Only the transmitter's value is used
   bool stream = false;             ///< messages pass only from transmitter to receiver; each trial has its own connection
   bool bidirectional = false;      ///< both sides send at the same time
-  bool integrity = false;          ///< contents are checked; each size has one trial, not three
+  bool integrity = false;          ///< contents are checked; each size is measured once (one trial), not three times
   bool reset = false;              ///< each trial has its own connection
   friend bool operator==(const Options&, const Options&) = default;
 

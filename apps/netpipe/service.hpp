@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The measurements of one machine: any number that peers begin, and at most one that this machine begins.
+// The measurements of one machine: those that peers begin, and at most one that this machine begins.
 //
 // A connection's session belongs to the connection's core. If each trial has its own connection, the next connection may arrive on another
 // core. Until then the service keeps the session under its peer's address, for the core that accepts the connection. (Two such measurements

@@ -10,10 +10,10 @@
 // - "QUIT" with its terminating zero from each side at the end.
 // Numbers are in network order. One run:
 //
-//   SyncMe, 100 round trips of the smallest message, SyncMe [*]
+//   SyncMe, the probe: 100 round trips of the smallest message, SyncMe [*]
 //   for each size:
 //     SyncMe, the number of repeats
-//     three times (with `integrity` once): SyncMe, the messages [*]
+//     three trials (with `integrity` one), each: SyncMe, the messages [*]
 //     with `stream`: the receiver's time
 //   QUIT
 //

@@ -284,7 +284,7 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
 }
 
 // --- Ends --------------------------------------------------------------------------------------------------------------------------------
-/// Takes a receiver through its probe, so that it waits for the first size.
+/// Takes a receiver through the probe (the first 100 messages), so that it waits for the first size.
 void introduce(Side& receiver) {
   receiver.session.begin();
   receiver.must_answer("SyncMe", "SyncMe");
@@ -321,7 +321,7 @@ TEST(Session, WrongContentsFailTheIntegrityCheck) {
     receiver.must_hear("SyncMe");
     receiver.said();
     for (int i = 0; i < 100; ++i) {
-      receiver.must_hear("xxxxxx");  // the probe is not checked
+      receiver.must_hear("xxxxxx");  // contents of the probe's messages are not checked
       receiver.said();
     }
     for (const auto words : {"SyncMe"sv, "SyncMe"sv, "\0\0\0\2"sv, "SyncMe"sv}) {
