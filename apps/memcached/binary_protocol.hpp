@@ -2,7 +2,7 @@
 // The binary protocol (memcached's doc/protocol-binary.txt), as in memcached 1.6: all commands except SASL and tap, with quiet forms.
 //
 // Every request has a header of 24 bytes with the length of the rest, so the parser searches for no delimiter. Quiet commands suppress the
-// expected reply (a miss, or success); errors are always sent. An expiry is unsigned, so there is no "at once" (a negative expiry in text).
+// expected reply (a miss, or success); errors are always sent. An expiry is unsigned: the text protocol's negative one does not exist.
 // A request with contradictory lengths gets an error and ends the connection, because the next request's start is unknown.
 #pragma once
 

@@ -131,7 +131,7 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
 TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   const Level before(server);
   constexpr unsigned clients = 300;
-  constexpr std::size_t bytes = 100'000;  // all values have 30 MB; the limit is 16 MB
+  constexpr std::size_t bytes = 100'000;  // all values together have 30 MB; the limit is 16 MB
   for (unsigned i = 0; i < clients; ++i) {
     ASSERT_EQ(bystander.ask(store("large", bytes)), "STORED\r\n") << "client " << i;
     stall(1, 0, "");

@@ -36,8 +36,8 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
-/// Tries this core's blocks first, then those of other cores. For a small item, the released block becomes a slab. If another core takes
-/// the block's memory first, the next block is tried.
+/// Tries this core's blocks first, then those of other cores. For a small item, the heap makes a slab of the released block. If another
+/// core takes the block's memory first, the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
