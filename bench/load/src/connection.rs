@@ -2,8 +2,7 @@
 //! One connection to the server: it sends requests and matches each reply with its request.
 //!
 //! No function here blocks. If a socket would block, the caller tries again when the kernel reports that the socket is ready. A connection
-//! never holds more requests than its depth, nor more bytes than these requests need. So this program's memory stays bounded when a server
-//! stalls.
+//! holds at most `depth` requests and their bytes, so this program's memory stays bounded when a server stalls.
 
 use crate::protocol::udp::{self, Datagram, Reassembly};
 use crate::protocol::{Checks, Outcome, Protocol};
@@ -71,13 +70,14 @@ pub struct NotConnected(pub Errno);
 
 /// Receives the outcome of each request.
 pub trait Sink {
-    /// Called when a read has returned bytes. The bytes' arrival time is the current time, not the time at which the poll began.
+    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock here; the replies in these bytes get that
+    /// time.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
-/// A bound above the longest correct reply, which is the longest value and its first line. A longer reply is `Garbage`.
+/// More than the longest correct reply, which is the longest value and its first line. A longer reply counts as `Garbage`.
 const REPLY_BYTES_MAX: usize = 2 << 20;
 /// Buffer capacity that an idle connection keeps after a long reply.
 const KEPT_BYTES: usize = 64 << 10;
@@ -170,7 +170,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives up an attempt that has lasted too long.
+    /// Gives up a connection attempt that has lasted longer than `time_out_ns`.
     pub fn expire_attempt(&mut self, seen_ns: u64, time_out_ns: u64) -> Result<(), NotConnected> {
         match self.state {
             State::Connecting { since_ns } if seen_ns.saturating_sub(since_ns) > time_out_ns => {
@@ -191,7 +191,7 @@ impl Connection {
         self.waits_to_write = false;
     }
 
-    /// Queues a request; `flush` sends it. The connection MUST have room.
+    /// With TCP, queues a request, which `flush` sends. With UDP, sends it. The connection MUST have room for a request.
     pub fn submit(&mut self, settings: &ConnectionSettings, request: Request, times: Times, sink: &mut impl Sink) {
         let opaque = self.next_opaque;
         self.next_opaque = self.next_opaque.wrapping_add(1);
@@ -271,7 +271,7 @@ impl Connection {
                 }
             }
         }
-        // The poll reports the remaining bytes again.
+        // If bytes remain in the socket, the poll reports the socket again.
         Ok(())
     }
 
@@ -307,8 +307,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends requests that have waited too long. After an error the caller must close the connection, because a late reply would pass for
-    /// the next request's. Only time before `seen_ns` counts, up to which all bytes were read. So a slow client causes no time-outs.
+    /// Reports requests that were sent more than `time_out_ns` before `seen_ns` as timed out. All bytes that arrived before `seen_ns` have
+    /// been read, so a slow client causes no time-outs. After an error the caller MUST close the connection: a late reply could be taken
+    /// for the next request's reply.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
@@ -323,8 +324,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. `failure` is the result of the first request, whose reply was expected or had begun. The other requests get
-    /// the same failure, unless it is a half reply or `Garbage`, which can concern only one request.
+    /// Closes the connection. The requests in flight get the result `failure`. A half reply or `Garbage` can concern only the first
+    /// request; the others then get `Closed`.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {
@@ -346,7 +347,7 @@ fn take_replies(
 ) -> Result<usize, Failure> {
     let mut used = 0;
     while used < input.len() {
-        // A reply without a request is also `Garbage`.
+        // Bytes that arrive while no request is in flight are also `Garbage`.
         let waiting = outstanding.front().ok_or(Failure::Garbage)?;
         match settings.protocol.decode(&input[used..], &waiting.request, waiting.opaque, settings.checks) {
             Ok(Some(reply)) => {

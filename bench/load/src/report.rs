@@ -55,7 +55,7 @@ fn row(name: &str, latency: &Histogram<u64>) -> String {
     line
 }
 
-/// Returns the table for the end. `asked`: the requested rate, in requests a second; None in a closed loop.
+/// Returns the table that is printed at the end. `asked`: the requested rate, in requests a second; None in a closed loop.
 pub fn table(outcomes: &Outcomes, asked: Option<f64>) -> String {
     let mut lines = vec![format!(
         "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -158,7 +158,7 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
-/// Returns all figures, for programs. Times are in nanoseconds, rates in requests a second.
+/// Returns all figures as JSON. Times are in nanoseconds, rates in requests a second.
 pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     json!({
         "seconds": outcomes.measured_ns as f64 / SECOND_NS as f64,

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Counts nanoseconds since the program's start. All workers use the same clock.
+/// Counts nanoseconds since its creation. All workers of a run use the same clock.
 #[derive(Clone, Copy)]
 pub struct Clock {
     epoch: Instant,
@@ -46,7 +46,7 @@ pub struct Environment {
     /// Set by Ctrl-C, which ends the run; the results so far are printed.
     pub stop: Arc<AtomicBool>,
     /// Time limit of a request and of a connection attempt. After the run's end, queued requests are still sent for this time, and replies
-    /// in flight are awaited. Otherwise the server's log would contain requests that are missing in the results.
+    /// in flight are awaited. So each request in the server's log is also in the results.
     pub time_out_ns: u64,
     /// True if the worker polls the kernel instead of sleeping, for exact times at the cost of a whole core.
     pub busy: bool,

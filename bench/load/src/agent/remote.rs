@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The master's side of an agent.
+//! The master's connection to an agent.
 
 use super::lines::{self, Lines};
 use super::{interval, Answer, Order, PaceOrder, SILENCE_MAX, VERSION};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CLOCK_READINGS: usize = 8;
-/// The time within which an agent MUST end its order after the order to stop. After this time its keep-alives are no longer accepted.
+/// After an order to stop, an agent MUST answer within this time, even if it sends keep-alives.
 const STOP_TIME_OUT: Duration = Duration::from_secs(60);
 
 /// An agent's clocks relative to ours, from the reading with the shortest round trip.
@@ -20,7 +20,7 @@ pub struct AgentClock {
     pub rtt_ns: u64,
     /// The agent's wall clock minus ours. The error is at most half the round trip.
     pub wall_offset_ns: i64,
-    /// The agent's run clock minus ours.
+    /// The agent's `Clock` minus ours. `Clock` counts the times of a run.
     #[serde(skip)]
     run_offset_ns: i64,
 }

@@ -16,7 +16,8 @@ use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A master is silent while its other agents store keys. After a silence longer than this, the agent ends the session.
+/// If the master is silent for longer than this, the agent ends the session. The time is long, because a master is silent while its other
+/// agents store keys.
 const IDLE_TIME_OUT: Duration = Duration::from_secs(3600);
 /// Interval of keep-alives during an order.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Marks that a master is being served. Drop removes the mark, so a session that panics does not exclude the next master.
+/// Marks that a master is being served. Drop removes the mark, so the agent accepts the next master even after a session that panicked.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -106,7 +107,7 @@ impl Drop for Session {
 
 impl Session {
     fn serve(mut self) -> Result<(), String> {
-        // A connection that sends nothing must not exclude other masters.
+        // A connection that sends nothing is closed, because the agent refuses other masters while it is open.
         match self.orders.recv_timeout(SILENCE_MAX) {
             Ok(Ok(Order::Hello { version })) => {
                 self.send(&Answer::Hello { version: VERSION })?;

@@ -158,7 +158,7 @@ fn is_error_line(line: &[u8]) -> bool {
 }
 
 fn number(word: &[u8]) -> Result<usize, Garbage> {
-    // A value's length has at most nine digits. A number with more digits could overflow.
+    // Valid lengths have at most nine digits. With this limit the sum cannot overflow.
     if word.is_empty() || word.len() > 9 {
         return Err(Garbage);
     }

@@ -7,7 +7,7 @@
 pub const HEADER_BYTES: usize = 8;
 /// Largest request that fits into one datagram. memcached cuts its replies into datagrams of the same size.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// The largest value needs fewer datagrams than this. A datagram that announces more is invalid.
+/// The largest value needs fewer datagrams than this. A datagram that announces more datagrams is invalid.
 const PARTS_MAX: usize = 1024;
 
 /// Appends the frame header of a request.
@@ -44,7 +44,8 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// Returns the complete reply after its last part. Ignores a duplicate part, and a part beyond the part count of the first datagram.
+    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts, and parts beyond the count in the first received
+    /// datagram.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);

@@ -6,11 +6,11 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-/// A busy machine may delay both programs at any time, and both record their largest lateness. So in each attempt the measured latency must
-/// be at least `made_min`, and must not differ from the real delay by more than tolerance and lateness. The attempts end when one attempt
-/// is as accurate as on a quiet machine.
+/// Largest number of attempts. A busy machine may delay client and server, and both record their largest lateness. Each attempt must
+/// measure at least `made_min`, and match the real delay within tolerance plus lateness. The attempts end when one of them matches within
+/// the tolerance alone.
 const ATTEMPTS: usize = 3;
-/// The recorded lateness is multiplied by this, because the client does not record its delay between a reply's arrival in the kernel and
+/// The recorded lateness is multiplied by this factor. It does not include the client's delay between a reply's arrival in the kernel and
 /// the reading of the clock.
 const UNRECORDED_FACTOR: f64 = 2.0;
 /// Both histograms round to three digits.
@@ -70,7 +70,8 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
     });
 }
 
-/// Returns the latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
+/// Returns the latency that 1 % of evenly spaced requests exceed. `absences_ns`: start and length of the times in which the server did not
+/// poll.
 fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     // A request that arrives during an absence waits for the rest of the absence.
     let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
@@ -86,7 +87,7 @@ fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     low
 }
 
-/// Loads a server that freezes. Returns the result, the expected p99, and the total length of unintended absences.
+/// Loads a server that freezes. Returns the result, the expected p99, and the total time that the server was absent outside the freezes.
 fn frozen((every_ms, for_ms): (u64, u64), seconds: f64, words: &str) -> (Finished, f64, f64) {
     let stub = Stub::start(&format!("--freeze {every_ms}:{for_ms}"));
     let finished = load(&stub.address, &format!("--no-preload -w 0 -s {seconds} -q --time-out 50 {words}"));

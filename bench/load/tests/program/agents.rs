@@ -20,7 +20,7 @@ impl Agent {
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("neap-load agent: listening on ").unwrap().to_string();
-        // The rest of the agent's output must be read, too.
+        // A thread reads the agent's further output, because a full pipe would block the agent.
         std::thread::spawn(move || lines.lines().for_each(drop));
         Self { child: Watched::new(child), address }
     }
@@ -77,7 +77,7 @@ fn ctrl_c_at_the_master_stops_the_agents_and_returns_their_measurements() {
     let finished = run.end();
     assert!(finished.is_good, "{}", finished.stderr);
     assert!(finished.table.contains("stopped before its time"));
-    // After Ctrl-C some requests may never have been sent.
+    // After Ctrl-C some intended requests are not sent.
     let seen = stub.end()["requests"].as_f64().unwrap();
     assert!(finished.number("loading/latency/count") <= seen && seen <= finished.number("loading/intended"), "{}", finished.table);
     is_whole(&finished, "loading");
@@ -142,7 +142,8 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
 
 const HELLO: &str = r#"{"hello":{"version":1}}"#;
 
-// An order that arrives late does not end the run. The requests due meanwhile are sent late and counted as behind schedule.
+// An order that arrives late does not end the run. The requests that were due before the order are sent late and counted as behind
+// schedule.
 #[test]
 fn an_agent_that_starts_late_catches_up_and_reports_it() {
     let (agent, stub) = (Agent::start(), Stub::start(""));

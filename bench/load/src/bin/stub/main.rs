@@ -59,7 +59,7 @@ pub enum Fault {
     WrongBytes,
     ServerError,
     Miss,
-    /// Sends a value without an end.
+    /// Sends a value that is longer than neap-load accepts.
     Endless,
 }
 
