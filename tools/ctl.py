@@ -9,7 +9,7 @@ from tools.errors import EXIT_FAILURE, UsageError
 from tools.foreign import shown_lines
 from tools.machine_registry import find_control
 
-# Commands whose answer is binary.
+# Maps commands with a binary answer to the command of `./neap` that reads the answer.
 NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
 
 # Commands whose answer line contains several lines of text.

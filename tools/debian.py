@@ -2,8 +2,8 @@
 """Unpacks Debian packages of the machine's own suite into a folder.
 
 Tests and benchmarks use third-party programs (Linux, ethtool, memcached, libmemcached's tools) without installing them. So apt downloads
-packages without root rights and checks them against the machine's lists. They are unpacked, never configured. The versions come from the
-machine's lists, so a test is repeatable.
+packages without root rights and checks them against the machine's lists. They are unpacked, never configured. The versions are those in the
+machine's lists, so they stay the same until the lists change.
 """
 
 import functools
@@ -57,7 +57,8 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """Returns `names` and every library package that they need, sorted; of a dependency all alternatives that are named like libraries."""
+    """Returns `names` and every library package that they need, sorted. If a dependency has alternatives, all of them that are named like
+    libraries are included."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:

@@ -154,7 +154,7 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: 
 
 
 def _inside(name: str, prefix: Path, broken: Failure) -> Path:
-    """Returns the path of a name below `prefix`. Raises `broken` for a name that leads elsewhere."""
+    """Returns the path of a name below `prefix`. Raises `broken` for a name that leads out of `prefix`."""
     if not isinstance(name, str) or posixpath.isabs(name) or ".." in name.split("/"):
         raise broken
     return prefix / name

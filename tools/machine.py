@@ -127,7 +127,7 @@ class Machine:
         self._control: CardControl | None = None
         self._run_lock: int | None = None
 
-    # ---- life ----
+    # ---- start and stop ----
 
     def __enter__(self) -> Machine:
         self.start()
@@ -227,7 +227,7 @@ class Machine:
         raise self._error(f"QEMU ended by signal {-status}" if status < 0 else f"QEMU failed with status {status}")
 
     def _wait_with_kvm(self, timeout: float | None) -> bool:
-        """Waits for the end, or for an internal error, after which QEMU would not end by itself."""
+        """Waits for the machine's end, or for an internal error of KVM, after which QEMU does not end by itself."""
         assert self._qemu and self._qmp
         deadline = None if timeout is None else time.monotonic() + timeout
         while not wait_unreaped(self._qemu, KVM_LOOK_SECONDS):
@@ -270,7 +270,7 @@ class Machine:
         assert self._qmp
         return self._qmp.command(command, **arguments)
 
-    # ---- inside ----
+    # ---- internal ----
 
     def network_words(self) -> list[str]:
         """Returns the card's options for its guest and its network."""

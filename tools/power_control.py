@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap power`: switches a rack machine by its management processor (BMC), with the usual tools ipmitool and curl.
+"""`./neap power`: switches a rack machine by its management processor (BMC), with ipmitool (IPMI) or curl (Redfish).
 
 The machines' file names each machine's BMC (tools/boot_machines.py). The BMC's password comes from a file or from the environment. ipmitool
 gets the password in its environment and curl on its standard input, so it appears in no list of processes and in no output.

@@ -82,7 +82,7 @@ class Plan:
 
     @contextlib.contextmanager
     def run(self, name: str) -> Iterator[None]:
-        """Surrounds one step, and updates the status line while the step runs."""
+        """A context manager for one step. Updates the status line while the step runs."""
         start = time.monotonic()
         stopped = threading.Event()
         say(f"neap: {self.title}: {name} ({self._line(name, 0.0)})")

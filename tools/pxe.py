@@ -135,7 +135,7 @@ def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
 
 
 def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
-    """Returns the sources of applications, as text. Raises Failure like current()."""
+    """Returns a text that names the commits of the applications' sources. Raises Failure like current()."""
     own = [name for name, folder in folders.items() if not folder]
     for name in own:
         if not build.image(name, PRESET).is_file():

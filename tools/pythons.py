@@ -29,7 +29,7 @@ def log_environment() -> Path:
 
 
 def has_log_packages() -> bool:
-    """True if this Python runs in an environment that has the log's packages, which are the log's and the tests' environments."""
+    """True if this Python runs in the environment for logs or in the environment for tests. Both have the log's packages."""
     return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
 
 

@@ -23,13 +23,14 @@ PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
-# Dependencies of QEMU's packages that have files which QEMU opens. The other dependencies only configure a system.
+# Of all dependencies of QEMU's packages, only these have files that QEMU opens. The others only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. Else QEMU is fetched."""
+    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. If there is none,
+    fetches QEMU."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:

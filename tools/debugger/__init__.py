@@ -42,8 +42,8 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
         # The cross compiler brings the printers for the image's std:: types.
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
-    # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file, and the breakpoint is a hardware
-    # breakpoint, because KVM would have to write a software breakpoint into memory at its unmapped address.
+    # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file. The breakpoint is a hardware
+    # breakpoint, because KVM cannot write a software breakpoint to an unmapped address.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
     words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
     for word in words:
@@ -60,7 +60,7 @@ def debug(image: Path, socket: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_are_gdbs() -> Iterator[None]:
-    """Ignores Ctrl-C in this process. It signals all processes of the terminal, but only gdb must react, by stopping the guest."""
+    """Ignores Ctrl-C in this process. Ctrl-C signals all processes of the terminal, but only gdb must react: it stops the guest."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Runs inside gdb: shows the activity of a machine's cores, their queued events, and their timers.
 
-    (gdb) neap cores     each core: asleep or where, and what it has done
+    (gdb) neap cores     each core: asleep or its current function, and its counters
     (gdb) neap events    the events in each core's queues
     (gdb) neap timers    each core's pending timers, the earliest first
 
@@ -179,7 +179,7 @@ def event_name(node: gdb.Value) -> str:
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
     """Yields names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is
-    full if its sequence is its position plus one (kernel/remote_queue.hpp)."""
+    full if its sequence number is its position plus one (kernel/remote_queue.hpp)."""
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1

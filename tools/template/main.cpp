@@ -32,7 +32,8 @@ class Echo final : public net::ConnectionHandler {
 
  private:
   void send_back() {
-    // Data that does not fit waits here until there is room. Meanwhile the receive window closes, and the client waits (back-pressure).
+    // Data that does not fit into the send buffer stays in `waiting_`. Meanwhile the receive window closes, and the client waits
+    // (back-pressure).
     if (!waiting_.empty() && waiting_.bytes() <= connection().send_space_bytes()) {
       net::Buffer now = std::exchange(waiting_, net::Buffer{});
       if (!connection().send(std::move(now))) waiting_ = std::move(now);
