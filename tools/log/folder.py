@@ -5,10 +5,11 @@ A copy may end at any moment, because the network breaks, the disk is full, or t
 is a file of entries without a gap, like `core3.from-20480.part`. The part's size gives its end, so there is no index that could be wrong.
 Each part begins with room for the header. When a core's log is complete, its header is written to that room and the part is renamed.
 
-The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that the name of each part matches PART.
+The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that each part's name matches the
+pattern PART.
 
-If entries are missing between two parts, both become files. The last part of the run is `core3.log`; earlier parts keep their positions in
-their names. The files of one core, in order, hold all collected entries of that core.
+If entries are missing between two parts, both become log files. The last part of the run is `core3.log`; earlier parts keep their positions
+in their names. The files of one core, in order, hold all collected entries of that core.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Folder:
         for parts in self.parts.values():
             parts.sort(key=lambda part: part.first)
             for before, after in zip(parts, parts[1:]):
-                # Two parts overlap if a process was killed in _split.
+                # Two parts overlap if a process was killed while _split moved entries to a new part.
                 if before.end > after.first:
                     self._truncate(before, after.first - before.first)
         return self

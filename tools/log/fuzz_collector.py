@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Fuzzes the readers of other programs' bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
 
-A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC (inventions.py). The command must end
-in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character. It must write
-only inside its folder, and leave only files there that the next command recognises.
+A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC, which inventions.py makes. The
+command must end in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character.
+It must write only inside its folder, and leave only files there that the next collection recognises.
 
 A case depends only on the seed and the case's number. A finding reports that number; FIRST is the number of the first case.
 """

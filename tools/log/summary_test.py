@@ -56,7 +56,8 @@ def by_hand(tmp_path: Path) -> Path:
     second = [
         record(START, 1 * HZ + 1000, {**counters, "package_energy": near_wrap + 1}),
         entry("anchor", kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
-        # The counter is lower than in the other core's record just before, because two cores may record readings in either order.
+        # The counter is lower than in the other core's record 10 ticks earlier, because two cores may record their readings in either
+        # order.
         record(INTERRUPT, 2 * HZ + 10, {"package_energy": 65535}),
         record(STOP, 3 * HZ - 1000, {**later, "package_energy": 131071}),
         entry("anchor", kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
