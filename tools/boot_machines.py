@@ -22,7 +22,7 @@
 
 The file may come from another administrator, so its size, nesting and numbers are bounded.
 
-A misspelt key would make a machine boot something else than intended. So unknown keys are refused by name.
+An unknown key may be a misspelt key, and the machine would boot something else than intended. So it is refused with an error that names it.
 """
 
 from __future__ import annotations

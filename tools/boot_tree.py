@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """A boot tree: a directory that a TFTP and HTTP server offers to machines, with everything that they need to boot.
 
-Machines may boot from it at any moment, also while it is rebuilt. So a tree is written to a temporary directory, which then gets its name
-by one rename. A machine sees either the old or the new tree. A failure leaves the old tree unchanged.
+Machines may boot from it at any moment, also while it is rebuilt. So a tree is written to a temporary directory, which then gets the tree's
+name by one rename. A machine sees either the old or the new tree. A failure leaves the old tree unchanged.
 """
 
 import ctypes

@@ -316,7 +316,8 @@ def _call(arguments) -> int:
 
 
 def _options(kind, parsed, /, **others):
-    """Returns an instance of the dataclass `kind`. A field's value is in `others`, or is that of the command-line option with its name."""
+    """Returns an instance of the dataclass `kind`. `others` has the values of some fields. The other fields get the values of the options
+    with their names."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in others]
     return kind(**{name: getattr(parsed, name) for name in names}, **others)
 

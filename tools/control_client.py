@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """A client of a machine's control server, which answers each line with one line (docs/control.md).
 
-Each wait has a time-out, and so has a whole answer, so that a peer that sends single bytes slowly cannot block the client. The length of an
+Each wait and each whole answer have a time-out, so that a peer that sends single bytes slowly cannot block the client. The length of an
 answer line is limited, and errors never contain the token.
 """
 

@@ -19,7 +19,7 @@ from tools.process import output_of, run_logged
 
 DOWNLOAD_SECONDS = 300
 UNPACK_SECONDS = 120
-LOOK_UP_SECONDS = 300  # a second on an idle machine, minutes on a machine that also compiles and emulates
+LOOK_UP_SECONDS = 300  # apt needs a second on an idle machine, minutes on a machine that also compiles and emulates
 _UPDATE_HINT = "`apt-get update` brings the machine's package lists up to date"
 
 

@@ -32,7 +32,7 @@ class FakeMirror:
         return Archive(self.system_root, self.keyring)
 
     def new_key(self, name: str) -> Path:
-        """Makes a key, which signs from now on. Returns its keyring."""
+        """Makes a key, which signs all later changes. Returns its keyring."""
         self.signer = f"{name}@example.org"
         self._gpg("--quick-gen-key", "--passphrase", "", self.signer, "ed25519", "sign", "never")
         keyring = self.directory / f"{name}-debian.gpg"

@@ -25,7 +25,7 @@ class Start:
     firmware: BIOS (SeaBIOS) or UEFI (OVMF, fetched into the cache on first use).
     disk, cdrom: images to start from. The disk's image is never changed.
     tftp: a directory that QEMU's user network serves by TFTP; the network's DHCP server names `bootfile`.
-    boot_card: if true, the network with `tftp` has a second card, from which the firmware boots; otherwise it is the 82599's network.
+    boot_card: if true, the network with `tftp` has a second card, from which the firmware boots; otherwise the 82599 is on that network.
     boot_mac: the boot card's address. boot_netdev: words for QEMU's -netdev ("tap,ifname=x,…"), which replace the network with `tftp`.
     """
 

@@ -25,7 +25,7 @@ BUILD_TYPES = {"image": "Release", "image-debug": "Debug"}
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """The image of a folder. `ports`: the ports that the launcher forwards."""
+    """An application in its own folder, and its image. `ports`: the ports that the launcher forwards."""
 
     name: str
     image: Path

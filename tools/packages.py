@@ -22,7 +22,8 @@ INSTALL_TIMEOUT_SECONDS = 1800
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """A need for one Debian package. It is met if `program` is on PATH, or without `program` if dpkg lists the package as installed."""
+    """A Debian package that Neap needs. The need is met if `program` is on PATH, or without `program` if dpkg lists the package as
+    installed."""
 
     package: str
     program: str = ""

@@ -4,7 +4,7 @@
 The machines' file names each machine's BMC (tools/boot_machines.py). The BMC's password comes from a file or from the environment. ipmitool
 gets the password in its environment and curl on its standard input, so it appears in no list of processes and in no output.
 
-A BMC may be hostile. So its answers are limited in size, and only valid paths of its answers are used in a URL.
+A BMC may be hostile. So its answers are limited in size, and a path in an answer is used in a URL only if it is valid.
 """
 
 import json

@@ -126,7 +126,7 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
 
 
 def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
-    """Returns the folder of each application that has a folder of its own, otherwise None. Raises UsageError for an unknown application."""
+    """Maps each application to its own folder, or to None if it belongs to this checkout. Raises UsageError for an unknown application."""
     found = {word: outside.folder(word) for word in applications}
     for word, folder in found.items():
         if not folder:

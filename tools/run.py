@@ -267,7 +267,7 @@ def control_port(application: str, words: Sequence[str]) -> int | None:
     values = [word.removeprefix("control=") for word in words if word.startswith("control=")]
     if not values:
         return CONTROL_PORT
-    # The image itself refuses values that it does not understand.
+    # An invalid value is left to the image, which refuses it.
     return int(values[-1]) if values[-1].isdecimal() and 1 <= int(values[-1]) <= 65535 else None
 
 

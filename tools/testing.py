@@ -5,7 +5,7 @@ A layer builds its requirements, runs its tests with their own tool (ctest, carg
 counts as failed, and so does a layer in which no test ran, so that no test is dropped silently.
 
 On a busy host a test machine may stop for seconds, and a peer's time-out may expire. So if only a few tests failed, they are run once more,
-one at a time and alone. The second result counts. Tests that passed only then are printed and counted.
+one at a time and alone. The second result counts. Tests that passed only in the second run are printed and counted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def test(names: Sequence[str]) -> int:
 def soak(names: Sequence[str], minutes: float) -> int:
     """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names run
     other programs, each as the only name: `card` the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers. Fuzzers among the tests run for NEAP_SOAK_SECONDS, which is set in the environment."""
+    kernel's stress images, `fuzz` all other fuzzers. Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the
+    environment."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}
@@ -139,7 +140,7 @@ def _host() -> Outcome:
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         first = _run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800)
         outcome.add(_again(first, f"test-{preset}", functools.partial(_ctest_again, argv, preset)))
-    # Programs of the host build, tested against other programs.
+    # These tests start programs of the host build.
     outcome.add(_pytest("host-programs", ["apps"], 900))
     return outcome
 

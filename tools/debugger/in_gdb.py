@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 import gdb
 
-SHOWN_MAX = 100  # per queue or wheel; the rest is only counted
+SHOWN_MAX = 100  # per queue or timer wheel; further events and timers are only counted
 WALKED_MAX = 2_000_000  # lists may be damaged
 PT_TLS = 7
 TICK_BITS = 16  # kernel/timer_wheel.hpp
@@ -108,7 +108,7 @@ def word_at(address: int) -> int:
 
 
 class Core:
-    """One core that has thread-local storage, as a stopped vCPU of gdb."""
+    """A core that has thread-local storage. gdb shows it as a stopped thread."""
 
     def __init__(self, thread: gdb.InferiorThread):
         self.thread = thread

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
-A record is an entry of 64 bytes. Entries with sampled counters, and at a run's start and stop an anchor (clock and requests), follow their
-record. This module joins them. `records` has one row per record. `counters` has, for each counter, a value for each record, in the records'
-order, and whether it was sampled. The layout of entries comes from the header (tools/log/schema.py).
+A record is an entry of 64 bytes. It may be followed by entries with sampled counters and, at a run's start and stop, by an anchor entry
+(clock, number of requests). This module joins each record with these entries. `records` has one row per record. `counters` has, for each
+counter, a value for each record, in the records' order, and whether it was sampled. The layout of entries comes from the header
+(tools/log/schema.py).
 """
 
 import dataclasses
@@ -155,7 +156,7 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
 
 
 def _read_entries(path: Path, header: Header) -> np.ndarray:
-    """Returns all entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
+    """Returns all entries, read as if each had the form "record". All forms have `tsc` and `kind` at the same offsets."""
     count = header.entries
     try:
         with open(path, "rb") as data:

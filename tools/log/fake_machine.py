@@ -27,7 +27,7 @@ class FakeMachine:
     reset: cut connections end by a TCP reset, which discards data in flight.
     damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
-    forgetful: the positions that a collector asks for are ignored.
+    forgetful: if True, the machine ignores the positions that a collector names, and sends all entries.
     early: by core, entries that are sent before the entries in `files`, as if they had been sent live and overwritten later.
     pause_seconds: the pause after each block.
     """

@@ -180,7 +180,8 @@ class Folder:
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the whole entries and raises DiskFull."""
+        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the entries that were written completely, and
+        raises DiskFull."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -228,7 +229,7 @@ class Folder:
                 ) from None
             raise Failure(f"cannot write to {self.path}: {error.strerror}") from None
 
-    # ---- the end of a core ----
+    # ---- complete logs ----
 
     def seal(self, header: Header) -> None:
         """Turns the parts of a core's complete log into log files."""
@@ -251,7 +252,8 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals `get,3`'s result."""
+        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals the machine's answer to
+        `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return

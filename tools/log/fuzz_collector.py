@@ -220,7 +220,7 @@ PLAYS: tuple[Callable[[Inventor, Path], None], ...] = (
 )
 
 
-# ---- what must hold ----
+# ---- checks after a command ----
 
 
 def require_found_again(out: Path) -> None:
@@ -328,7 +328,7 @@ def bounded_environment() -> Iterator[Path]:
 
 
 def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None) -> tuple[int, dict[str, Finding]]:
-    """Runs cases for `seconds`. Returns the number of cases, and one finding for each exception and place."""
+    """Runs cases for `seconds`. Returns the number of cases, and one finding for each exception and code location."""
     findings: dict[str, Finding] = {}
     start = time.monotonic()
     number = first

@@ -72,7 +72,8 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     core = found["cores_detail"][0]
     total = found["total"]
     assert core["seconds"] == 2.0 and total["seconds"] == 2.0
-    # The counts of the start record are from before the run. The records behind the stop record are from after the run.
+    # The counts of the start record are from before the run, and the records behind the stop record from after the run. The figures include
+    # neither.
     assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
     assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
     assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run is between its anchors, the entries behind its start and stop records. The start record begins the first interval; its counts are from
-before the run. The stop record ends the last interval. The cores of a package share an energy counter, whose readings form one series.
+A run extends from its start anchor to its stop anchor. An anchor is an entry behind the start or stop record. The start record begins the
+first interval; its counts are from before the run. The stop record ends the last interval. The cores of a package share an energy counter,
+whose readings form one series.
 """
 
 import dataclasses
@@ -120,7 +121,8 @@ def ticks_since(tsc: np.ndarray, begin: int) -> np.ndarray:
 
 
 def trim(core: CoreLog) -> CoreRun:
-    """Returns the records from the start anchor to the stop anchor. The first or last record takes the place of a missing anchor."""
+    """Returns the records from the start anchor to the stop anchor. If an anchor is missing, the log's first or last record is used in its
+    place."""
     kinds = core.records["kind"]
     starts = np.flatnonzero(kinds == START)
     first = int(starts[0]) if len(starts) else 0
@@ -136,7 +138,8 @@ def whole(core: CoreLog) -> CoreRun:
 
 @dataclasses.dataclass
 class EnergySeries:
-    """A package's energy since its first reading in the run, in joules, at rising TSC times. `doubtful`: a wrap may have been missed."""
+    """The readings of a package's energy counter as joules since the first reading in the run, at rising TSC times. `doubtful`: a wrap may
+    have been missed."""
 
     tsc: np.ndarray
     joules: np.ndarray

@@ -83,7 +83,7 @@ const REPLY_BYTES_MAX: usize = 2 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 /// Largest number of datagrams read in one call, so that one connection cannot starve the others.
 const DATAGRAMS_MAX: usize = 64;
-/// Time from a failure to the next attempt.
+/// Time from a failed or lost connection to the next connection attempt.
 const RETRY_NS: u64 = 100_000_000;
 
 impl Default for Connection {
@@ -244,7 +244,7 @@ impl Connection {
         }
     }
 
-    /// Reads the available bytes and reports each reply to the sink. After an error the connection must be closed by `lose`.
+    /// Reads the available bytes and reports each reply to the sink. After an error the caller MUST close the connection by `lose`.
     pub fn receive(&mut self, settings: &ConnectionSettings, buffer: &mut [u8], sink: &mut impl Sink) -> Result<(), Failure> {
         for _ in 0..DATAGRAMS_MAX {
             let Some(socket) = &self.socket else { return Ok(()) };

@@ -12,7 +12,7 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// Interval at which `Lines::next` calls `check` while it waits.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A connection and its unfinished line. Errors do not name the peer; callers add its name.
+/// A connection, with the part of the next line that has arrived. Errors do not name the peer; callers add its name.
 pub struct Lines {
     reader: BufReader<TcpStream>,
     /// The bytes of the next line that have arrived so far.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Load from several machines: the protocol between a master and its agents.
 //!
-//! One machine can seldom saturate a server: at such rates its own queues are part of the latencies that it measures. So other machines
-//! (agents) generate the load, and the master measures on its own connections at a low rate. Master and agent exchange one JSON object per
-//! line over TCP. The master sends orders, and the agent answers.
+//! A machine that generates a high load also measures the delays of its own queues. So other machines (agents) generate the load, and the
+//! master measures on its own connections at a low rate. Master and agent exchange one JSON object per line over TCP. The master sends
+//! orders, and the agent answers.
 //!
 //! The master sends a load as command-line arguments. The agent parses and checks them as its own command line. It refuses arguments that
 //! name files, because an agent neither reads nor writes files for a master.

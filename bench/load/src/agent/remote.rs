@@ -20,7 +20,7 @@ pub struct AgentClock {
     pub rtt_ns: u64,
     /// The agent's wall clock minus ours. The error is at most half the round trip.
     pub wall_offset_ns: i64,
-    /// The agent's `Clock` minus ours. `Clock` counts the times of a run.
+    /// The agent's `Clock` minus ours. `Clock` (worker.rs) is the clock for the times of a run.
     #[serde(skip)]
     run_offset_ns: i64,
 }
@@ -115,7 +115,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent open its connections. Returns the numbers of open and of requested connections.
+    /// Orders the agent to open its connections. Returns the numbers of open and of requested connections.
     pub fn connect(&mut self) -> Result<(usize, usize), String> {
         let order = Order::Load { arguments: self.arguments.clone(), share: self.share.0, shares: self.share.1 };
         match self.ask(&order)? {
@@ -124,7 +124,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent store its share of the keys. Returns the number of stored keys.
+    /// Orders the agent to store its share of the keys. Returns the number of stored keys.
     pub fn preload(&mut self) -> Result<u64, String> {
         match self.ask(&Order::Preload {})? {
             Answer::Stored { keys } => Ok(keys),
@@ -132,7 +132,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent perform one run, which starts at `start_ns` on our clock. A run that has not ended at `late_ns` is an error.
+    /// Orders the agent to perform one run, which starts at `start_ns` on our clock. A run that has not ended at `late_ns` is an error.
     pub fn run(
         &mut self,
         pace: &PaceOrder,

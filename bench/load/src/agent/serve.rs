@@ -107,7 +107,7 @@ impl Drop for Session {
 
 impl Session {
     fn serve(mut self) -> Result<(), String> {
-        // A connection that sends nothing is closed, because the agent refuses other masters while it is open.
+        // A connection that sends nothing is closed, because the agent refuses other masters while the connection is open.
         match self.orders.recv_timeout(SILENCE_MAX) {
             Ok(Ok(Order::Hello { version })) => {
                 self.send(&Answer::Hello { version: VERSION })?;

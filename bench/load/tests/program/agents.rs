@@ -130,7 +130,7 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut answer = String::new();
     for order in orders {
-        // The agent was busy and has closed the connection.
+        // The write fails if the agent was busy and has closed the connection.
         if stream.write_all(format!("{order}\n").as_bytes()).is_err() {
             return String::new();
         }
@@ -181,7 +181,7 @@ fn an_agent_refuses_files_and_invalid_orders() {
         assert!(answered.starts_with(r#"{"refused""#) && answered.contains(named), "{order}: {answered}");
     }
     assert!(!file.exists());
-    // After an invalid line, another version or a long silence the agent closes the connection and serves the next master.
+    // After an invalid line, another protocol version or a long silence the agent closes the connection and serves the next master.
     for noise in ["GET / HTTP/1.1", "{}", r#"{"clock":{}}"#] {
         let answered = answer_once(&agent, &[noise]);
         assert!(answered.is_empty() || answered.contains("busy"), "{answered}");
