@@ -133,7 +133,7 @@ def build_soft_card() -> Path:
 
 
 def build_world() -> Path:
-    """Builds WORLD (release) with cargo. Returns its path."""
+    """Builds neap-world (release) with cargo: the model machine's card, network and load. Returns the program's path."""
     cargo_run(WORLD_CRATE, ["build", "--release", "--locked"], "building the model machine's world", "world")
     return WORLD
 

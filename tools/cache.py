@@ -94,8 +94,8 @@ class Entry:
     @contextlib.contextmanager
     def making(self, *, keep_partial: bool = False, work: str = "") -> Iterator[bool]:
         """Holds the entry's lock. Yields True if the `with` block has to make the entry, False if another process has completed it
-        meanwhile. The block fills `self.path`; the marker is written after the block. If the block raises, its files are removed, unless
-        `keep_partial` is set (for a later process that resumes)."""
+        meanwhile. The block fills `self.path`; the marker is written after the block. If the block raises, the entry's files are removed,
+        unless `keep_partial` keeps them for a later process that resumes."""
         with lock(self._lock_path, work=work):
             if self.ready:
                 yield False

@@ -2,8 +2,8 @@
 """Unpacks Debian packages of the machine's own suite into a folder.
 
 Tests and benchmarks use third-party programs (Linux, ethtool, memcached, libmemcached's tools) without installing them. So apt downloads
-packages without root rights and checks them against the machine's lists. They are unpacked, never configured. The versions are those in the
-machine's lists, so they stay the same until the lists change.
+packages without root rights and checks them against the machine's lists. The packages are unpacked, never configured. The versions are
+those in the machine's lists, so they stay the same until the lists change.
 """
 
 import functools
@@ -82,7 +82,8 @@ def unpack(names: list[str], target: Path) -> None:
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)
-    # If root starts apt, it downloads as a user of its own. That user cannot write into a private folder, and apt prints a long warning.
+    # By default, an apt of root downloads as the user `_apt`. That user cannot write into a private folder, and apt then prints a long
+    # warning.
     option = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     run_logged(["apt-get", *option, "-q", "download", *names], log, "downloading packages", cwd=archives, timeout_seconds=DOWNLOAD_SECONDS)
     for archive in sorted(archives.glob("*.deb")):

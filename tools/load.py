@@ -27,7 +27,7 @@ from tools.process import spawn
 # The port of memcached in the guest.
 GUEST_PORT = 11211
 PRESETS = ("etc", "usr", "fixed")
-# After Ctrl-C the load generator waits for requests in flight and prints the results so far. It is killed after this time.
+# After Ctrl-C the load generator waits for requests in flight and prints the results so far. The launcher kills it after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
 # An emulated machine is slow, and its network loses segments. TCP sends a lost segment again after one second, then after three more.

@@ -2,7 +2,7 @@
 """The machines that `./neap run` runs on this host, and their addresses. For example, `./neap ctl memcached` finds its target here.
 
 Each run describes itself in machine.json in its private directory. The run's process holds that directory's lock until it ends
-(machine.py). So a run that was killed is not listed.
+(machine.py). A killed run holds no lock, so it is not listed.
 """
 
 import contextlib

@@ -147,7 +147,7 @@ def install(names: list[str]) -> None:
 
 
 def _apt_get(arguments: list[str], log: Path) -> None:
-    """Runs apt-get. It is not killed when this process ends, because a user has to repair a system in which dpkg was killed."""
+    """Runs apt-get. It is not killed when this process ends, because a system in which dpkg was killed has to be repaired by hand."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     argv = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
     with open(log, "ab") as out:

@@ -2,7 +2,7 @@
 """`./neap power`: switches a rack machine by its management processor (BMC), with ipmitool (IPMI) or curl (Redfish).
 
 The machines' file names each machine's BMC (tools/boot_machines.py). The BMC's password comes from a file or from the environment. ipmitool
-gets the password in its environment and curl on its standard input, so it appears in no list of processes and in no output.
+gets the password in its environment and curl on its standard input, so the password appears in no list of processes and in no output.
 
 A BMC may be hostile. So its answers are limited in size, and a path in an answer is used in a URL only if it is valid.
 """
@@ -32,7 +32,7 @@ ON, OFF = "on", "off"
 
 
 def power(action: str, name: str, machines: str) -> int:
-    """Switches the machine and prints a line. `machines`: the path of the machines' file."""
+    """Switches the machine, and prints the result in one line. `machines`: the path of the machines' file."""
     if action not in ACTIONS:
         raise UsageError(f"power: there is no '{action}'", f"choose from {', '.join(ACTIONS)}")
     if not Path(machines).exists():

@@ -149,7 +149,7 @@ def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
 
 
 def _commit_of(place: Path, what: str, dirty: bool) -> str:
-    """Returns the text 'commit ...' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
+    """Returns a text like 'commit HASH' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
     commit, changed = checkout_state(place)
     if changed and not dirty:
         first = f"{changed[0]}{f' and {len(changed) - 1} more' if len(changed) > 1 else ''}"
@@ -171,7 +171,7 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
 
 
 def _git(place: Path, *words: str) -> str:
-    """Returns the output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
+    """Returns the output of git. Raises Failure with git's error message, for example about a wrong owner or a damaged repository."""
     try:
         done = finished(["git", "-C", str(place), *words], GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:

@@ -2,7 +2,7 @@
 """Virtual environments with Python packages, in the cache. They are made on first use from requirements files, whose hashes pip checks.
 
 The launcher itself needs only the standard library. The log's decoder and plots run in an environment of their own
-(tools/log/requirements.txt). Tests run in an environment that also has their packages (tools/requirements.txt).
+(tools/log/requirements.txt). Tests run in an environment that also has the packages for tests (tools/requirements.txt).
 """
 
 import os

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The QEMU that runs machines.
 
-The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. A system QEMU with this device is used. Otherwise the newest
-signed QEMU of Debian's backports is unpacked into the cache, with the libraries with which it was linked. It starts through its own dynamic
-linker. So neither root nor a container is needed, and the system is not changed.
+The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. If the system's QEMU has this device, it is used. Otherwise the
+newest signed QEMU of Debian's backports is unpacked into the cache, with the libraries with which it was linked. The unpacked QEMU starts
+through its own dynamic linker. So neither root nor a container is needed, and the system is not changed.
 """
 
 import functools

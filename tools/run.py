@@ -328,8 +328,8 @@ def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) 
 
 
 class Console:
-    """Shows the machine's console on standard output, escaped because it may quote a peer, and the application's address once it
-    listens."""
+    """Shows the machine's console on standard output, with escapes, because its lines may quote a peer. Also shows the application's
+    address once the application listens."""
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
         self._listening = re.compile(rf"^({re.escape(application)}|control): listening on [^ ,]*:([0-9]{{1,5}})\b")

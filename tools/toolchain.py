@@ -40,8 +40,8 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of the recipe. Its commands run in `directory`. Each attempt first removes the subdirectory `anew` of it (default: the whole
-    directory)."""
+    """A step of the recipe. Its commands run in `directory`. Each attempt first removes `directory`, or only its subdirectory `anew` if one
+    is given."""
 
     name: str
     seconds: float

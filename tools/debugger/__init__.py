@@ -18,7 +18,7 @@ from tools.process import run_in_terminal
 
 COMMANDS = Path(__file__).resolve().parent / "in_gdb.py"
 FIRST_STOP = "neap::run_kernel"
-# QEMU may be slow on a busy host. With gdb's default time-out of 2 s, later answers would then be garbled.
+# QEMU may be slow on a busy host. After gdb's default time-out of 2 s, gdb would take a late answer for the answer to a later request.
 ANSWER_SECONDS = 60
 
 

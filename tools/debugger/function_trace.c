@@ -65,7 +65,7 @@ static size_t function_count;
 static struct Ring* ring;
 static unsigned traced_cpu;
 
-// State of the traced CPU, used only by its thread.
+// State of the traced CPU, used only by that CPU's thread in QEMU.
 static uint32_t stack[depth_max];
 static uint32_t depth;
 static uint64_t instructions;
@@ -171,7 +171,7 @@ static void* map_file(const char* path, size_t* bytes, bool writable) {
   return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/// Replaces strtoull: newer C libraries link strtoull under a symbol that older ones lack.
+/// Replaces strtoull: newer C libraries link strtoull under a symbol that older libraries lack.
 static bool parse_number(const char* text, unsigned* value) {
   *value = 0;
   if (*text == '\0') return false;

@@ -40,7 +40,7 @@ def storage_bytes(path: str) -> int:
 
 
 def atom(value: gdb.Value) -> gdb.Value:
-    """Returns the value in a std::atomic, or in a Counter, which contains one."""
+    """Returns the value in a std::atomic, or in a Counter, which contains a std::atomic."""
     for _ in range(6):
         fields = {field.name for field in _all_fields(value.type)}
         inner = next((name for name in ("value_", "_M_b", "_M_base", "_M_i", "_M_p") if name in fields), None)

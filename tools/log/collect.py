@@ -119,7 +119,8 @@ class Collector:
         done = {core for core in range(layout.CORES_MAX) if self._folder.done(core)}
         for core in sorted(done | set(self._folder.parts)):
             word = f"{core}={self._folder.position(core)}"
-            # If a core is not named, the machine sends its entries from the beginning. Those that are already in the folder are dropped.
+            # If a core is not named, the machine sends that core's entries from the beginning. Entries that are already in the folder are
+            # dropped.
             if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)

@@ -2,8 +2,8 @@
 """The folder of a collected log, with `core0.log`, `core1.log`, ..., `run.json`, and the parts of logs that are not complete yet.
 
 A copy may end at any moment, because the network breaks, the disk is full, or the collector is killed. So entries are kept in parts. A part
-is a file of entries without a gap, like `core3.from-20480.part`. The part's size gives its end, so there is no index that could be wrong.
-Each part begins with room for the header. When a core's log is complete, its header is written to that room and the part is renamed.
+is a file of entries without a gap, like `core3.from-20480.part`. The part's size gives its end, so no separate index is needed. Each part
+begins with room for the header. When a core's log is complete, its header is written to that room and the part is renamed.
 
 The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that each part's name matches the
 pattern PART.

@@ -22,8 +22,8 @@ COUNTS = (
 # residencies 64 bits, and energy counters 32 bits (SDM volume 3, "RAPL Interfaces").
 COUNTER_BITS = 48
 ENERGY_BITS = 32
-# Two cores that read one energy counter at the same time may record it in either order. So a decrease of up to this number of counts is
-# no wrap.
+# Two cores that read one energy counter at the same time may record their readings in either order. So a decrease of up to this number of
+# counts is no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
 # No package draws more power. If two readings are so far apart that the counter could wrap twice at this power, the energy is doubtful.
 WATTS_MAX = 500.0
@@ -151,7 +151,8 @@ class EnergySeries:
 
 
 def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySeries | None:
-    """Returns the readings of one package's cores as one series. None if the CPU lacks the counter, or if it was read less than twice."""
+    """Returns the readings of one package's cores as one series. None if the CPU lacks the counter, or if there are fewer than two
+    readings."""
     unit = run.energy_unit(counter)
     if unit is None:
         return None

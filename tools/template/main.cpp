@@ -17,7 +17,7 @@ namespace {
 
 using namespace neap;
 
-// Each connection has one such object, on the core that the card chose for it. Received data is sent back without a copy.
+// Each connection has one Echo, on the core that the card chose for the connection. Received data is sent back without a copy.
 class Echo final : public net::ConnectionHandler {
  public:
   void received(net::Buffer data) override {

@@ -77,7 +77,7 @@ pub trait Sink {
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
-/// More than the longest correct reply, which is the longest value and its first line. A longer reply counts as `Garbage`.
+/// Longer than any correct reply, which is a line and a value of at most VALUE_BYTES_MAX. A longer reply counts as `Garbage`.
 const REPLY_BYTES_MAX: usize = 2 << 20;
 /// Buffer capacity that an idle connection keeps after a long reply.
 const KEPT_BYTES: usize = 64 << 10;

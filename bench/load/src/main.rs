@@ -86,7 +86,7 @@ fn work(options: &Options) -> Result<(), String> {
         }
     }
     let mut bench = Bench { options, team, control, environment, results: Vec::new() };
-    // Completed runs are written even if a later run failed.
+    // The results of completed runs are written even if a later run failed.
     let done = bench.runs();
     bench.write_files()?;
     done
@@ -247,7 +247,7 @@ fn start_log<'scope, 'control: 'scope>(
     })
 }
 
-/// Prints a line to standard output. Fails if it cannot be written.
+/// Prints a line to standard output. Fails if the line cannot be written.
 fn print(text: &str) -> Result<(), String> {
     writeln!(io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }

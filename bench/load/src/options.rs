@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 11211;
 const SECOND_NS: f64 = 1e9;
-/// Time-out of a connection attempt to one address of a name.
+/// Time-out of a connection attempt to one address of a host name.
 const CONNECT_TIME_OUT: Duration = Duration::from_secs(2);
 
 const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine an agent, which generates load for a master (see --agents).";

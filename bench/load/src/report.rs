@@ -174,8 +174,8 @@ pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     })
 }
 
-/// Writes the windows' histograms as intervals of the log, one for each run and tag. The tags are `measured` (with a measuring client),
-/// `get`, `set` and `delete`.
+/// Writes the windows' histograms as intervals of an HdrHistogram log, one for each run and tag. The tags are `measured` (with a measuring
+/// client), `get`, `set` and `delete`.
 pub fn write_histograms(runs: &[&Outcomes], out: &mut impl Write) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let began = runs.first().map_or(UNIX_EPOCH, |outcomes| outcomes.began);

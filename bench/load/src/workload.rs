@@ -91,7 +91,7 @@ impl Key {
             })
     }
 
-    /// Appends the first `bytes` of this key's value.
+    /// Appends the first `bytes` bytes of this key's value.
     pub fn write_value(&self, bytes: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + bytes as usize, 0);

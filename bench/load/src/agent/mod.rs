@@ -5,7 +5,7 @@
 //! master measures on its own connections at a low rate. Master and agent exchange one JSON object per line over TCP. The master sends
 //! orders, and the agent answers.
 //!
-//! The master sends a load as command-line arguments. The agent parses and checks them as its own command line. It refuses arguments that
+//! The master sends a load as command-line arguments. The agent parses and checks them like its own command line. It refuses arguments that
 //! name files, because an agent neither reads nor writes files for a master.
 //!
 //! Agents send their measurements as complete histograms, because percentiles over several machines can be computed only from the sum of

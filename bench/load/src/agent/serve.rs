@@ -30,7 +30,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     let is_busy = Arc::new(AtomicBool::new(false));
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // The usual reason is that this process has too many open files. During the pause some of them may be closed.
+            // `accept` usually fails because this process has too many open files. During the pause some of them may be closed.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -206,7 +206,7 @@ impl Session {
         run(team, &mut |second| self.send_or_stop(&Answer::second(second)))
     }
 
-    /// Sends an answer. If the send fails, the master no longer reads, and the run is stopped.
+    /// Sends an answer. Stops the run if the send fails, because the master then no longer reads.
     fn send_or_stop(&mut self, answer: &Answer) {
         if self.send(answer).is_err() {
             self.stop.store(true, Ordering::Relaxed);

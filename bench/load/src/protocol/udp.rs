@@ -5,7 +5,7 @@
 //! the number of the request. A reply that never becomes complete is a lost request and times out.
 
 pub const HEADER_BYTES: usize = 8;
-/// Largest request that fits into one datagram. memcached cuts its replies into datagrams of the same size.
+/// Largest request that fits into one datagram. memcached cuts its replies into datagrams of this size, too.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
 /// The largest value needs fewer datagrams than this. A datagram that announces more datagrams is invalid.
 const PARTS_MAX: usize = 1024;

@@ -10,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 /// measure at least `made_min`, and match the real delay within tolerance plus lateness. The attempts end when one of them matches within
 /// the tolerance alone.
 const ATTEMPTS: usize = 3;
-/// The recorded lateness is multiplied by this factor. It does not include the client's delay between a reply's arrival in the kernel and
-/// the reading of the clock.
+/// The recorded lateness does not include the client's delay between a reply's arrival in the kernel and the reading of the clock. So the
+/// recorded lateness is multiplied by this factor.
 const UNRECORDED_FACTOR: f64 = 2.0;
-/// Both histograms round to three digits.
+/// The histograms of client and server round to three digits.
 const ROUNDING: f64 = 0.002;
 
 /// In nanoseconds: the server's real delay, the lowest latency allowed, the measured latency, and both programs' largest lateness.
@@ -60,7 +60,7 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
         let late = own_late + report["late_max_ns"].as_f64().unwrap();
         let figure = |name| {
             let measured = finished.number(&format!("loading/latency_from_sending/{name}"));
-            // The latency from the intended time includes this program's own lateness.
+            // The latency from the intended time includes neap-load's own lateness.
             let intended = finished.number(&format!("loading/latency/{name}"));
             assert!(intended >= measured * (1.0 - ROUNDING) && intended <= measured * (1.0 + ROUNDING) + own_late, "{name}: {intended}");
             let made = report["delay"][name].as_f64().unwrap();
