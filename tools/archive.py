@@ -190,8 +190,7 @@ class VersionGone(Failure):
 
 
 def private_command(root: Path, program: str) -> list[str]:
-    """Returns the first words of a command line that starts a program of the packages at `root`, with the C library of those packages. The
-    system's C library may be too old."""
+    """Returns the first words of a command line for a program of the packages at `root`. The program uses those packages' C library."""
     loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
     return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 

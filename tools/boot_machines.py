@@ -157,8 +157,8 @@ def as_mac(text: str) -> str:
 
 
 def check_words(words: str, what: str) -> str:
-    """Returns the command line `words` with single spaces. Raises Failure for a character that a boot loader would interpret, and for a
-    line that is too long."""
+    """Returns the command line `words` with single spaces. Raises Failure if it is too long, or if a boot loader would interpret a
+    character."""
     if bad := WORDS.sub("", words):
         message = f"{what}: the character {bad[0]!r} has a meaning of its own for boot loaders"
         raise Failure(message, "letters, digits and =.,:/+@%[]_- are taken")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq answers boot requests and serves TFTP; Python's own server
-serves HTTP.
+"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq serves proxy-DHCP and TFTP, Python's http.server serves HTTP.
 
 A laboratory's network usually has a DHCP server already, and a second server must not assign addresses. So dnsmasq runs as proxy-DHCP. The
 existing server assigns addresses, and dnsmasq adds only the location of the boot file.

@@ -81,8 +81,8 @@ def require_place(out: Path) -> None:
 
 def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
     """Sets the entry that a machine boots from its next start on. `name`: a name in the machines' file, a serial number, or any MAC.
-    `words`: the command line; None for the tree's default for that image. No server needs a restart. Raises Failure for an unknown entry or
-    machine, and for an invalid command line."""
+    `words`: the command line; None for the image's default. No server needs a restart. Raises Failure for an unknown entry or machine, or
+    an invalid `words`."""
     read_record(out)
     with _lock(out):
         record = read_record(out)

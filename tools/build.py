@@ -116,8 +116,7 @@ def configure_locked(preset: str) -> None:
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # CMake cannot change the compiler of an existing build directory. A copied or moved build directory would build the sources at its
-        # old path.
+        # CMake cannot change a build directory's compiler. A copied or moved build directory would build the sources at its old path.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
         if before and (place not in before or any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before)):
             cache.remove(directory)

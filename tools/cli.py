@@ -316,8 +316,7 @@ def _call(arguments) -> int:
 
 
 def _options(kind, parsed, /, **others):
-    """Returns an instance of the dataclass `kind`. `others` has the values of some fields. The other fields get the values of the options
-    with their names."""
+    """Returns an instance of the dataclass `kind`. A field that is not in `others` gets the value of the option with its name."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in others]
     return kind(**{name: getattr(parsed, name) for name in names}, **others)
 

@@ -3,8 +3,7 @@
 
 ccache identifies a source by its content and the content of all included files. ccache replaces the checkout's own path by a relative path,
 so clones share entries. cmake/neap_options.cmake makes the compiler produce the same object in each clone (-ffile-prefix-map).
-CCACHE_DISABLE=1 switches ccache off. A user's own compiler launchers or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have
-priority.
+CCACHE_DISABLE=1 switches ccache off. A user's compiler launcher or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have priority.
 """
 
 import os

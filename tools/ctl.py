@@ -41,8 +41,7 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
 
 
 def show_text(connection: control_client.Control, line: str, answer: str) -> bool:
-    """Prints the text in an answer's last field as separate lines, and requests the rest of the text. Returns False if the answer has no
-    text."""
+    """Prints the text in an answer's last field as lines, and requests the rest of the text. Returns False if the answer has no text."""
     name = line.split(",")[0].strip().lower()
     if name not in TEXTS or control_client.text_of(answer) is None:
         return False

@@ -57,8 +57,8 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """Returns `names` and every library package that they need, sorted. If a dependency has alternatives, all of them that are named like
-    libraries are included."""
+    """Returns `names` and every library package that they need, sorted. Of a dependency's alternatives, all that are named like libraries
+    are included."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:
@@ -82,8 +82,7 @@ def unpack(names: list[str], target: Path) -> None:
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)
-    # By default, an apt of root downloads as the user `_apt`. That user cannot write into a private folder, and apt then prints a long
-    # warning.
+    # By default, root's apt downloads as the user `_apt`, which cannot write into a private folder. apt then prints a long warning.
     option = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     run_logged(["apt-get", *option, "-q", "download", *names], log, "downloading packages", cwd=archives, timeout_seconds=DOWNLOAD_SECONDS)
     for archive in sorted(archives.glob("*.deb")):

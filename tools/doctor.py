@@ -17,7 +17,7 @@ from tools.run import DEFAULT_FORWARDS
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the report. `state` is "ok", "later" (the launcher gets it when it is needed) or "missing" (the user has to act)."""
+    """One line of the report. `state` is "ok", "later" (the launcher fetches it when it is needed) or "missing" (the user has to act)."""
 
     name: str
     state: str

@@ -13,7 +13,7 @@ CONTROL = "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: t
 
 
 class FakeMirror:
-    """Holds binary and source packages. Each change is published: the indexes are written and signed anew."""
+    """Contains binary and source packages. Each change is published: the indexes are written and signed anew."""
 
     def __init__(self, directory: Path):
         self.directory = directory

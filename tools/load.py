@@ -121,8 +121,8 @@ class Offer:
 
 def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: int | None) -> int:
     """Waits until the application listens, and runs the load generator against it. Returns the load generator's status. `served_control`:
-    the guest's control port. If `wanted` names a folder, the machine's log is written to it, too. After an interrupt the load generator
-    prints its results so far."""
+    the guest's control port. If `wanted` names a folder, the machine's log is written to it. If interrupted, the load generator prints its
+    results so far."""
     line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
     listening = re.search(r":(\d+)", line.partition("listening on")[2])
     guest_port = int(listening[1]) if listening else GUEST_PORT

@@ -6,8 +6,7 @@
         assert machine.wait_exit(timeout=10) == SUCCESS
 
 QEMU and the soft card end with the `with` block, or when this process is killed. All their files (sockets, serial log, QEMU's messages) are
-in a private directory of the run. If the directory cannot be removed, the next run removes it. Two machines never share a directory or a
-port.
+in a private directory of the run. If the directory cannot be removed, the next run removes it. Two machines never share a port.
 
 The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. The guest does not
 reach other hosts unless `outside=True`.

@@ -95,8 +95,8 @@ def find(target: str, pid: int | None = None) -> Running | None:
 
 
 def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
-    """Returns host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT]. Raises
-    Failure like find(), and if the run serves no control."""
+    """Returns host and port of the control server that `target` names. `target` is an application that runs on this host, or HOST[:PORT].
+    Raises Failure like find(), and if the run serves no control."""
     from tools import machine
 
     running = find(target, pid)

@@ -34,7 +34,7 @@ class Application:
 
 def folder(word: str) -> Path | None:
     """Returns the folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown. Raises
-    UsageError if the word can only be a folder, and the folder holds no application."""
+    UsageError if the word can only be a folder, and the folder contains no application."""
     if word in build.applications():
         return None
     path = Path(word).expanduser()

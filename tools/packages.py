@@ -22,8 +22,7 @@ INSTALL_TIMEOUT_SECONDS = 1800
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """A Debian package that Neap needs. The need is met if `program` is on PATH, or without `program` if dpkg lists the package as
-    installed."""
+    """A Debian package that Neap needs. The need is met if `program` is on PATH, or if there is no `program` and dpkg lists the package."""
 
     package: str
     program: str = ""

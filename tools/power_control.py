@@ -84,7 +84,7 @@ class _Ipmi:
 
     def __init__(self, bmc: Bmc, secret: str):
         # With -E the password is in the environment. ipmitool uses IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c). Older
-        # versions know only IPMI_PASSWORD. So both are set, and the user's environment has no effect.
+        # versions read only IPMI_PASSWORD. So both are set, and the user's environment has no effect.
         self._argv = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-U", bmc.user, "-E", "chassis", "power"]
         self._environment = {**os.environ, "IPMITOOL_PASSWORD": secret, "IPMI_PASSWORD": secret}
 

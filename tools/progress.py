@@ -104,7 +104,7 @@ class Plan:
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that runs longer than expected counts as almost done. Such a step shows that the pace was too optimistic, also for later
+        # A step that runs longer than expected counts as almost done. The pace, which was too optimistic, is corrected also for later
         # steps.
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:

@@ -29,8 +29,8 @@ OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. If there is none,
-    fetches QEMU."""
+    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. Fetches QEMU if
+    necessary."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:

@@ -68,8 +68,7 @@ class Qmp:
         return answer["return"]
 
     def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
-        """Waits for QEMU's end. Returns the reason that QEMU reported ('guest-shutdown', 'guest-reset', 'host-signal' …); None if it
-        reported none."""
+        """Waits for QEMU's end. Returns the reason that QEMU reported ('guest-shutdown', 'guest-reset', 'host-signal' …), if any."""
         self._ended.wait(timeout_seconds)
         return self._reason
 

@@ -27,7 +27,7 @@ from tools.machine_registry import CONTROL_PORT
 DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),), "counters": ((7008, 7008),)}
 # Applications that have no network and therefore no control server.
 WITHOUT_CONTROL = ("hello",)
-# Applications whose protocol the load generator has.
+# Applications whose protocol the load generator supports.
 LOADABLE = ("memcached",)
 CORES_MAX = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
@@ -272,8 +272,7 @@ def control_port(application: str, words: Sequence[str]) -> int | None:
 
 
 def control_forward(guest: int | None, forwards: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the forward of the control port; none if the user forwards that port. The host port has the same number if that is free,
-    otherwise another number."""
+    """Returns the forward of the control port; none if the user forwards that port. The host port has the same number, if that is free."""
     if guest is None or guest in [named for _, named in forwards]:
         return []
     taken = [host for host, _ in forwards]

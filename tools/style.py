@@ -128,7 +128,7 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder, or in the nearest folder
+    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest folder
     above."""
 
     def __init__(self, database: Path):

@@ -109,7 +109,7 @@ def _soak_driver(minutes: float) -> int:
     verdict.unlink(missing_ok=True)
     os.environ["NEAP_SOAK_VERDICT"] = str(verdict)
     timeout_seconds = 60 * minutes + 500
-    # Failed tests are not run again, because a soak looks for rare failures.
+    # Failed tests are not run again, because a soak looks for rare failures, which a second run would hide.
     options = ("-o", f"timeout={timeout_seconds:.0f}")
     outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], timeout_seconds + 100, *options, again=False)
     result_text = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)

@@ -40,8 +40,8 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of the recipe. Its commands run in `directory`. Each attempt first removes `directory`, or only its subdirectory `anew` if one
-    is given."""
+    """A step of the recipe. Its commands run in `directory`. Each attempt first removes `directory`, or its subdirectory `anew` if
+    given."""
 
     name: str
     seconds: float

@@ -28,7 +28,7 @@ def require() -> None:
 
 
 def symbols_of(image: Path) -> Path:
-    """Returns the file beside an image that holds its symbols."""
+    """Returns the file beside an image that contains the image's symbols."""
     path = image.with_name(image.name.removesuffix(".elf") + ".debug.elf")
     if not path.is_file():
         raise Failure(f"there are no symbols of {image.name}: {path} is missing", "./neap build makes both")
@@ -39,7 +39,7 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
     """Returns gdb's command line for a machine that waits at `socket`."""
     argv = ["gdb", "-q", f"--directory={build.REPOSITORY}", str(symbols_of(image))]
     if chain := toolchain.find():
-        # The cross compiler brings the printers for the image's std:: types.
+        # The cross compiler includes gdb's printers for the image's std:: types.
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
     # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file. The breakpoint is a hardware

@@ -2,9 +2,8 @@
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
 A record is an entry of 64 bytes. It may be followed by entries with sampled counters and, at a run's start and stop, by an anchor entry
-(clock, number of requests). This module joins each record with these entries. `records` has one row per record. `counters` has, for each
-counter, a value for each record, in the records' order, and whether it was sampled. The layout of entries comes from the header
-(tools/log/schema.py).
+(clock, number of requests). This module joins these entries. `records` has one row per record. `counters` has, for each counter, a value
+for each record, in the records' order, and whether it was sampled. The header has the layout of entries (schema.py).
 """
 
 import dataclasses

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """The folder of a collected log, with `core0.log`, `core1.log`, ..., `run.json`, and the parts of logs that are not complete yet.
 
-A copy may end at any moment, because the network breaks, the disk is full, or the collector is killed. So entries are kept in parts. A part
-is a file of entries without a gap, like `core3.from-20480.part`. The part's size gives its end, so no separate index is needed. Each part
-begins with room for the header. When a core's log is complete, its header is written to that room and the part is renamed.
+A broken network, a full disk or a kill may interrupt a collection at any moment. So entries are kept in parts. A part is a file of entries
+without a gap, like `core3.from-20480.part`. The part's size gives its end, so no separate index is needed. Each part begins with room for
+the header. When a core's log is complete, its header is written to that room and the part is renamed.
 
-The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that each part's name matches the
-pattern PART.
+The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that PART matches each part's name.
 
 If entries are missing between two parts, both become log files. The last part of the run is `core3.log`; earlier parts keep their positions
 in their names. The files of one core, in order, hold all collected entries of that core.
@@ -180,8 +179,7 @@ class Folder:
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the entries that were written completely, and
-        raises DiskFull."""
+        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the complete entries and raises DiskFull."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -252,7 +250,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals the machine's answer to
+        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals the answer to
         `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:

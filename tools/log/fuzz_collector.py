@@ -86,7 +86,7 @@ class Socket:
 
 @contextlib.contextmanager
 def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
-    """Runs a machine at which each connection gets the next of `answers`. After the last answer, connections are refused."""
+    """Imitates a machine: each connection gets the next of `answers`. After the last answer, connections are refused."""
     pieces = (1 << 18, 1 << 18, 1000, 63)
 
     def connect(_address: tuple, _seconds: float) -> Socket:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The types that a log's header states: kinds of entries, the fields of each kind, and the settings with their names.
 
-A log may be read by a later version than the version that wrote it. So the JSON in its header contains `lines`, `fields`, `settings`,
-`idle_states` and `flags` (docs/log-format.md), and every reader here builds its types from these members. A member that an older log lacks
-is taken from format.json.
+A later version than the writer may read a log. So the JSON in its header contains `lines`, `fields`, `settings`, `idle_states` and `flags`
+(docs/log-format.md), and every reader here builds its types from these members. A member that an older log lacks is taken from format.json.
 
 The JSON may be hostile, so names, counts and sizes are bounded here. This module needs only the standard library, because the collector
 runs without numpy.
@@ -257,8 +256,7 @@ def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
 
 
 def _setting(text: str, form: Form) -> Setting:
-    """Parses "name:field:kind:unit:choices". Parts may be empty or missing. The default field is "card_value", the default kind is
-    "number"."""
+    """Parses "name:field:kind:unit:choices". Parts may be empty or missing. Default field: "card_value". Default kind: "number"."""
     parts = text.split(":")
     name, field_name, kind, unit, choices = [*parts, "", "", "", ""][:5]
     field = form.by_name.get(field_name or "card_value")
@@ -271,8 +269,8 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Returns names of values, numbered from 0 or as in "256=off". If `text` is empty, a setting of kind "choice" has the names of its
-    field, and a switch has "off" and "on"."""
+    """Returns names of values, numbered from 0 or as in "256=off". Defaults: for a "choice" the field's names, for a "switch" off and
+    on."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

@@ -37,7 +37,7 @@ def check_name(text: str) -> str:
 
 
 def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
-    """Writes one file per core. `name` has the settings that the user gives."""
+    """Writes one file per core. `name`: the settings in the files' names, as the user gave them."""
     cores = [trim(core) for core in run.cores]
     energy = {number: package_energy(run, members, "package_energy") for number, members in packages(cores).items()}
     written = []

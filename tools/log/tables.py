@@ -27,8 +27,7 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
-    """Yields one table per core, all with the same columns. `seconds` count from the run's begin, `*_joules` from the package's first
-    reading."""
+    """Yields one table per core, all with the same columns. `seconds` count from the run's begin, `*_joules` from the first reading."""
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}

@@ -2,8 +2,7 @@
 //! Arrival processes: the times at which requests are intended to be sent.
 //!
 //! In an open loop these times do not depend on the server, but come from a random process with a mean rate. A request's latency counts
-//! from its intended time, however late it was sent. So the latencies include every stall of the server completely, without "coordinated
-//! omission".
+//! from its intended time, however late it was sent. So the latencies include all of a server's stalls (no "coordinated omission").
 //!
 //! At a constant rate, the gap between two arrivals is a random number scaled to the rate. If the rate changes over time, an exponential
 //! random number is drawn for each arrival. The arrival is the time at which the expected number of requests since the previous arrival
@@ -251,8 +250,7 @@ mod tests {
 
     #[test]
     fn arrivals_follow_a_rate_over_time() {
-        // The course has rising, constant, zero and falling rates. The integral of the rate over time maps the arrival times to a uniform
-        // distribution.
+        // The course has rising, constant, zero and falling rates. The rate's integral maps the arrival times to a uniform distribution.
         let course = Arc::new(Course::parse("seconds,rate\n0,0\n10,20000\n20,20000\n20.001,0\n30,0\n40,10000\n50,0\n").unwrap());
         let mut arrivals = Arrivals::over(course.clone(), 0.5, Rng::seed_from_u64(2));
         let times: Vec<f64> = std::iter::from_fn(|| arrivals.next_ns()).map(|at| at as f64 / SECOND_NS).collect();
@@ -265,8 +263,7 @@ mod tests {
             sum * x / f64::from(steps) / total
         };
         let sample: Vec<f64> = times.iter().copied().step_by(100).collect();
-        // Every hundredth arrival is tested. These times are spaced more evenly than independent draws, so the bound for independent draws
-        // holds.
+        // Tests every hundredth arrival. These are spaced more evenly than independent draws, so the bound for independent draws holds.
         assert!(distance(sample.clone(), reached) < bound(sample.len()));
         assert!(!times.iter().any(|time| (20.01..30.0).contains(time)));
     }

@@ -70,8 +70,7 @@ pub struct NotConnected(pub Errno);
 
 /// Receives the outcome of each request.
 pub trait Sink {
-    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock here; the replies in these bytes get that
-    /// time.
+    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock for the replies in them.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
@@ -117,7 +116,6 @@ impl Connection {
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
-    /// True if some output has not been sent.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
@@ -307,9 +305,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reports requests that were sent more than `time_out_ns` before `seen_ns` as timed out. All bytes that arrived before `seen_ns` have
-    /// been read, so a slow client causes no time-outs. After an error the caller MUST close the connection: a late reply could be taken
-    /// for the next request's reply.
+    /// Reports requests that were sent more than `time_out_ns` before `seen_ns` as timed out. All bytes from before `seen_ns` have been
+    /// read, so a slow client causes no time-outs. After an error the caller MUST close the connection: a late reply could pass for the
+    /// next reply.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {

@@ -43,7 +43,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line to standard error. Ignores write errors.
 fn print_status(line: &str) {
     let _ = writeln!(io::stderr(), "{}", shown(line));
 }
@@ -133,7 +132,6 @@ impl Bench<'_> {
         self.environment.stop.load(Ordering::Relaxed)
     }
 
-    /// Performs one run and prints its report.
     fn run(&mut self, rate: Option<f64>) -> Result<&Outcomes, String> {
         let order = self.options.order(rate)?;
         let run = self.options.run_of(&order)?;

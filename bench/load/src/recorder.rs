@@ -12,7 +12,7 @@ use crate::workload::Operation;
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
-/// Largest recorded latency. A longer latency is recorded as this value.
+/// Largest recorded latency. A longer latency is recorded as one hour.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// A request is behind schedule if it was sent more than this time after its intended time.
@@ -122,8 +122,7 @@ pub struct Measurement {
     /// The number of the window's requests that waited for a connection with room. The cause is the server or a small depth, not a slow
     /// client.
     pub waited_for_room: u64,
-    /// The number of the window's requests that had a connection with room, but were sent more than BEHIND_NS_MIN late. This program was
-    /// too slow.
+    /// The number of the window's requests that this program sent more than BEHIND_NS_MIN late although a connection had room.
     pub behind: u64,
 }
 

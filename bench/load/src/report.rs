@@ -17,7 +17,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
 
-/// Formats the time in microseconds, with one decimal.
 fn us(nanoseconds: u64) -> String {
     format!("{:.1}", nanoseconds as f64 / 1000.0)
 }

@@ -24,7 +24,6 @@ pub enum Pace {
     Closed,
 }
 
-/// The settings of the measuring client.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
     pub connections: usize,

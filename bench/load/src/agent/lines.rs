@@ -15,7 +15,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A connection, with the part of the next line that has arrived. Errors do not name the peer; callers add its name.
 pub struct Lines {
     reader: BufReader<TcpStream>,
-    /// The bytes of the next line that have arrived so far.
     line: Vec<u8>,
 }
 
@@ -37,7 +36,6 @@ impl Lines {
         Ok(Self { reader: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// Returns a second handle of the same connection.
     pub fn try_clone(&self) -> Result<TcpStream, String> {
         self.reader.get_ref().try_clone().map_err(|error| error.to_string())
     }

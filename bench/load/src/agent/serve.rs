@@ -16,10 +16,8 @@ use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// If the master is silent for longer than this, the agent ends the session. The time is long, because a master is silent while its other
-/// agents store keys.
+/// The longest silence of a master before the agent ends the session. A master is silent while its other agents store keys.
 const IDLE_TIME_OUT: Duration = Duration::from_secs(3600);
-/// Interval of keep-alives during an order.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves until the program is ended. Fails if it cannot listen on this address.

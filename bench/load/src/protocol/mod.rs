@@ -44,7 +44,6 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// The outcome of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A get returned the right value.
@@ -55,7 +54,6 @@ pub enum Outcome {
     Done,
     /// The server declined a set (NOT_STORED).
     Declined,
-    /// The server reported an error.
     ServerError,
     WrongKey,
     WrongLength,

@@ -10,7 +10,6 @@ pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
 /// The largest value needs fewer datagrams than this. A datagram that announces more datagrams is invalid.
 const PARTS_MAX: usize = 1024;
 
-/// Appends the frame header of a request.
 pub fn write_header(number: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_be_bytes());
     // Sequence number 0 of 1 datagram, then two reserved bytes.
@@ -44,8 +43,7 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts, and parts beyond the count in the first received
-    /// datagram.
+    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts, and parts beyond the first datagram's part count.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);

@@ -47,7 +47,7 @@ fn close_within(tolerance: f64, attempt: impl Fn() -> Vec<Figure>) {
     println!("this machine was too busy for a tolerance of {}%", tolerance * 100.0);
 }
 
-// Both histograms contain the same requests, so the comparison does not depend on chance.
+// The histograms of client and server contain the same requests, so the comparison does not depend on chance.
 #[test]
 fn percentiles_are_those_of_the_delays_that_were_made() {
     close_within(0.02, || {
@@ -70,8 +70,7 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
     });
 }
 
-/// Returns the latency that 1 % of evenly spaced requests exceed. `absences_ns`: start and length of the times in which the server did not
-/// poll.
+/// Returns the latency that 1 % of evenly spaced requests exceed. `absences_ns`: start and length of the server's times without polls.
 fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     // A request that arrives during an absence waits for the rest of the absence.
     let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
@@ -87,7 +86,7 @@ fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     low
 }
 
-/// Loads a server that freezes. Returns the result, the expected p99, and the total time that the server was absent outside the freezes.
+/// Loads a server that freezes. Returns the result, the expected p99, and the server's total time without polls outside the freezes.
 fn frozen((every_ms, for_ms): (u64, u64), seconds: f64, words: &str) -> (Finished, f64, f64) {
     let stub = Stub::start(&format!("--freeze {every_ms}:{for_ms}"));
     let finished = load(&stub.address, &format!("--no-preload -w 0 -s {seconds} -q --time-out 50 {words}"));
@@ -103,8 +102,7 @@ fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
     close_within(0.05, || {
         let (finished, made, away) = frozen((1000, 100), 4.0, "--rate 2000 --arrivals fixed -c 800");
         let late = finished.number("loading/lateness/p100_ns") + away;
-        // At least three freezes are within the window. The slowest 1 % of the requests are due in the first 14 ms of a freeze, and wait
-        // over 80 ms.
+        // The window has three freezes or more. The slowest 1 % of the requests are due in a freeze's first 14 ms, and wait over 80 ms.
         vec![Figure { name: "p99_ns", made, made_min: 80e6, measured: finished.number("loading/latency/p99_ns"), late }]
     });
 }

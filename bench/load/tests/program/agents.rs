@@ -134,7 +134,6 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
         if stream.write_all(format!("{order}\n").as_bytes()).is_err() {
             return String::new();
         }
-        // Keep-alives are skipped.
         answer = lines.by_ref().map_while(Result::ok).find(|line| !line.contains(r#"{"alive":"#)).unwrap_or_default();
     }
     answer
@@ -142,8 +141,7 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
 
 const HELLO: &str = r#"{"hello":{"version":1}}"#;
 
-// An order that arrives late does not end the run. The requests that were due before the order are sent late and counted as behind
-// schedule.
+// An order that arrives late does not end the run. Requests that were due earlier are sent late and counted as behind schedule.
 #[test]
 fn an_agent_that_starts_late_catches_up_and_reports_it() {
     let (agent, stub) = (Agent::start(), Stub::start(""));

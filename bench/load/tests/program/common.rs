@@ -47,7 +47,6 @@ impl Watched {
         }
     }
 
-    /// Sends SIGINT, like Ctrl-C.
     pub fn interrupt(&self) {
         let process = rustix::process::Pid::from_child(&self.child.lock().unwrap());
         rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
@@ -97,12 +96,10 @@ impl Drop for Stub {
     }
 }
 
-/// A run of neap-load.
 pub struct Load {
     child: Watched,
     json: PathBuf,
     stdout: ChildStdout,
-    /// Lines of standard error.
     pub stderr: BufReader<ChildStderr>,
 }
 

@@ -94,7 +94,7 @@ fn a_setup_error_is_one_line() {
     }
 }
 
-// Preloading must end with one line when the server does not answer.
+// If the server does not answer, preloading must end with one error line.
 #[test]
 fn preloading_ends_with_the_first_failure() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
