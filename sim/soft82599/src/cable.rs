@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The cable, which can be pulled permanently, or pulled and plugged in several times (a flapping link). Times are the card's.
+//! The cable, which can be pulled permanently, or pulled and plugged in several times (a flapping link). Times are on the card's clock.
 
 use card::Nanoseconds;
 

@@ -34,7 +34,7 @@ impl CardHost {
         self.eventfds.clear();
     }
 
-    /// Passes a frame from the wire through the faults to the card.
+    /// Applies the wire's faults to a frame from the wire, and passes it to the card.
     pub fn deliver(&mut self, card: &mut Card, frame: &[u8]) {
         let now = self.clock.now();
         if self.receive_faults.is_idle() {

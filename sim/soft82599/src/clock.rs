@@ -55,7 +55,7 @@ impl Clock {
     pub fn run(&mut self, scale: f64) {
         *self = Self { base: self.now(), ..Self::new(scale, false) };
     }
-    /// Sets a stopped clock forward to `at`.
+    /// Advances a stopped clock to `at`.
     pub fn step_to(&mut self, at: Nanoseconds) {
         if self.stopped {
             self.base = self.base.max(at);

@@ -39,7 +39,7 @@ impl Control {
         }
     }
 
-    /// Serves all ready clients. All descriptors are non-blocking, so each client is simply tried. Returns true after the command to quit.
+    /// Serves all clients. All descriptors are non-blocking, so idle clients cost one failed call. Returns true after `quit`.
     pub fn service(&mut self, rig: &mut Rig) -> bool {
         let mut quit = false;
         while self.clients.len() < CLIENTS_MAX {

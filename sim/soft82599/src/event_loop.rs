@@ -98,7 +98,7 @@ impl EventLoop {
         let mut interests = Vec::new();
         let mut ready = Vec::new();
         loop {
-            // The interests have a fixed order: signals, guest or its listener, wire if any, control.
+            // `interests` has a fixed order: signals, the guest or its listener, the wire if it has a descriptor, the control socket.
             let take = !self.rig.host.partner.is_held();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
@@ -124,10 +124,10 @@ impl EventLoop {
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
             if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.host.wire, Wire::Stream(_)))) {
                 // The peer has closed. The remaining bytes of a stream are read before the stream is disconnected. But while the card
-                // accepts no frames, the stream is disconnected at once, because waiting would be a busy loop.
+                // accepts no frames, the stream is disconnected at once, because poll would return immediately each time.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received, so that a thread that wakes late first lets the card extend its pause.
+            // Due timers are handled before frames are received. So if this thread wakes late, the card extends a pause in time.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));

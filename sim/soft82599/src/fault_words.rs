@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Parses faults on demand, for the control socket and the command line.
+//! Parses the text of a fault on demand, from the control socket or the command line.
 
 use crate::cable::Cable;
 use crate::card_host::CardHost;

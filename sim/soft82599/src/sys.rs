@@ -61,7 +61,7 @@ pub struct Readiness {
     pub hung: bool,
 }
 
-/// Waits until a descriptor is ready or the time is over (None: forever). A signal ends the wait early.
+/// Waits until a descriptor is ready or `timeout` has passed (None: no limit). A signal ends the wait early.
 pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
     let mut entries: Vec<libc::pollfd> = interests
         .iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Describes the card's state as text for debugging: the state of each block outside the registers, then every register that does not have
-//! its initial value. Describing changes nothing: no counter is cleared, no semaphore taken.
+//! Describes the card's state as text for debugging: first the state that each block keeps outside the registers, then every register that
+//! does not have its initial value. Describing changes nothing: no counter is cleared, no semaphore taken.
 
 use crate::card::Card;
 use crate::registers::{field, place_of, Register, SLOTS};

@@ -3,8 +3,8 @@
 //!
 //! The image has the words that drivers read: MAC address, device capabilities, the list of SFP+ modules with their start sequences, the
 //! temperature sensor, the firmware's version, the part number, and a checksum. The checksum covers the first 64 words and the sections to
-//! which pointers in these words lead. Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM.
-//! Access by pins is in eeprom_pins.rs.
+//! which these words point. Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM. Access by
+//! pins is in eeprom_pins.rs.
 
 use crate::registers::field::{eerd, eewr};
 

@@ -90,7 +90,7 @@ impl Pins {
             }
             _ => {}
         }
-        // A driver may shift out any number of bits. The count restarts here, because only the position within the byte still matters.
+        // A driver may shift out any number of bits. From here on only the position within a byte matters, so the count is reduced.
         if self.bits == 1 << 16 {
             self.bits = 24 + 8;
         }

@@ -51,7 +51,7 @@ impl InterruptTrace {
         Self { on: false, entries_max: 0, entries: VecDeque::new(), lost: 0, since: [Causes::default(); VECTORS] }
     }
 
-    /// Clears the trace and keeps up to `entries_max` entries from here on.
+    /// Clears the trace and keeps up to `entries_max` entries from now on.
     pub fn start(&mut self, entries_max: usize) {
         *self = Self { on: true, entries_max, ..Self::new() };
     }

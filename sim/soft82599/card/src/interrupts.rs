@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! From causes to messages: EICR, masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
+//! Interrupts: causes (EICR), masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
 //!
 //! IVAR maps a queue's event to a cause. With MSI-X (GPIE.multiple_msix), IVAR gives a vector, and the cause is the vector's bit, one of
 //! 64. The lowest 16 of these bits are also in EICR. Other events (link change and so on) are causes in EICR's upper half. IVAR_MISC maps
@@ -59,7 +59,7 @@ pub struct Interrupts {
     pub(crate) other_requested: u32,
     /// Without MSI-X: the single interrupt has unreported causes.
     pub(crate) single_requested: bool,
-    /// True while an enabled cause is set and its delay has ended. `line_shown` is the level on the bus.
+    /// True while an enabled cause is set and moderation no longer delays it. `line_shown` is the level on the bus.
     pub(crate) line: bool,
     pub(crate) line_shown: bool,
     pub(crate) gates: Gates,
@@ -214,7 +214,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the bits of EICR's upper half that are mapped to a vector.
+    /// Returns the bits of EICR's upper half that IVAR_MISC maps to `vector`.
     pub(crate) fn others_of(&self, vector: u8) -> u32 {
         let timer = if self.tcp_timer_vector == vector { TCP_TIMER } else { 0 };
         let rest = if self.other_vector == vector { !TCP_TIMER } else { 0 };
@@ -281,7 +281,7 @@ impl Interrupts {
         }
     }
 
-    /// Without MSI-X: the line follows the causes; a message (MSI) is sent for a new cause.
+    /// Without MSI-X: sets the INTx line, which is asserted while a cause is set, or sends a message (MSI) for a new cause.
     pub(crate) fn deliver_single(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, immediate: bool) {
         if !self.single_active() {
             self.single_requested = false;
@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the level that the INTx line would have without the gates of the configuration space.
+    /// Returns the level of the INTx line. The configuration space (`Gates`) may still keep it off the bus.
     pub fn line(&self) -> bool {
         self.line
     }

@@ -42,14 +42,14 @@ pub struct Parsed {
     pub network_extended: bool,
     pub fragment: bool,
     pub transport: Transport,
-    /// The end of the IP header, whatever follows.
+    /// The end of the IP header, with or without a transport header after it.
     pub transport_offset: usize,
     /// Bytes from the transport header to the end of the datagram as given by the IP header (without padding).
     pub transport_length: usize,
 }
 
-/// The ethertypes of tags. VLNCTRL gives the VLAN tag's. In double VLAN mode EXVET gives the outer tag's, which is in front of the VLAN
-/// tag.
+/// The ethertypes of tags. VLNCTRL gives the type of the VLAN tag. In double VLAN mode EXVET gives the type of the outer tag, which is in
+/// front of the VLAN tag.
 #[derive(Clone, Copy, Debug)]
 pub struct TagTypes {
     pub vlan: u16,

@@ -2,9 +2,9 @@
 //! Queue selection for received frames (datasheet 7.1.2, 7.1.2.1 to 7.1.2.6).
 //!
 //! The first match decides: ethertype filter, five-tuple filters and SYN filter (in the order that SYNQF.priority gives), flow director.
-//! For other frames MRQC's mode decides. It selects the queues of the frame's pool (VMDq) or traffic class (DCB), of which RSS selects one
-//! if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per enabled
-//! filter.
+//! For other frames MRQC's mode decides. The mode selects the queues of the frame's pool (VMDq) or traffic class (DCB), of which RSS
+//! selects one if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison
+//! per enabled filter.
 
 use crate::flow_director::{FlowDirector, Found};
 use crate::parse::{Network, Parsed, Transport};
@@ -57,7 +57,7 @@ struct Syn {
     first: bool,
 }
 
-/// MRQC.mode (8.2.3.7.12): the numbers of bits for pool, class and RSS index in the queue number.
+/// MRQC.mode (8.2.3.7.12): the parts of a queue's number (pool, class, RSS index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spread {
     rss: bool,

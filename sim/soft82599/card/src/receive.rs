@@ -59,7 +59,7 @@ enum Outcome {
 }
 
 impl Card {
-    /// Receives a frame from the wire, given without its CRC. Short frames are padded, as the sender's card would have done.
+    /// Receives a frame from the wire, given without its CRC. Short frames are padded, because a real sender pads them.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
         // In loopback the receiver gets frames from the card's own transmitter only.
         if !field::hlreg0::LOOPBACK.is_set(self.regs.get(Register::Hlreg0)) {
@@ -234,7 +234,7 @@ impl Card {
     }
 
     fn low_latency_event(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
-        // While write-backs are delayed, the event waits behind them like any other event.
+        // While a fault delays write-backs, the interrupt waits until they are written.
         if !self.faults.holds_event(now, Direction::Receive, index) {
             self.interrupts.low_latency_event(&self.regs, host, now, index);
         }

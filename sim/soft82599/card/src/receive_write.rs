@@ -16,7 +16,7 @@ use crate::registers::descriptor::{legacy_receive, receive_read, receive_write_b
 use crate::registers::{field, Register, RegisterFile, WideField};
 
 pub const DESCRIPTOR_BYTES: u64 = 16;
-/// Largest number of buffers of a frame: both the longest frame in the smallest buffers and the largest coalesced frame take so many.
+/// Largest number of buffers of a frame: both the longest frame in the smallest buffers and the largest coalesced frame take 16.
 pub const PARTS_MAX: usize = 16;
 const TAG_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
@@ -264,7 +264,7 @@ fn legacy_high(bytes: usize, last: bool, status: u64) -> u64 {
     done | if last { status | END_OF_PACKET.put(1) } else { 0 }
 }
 
-/// The results for a frame when it reaches its ring.
+/// The results of the filters and checks for a frame, for its descriptor.
 pub struct Findings<'f> {
     pub frame: &'f [u8],
     pub parsed: &'f Parsed,

@@ -23,7 +23,7 @@ pub enum Kind {
 
 impl Card {
     pub(crate) fn reset(&mut self, host: &mut impl Host, now: Nanoseconds, kind: Kind) {
-        // QPRDC's values are lost, because the driver can no longer read them.
+        // `by_reset` includes the frames in QPRDC, because the reset clears that counter.
         let dropped: u64 = (0..Register::Qprdc.info().count).map(|set| u64::from(self.regs.get_at(Register::Qprdc, set as usize))).sum();
         self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.drop_late() + dropped;
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));

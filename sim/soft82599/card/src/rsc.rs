@@ -3,7 +3,7 @@
 //!
 //! A suitable segment opens one of 32 contexts. The segment is written to its ring's buffers, but the descriptors are not written back yet.
 //! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
-//! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor names the next.
+//! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor of a context names the next one.
 //!
 //! A context is closed, and its descriptors go to the driver, in any of these cases: a segment of its connection does not continue the
 //! frame (it may then open a new context); a segment has PSH; the frame reaches the queue's limit of buffers or the maximum length of IP;
@@ -15,7 +15,7 @@
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some conditions for coalescing open. There the model is most conservative. TCP options must be equal in all
+//! Public sources leave some conditions for coalescing open. Where they do, the model does not coalesce. TCP options must be equal in all
 //! segments (a new time stamp closes the context). The acknowledgement number must be equal, too (all drivers request that:
 //! RDRXCTL.rsc_ack_completion). Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
 

@@ -2,9 +2,9 @@
 //! Transmit offloads on a gathered packet: checksums, segmentation, VLAN tag (datasheet 7.2.4, 7.2.5, 7.2.6).
 //!
 //! The driver describes the headers in a context descriptor. The driver writes the sum over the pseudo header to the TCP or UDP checksum
-//! field, and the card adds the rest. The driver's sum includes the length for a single packet, but not for a packet to be segmented. In
-//! segments, IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table. FIN and PSH are only in
-//! the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
+//! field, and the card adds the sum over header and payload. The driver's sum includes the length if the packet is sent as one frame, but
+//! not if the packet is to be segmented. In segments, IP lengths and identification, TCP sequence numbers and flags are written as in the
+//! datasheet's table. FIN and PSH are only in the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
 //! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of its checksum field are part of the sum, so the
 //! driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that

@@ -46,7 +46,7 @@ impl Slaves {
         }
     }
 
-    /// The module's measurements of its laser and of the peer's light (SFF-8472 9.8, 9.11).
+    /// Sets the module's measurements of its laser and of the light from the peer (SFF-8472 9.8, 9.11).
     pub fn show_light(&mut self, laser: bool, light: bool) {
         let page = &mut self.pages[1];
         let mut put = |at: usize, value: u16| page[at..at + 2].copy_from_slice(&value.to_be_bytes());
@@ -61,7 +61,7 @@ impl Slaves {
 pub fn identity_page(serial: &str) -> [u8; 256] {
     let mut bytes = [0u8; 256];
     bytes[0] = 3; // SFP or SFP+
-    bytes[1] = 4; // identified by this page only
+    bytes[1] = 4; // described by this page only
     bytes[2] = 7; // LC connector
     bytes[3] = 0x10; // 10GBASE-SR
     bytes[11] = 6; // 64B/66B
@@ -110,7 +110,7 @@ fn diagnostics_page() -> [u8; 256] {
     for (i, value) in thresholds.iter().flatten().enumerate() {
         bytes[2 * i..2 * i + 2].copy_from_slice(&value.to_be_bytes());
     }
-    bytes[68..72].copy_from_slice(&1f32.to_be_bytes()); // power in: the linear term alone
+    bytes[68..72].copy_from_slice(&1f32.to_be_bytes()); // power in: calibrated by the linear term alone
     for slope in [76, 80, 84, 88] {
         bytes[slope] = 1;
     }

@@ -44,7 +44,7 @@ pub struct WriteBack {
     endless_reported: bool,
 }
 
-/// The queue's key in the faults' lists.
+/// The key of a queue in the lists of delayed write-backs (faults.rs).
 pub type Owner = (Direction, usize);
 
 impl WriteBack {

@@ -74,8 +74,8 @@ impl Wire {
         }
     }
 
-    /// True if a MAC at the other end may need the card's pause frames. A tap device would pass them to the host's network stack, which
-    /// does not use them, and neither does a modelled network. At a stream's other end there may be another card.
+    /// True if a MAC at the other end may need the card's pause frames. A tap device passes them to the host's network stack. That stack
+    /// and a modelled network do not use pause frames. The peer of a stream may be another card.
     pub fn reaches_a_mac(&self) -> bool {
         !matches!(self, Self::Tap(_) | Self::Supplied(_))
     }

@@ -152,7 +152,7 @@ fn eitr_reads_its_interval_and_the_running_counter() {
     assert_eq!(counter(&mut driver), 62);
     driver.advance(500_000);
     assert_eq!(counter(&mut driver), 0);
-    // The vectors from 24 on have their registers at another offset.
+    // The EITR registers of the vectors from 24 on are at another offset.
     driver.write_at(Register::Eitr, 40, field::eitr::ITR_INTERVAL.put(7));
     assert_eq!(driver.read_at(Register::Eitr, 40), field::eitr::ITR_INTERVAL.put(7));
 }
@@ -191,7 +191,7 @@ fn software_causes_are_moderated_unless_gpie_says_immediate() {
         driver.advance(20_000);
         driver.write(Register::Eics, 1);
         driver.advance(20_000);
-        // A frame's message is never sent before its time. The message of an immediate software cause then also reports the frame.
+        // The frame's message waits for the interval's end. An immediate message of a software cause comes first and reports the frame.
         driver.arrive(&numbered_frame(1, 60));
         driver.advance(10_000);
         driver.write_at(Register::EicsEx, 0, 1);
