@@ -159,7 +159,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on x86, a write ends an MWAIT on the core's own word, and an interrupt ends the other sleeps.
+    // As on x86, a write ends an MWAIT on the core's own word, and an interrupt ends `halt` and `monitor`.
     const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown
@@ -321,7 +321,7 @@ void HostMachine::run(unsigned core, std::function<task<void>()> make, std::chro
     std::fprintf(stderr, "host machine: a task on core %u did not end in %lld s\n", core, static_cast<long long>(limit.count()));
     std::abort();
   }
-  on(core, [] {});  // after this the task's frame is freed
+  on(core, [] {});  // when this event has run, the task's coroutine frame is freed
   if (outcome->exception) std::rethrow_exception(outcome->exception);
 }
 

@@ -2,8 +2,8 @@
 // Replaces kernel/x86 on the host: each core is a thread.
 //
 // A unit test needs the kernel's own sources, several cores and the sanitizers, without an emulator. Each core is a host thread in
-// `run_event_loop`. Tests raise interrupts, and cores take them at the same places as on the real machine. A sleeping core waits for a
-// condition variable. The machine's memory is one mapping.
+// `run_event_loop`. Tests raise interrupts, and cores take them at the same points as on x86, between two events. A sleeping core waits for
+// a condition variable. The machine's memory is one mapping.
 //
 //   HostMachine machine{4};
 //   machine.on(2, [] { … });                 // runs as an event on core 2; returns when it has run

@@ -26,7 +26,7 @@ SO_RCVBUFFORCE = 33  # socket(7)
 
 
 class RawPeer(contextlib.AbstractContextManager):
-    """The attacker's end of the cable `device`. `target`: the image's address and MAC. A context manager."""
+    """The attacker: a packet socket on `device`. `target`: the image's address and MAC. A context manager."""
 
     def __init__(self, device: str, target: str, target_mac: bytes) -> None:
         self.target = target

@@ -2,8 +2,8 @@
 """A booted memcached, a bystander whose latency is measured, and one attack.
 
 The bystander is `neap-load`: sets and gets on a few connections at a fixed rate, with every reply checked. It measures before, during and
-after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new connection to memcached and one to control, with the owner's
-token. Memory use is read through control before and after the attack.
+after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new connection to memcached and one to control, with the token that
+control requires. Memory use is read through control before and after the attack.
 """
 
 import contextlib
@@ -202,7 +202,7 @@ def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) ->
 
 
 def settle(level: dict[str, int], attack: Attack) -> dict[str, int]:
-    """Deletes the attack's items and waits until the heap is back at its level. Gives the level, the final value, and the difference."""
+    """Deletes the attack's items and waits until heap use is at `level` again. Returns `level`, the final use, and the difference."""
     with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
         connection.sendall(b"".join(b"delete %s noreply\r\n" % key for key in attack.keys) + b"version\r\n")
         connection.recv(100)

@@ -21,13 +21,13 @@ from tools.errors import Failure
 from tools.process import kill_group, output_of, spawn
 
 TAP = "tap0"
-# The queue is longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
+# The queue is longer than any TCP window. A shorter queue loses frames if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
 
 
 class Network:
     """An empty network namespace. A context manager. `beside`: a network that will be joined with this one by veth pairs. For a user other
-    than root, networks are inside a user namespace. Those that are joined MUST be inside the same one."""
+    than root, networks are inside a user namespace. Networks that are joined MUST be inside the same user namespace."""
 
     def __init__(self, beside: Network | None = None) -> None:
         self._beside = beside
@@ -70,7 +70,7 @@ class Network:
 
 
 class Namespace(Network):
-    """Inside, the device TAP is up, with `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
+    """A network with the device TAP, which is up and has `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
 
     def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
         super().__init__()

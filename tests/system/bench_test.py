@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Checks the targets for costs, counted in instructions. The counts are exact, whatever else the host does."""
+"""Checks that costs, counted in instructions, meet their targets. The counts are exact and do not depend on the host's load."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tools.machine import SUCCESS, Machine
 
 @pytest.mark.image_only
 def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.CaptureFixture[str]) -> None:
-    """The bench itself fails unless a thousand NOPs count as a thousand instructions, and a repeated string instruction counts as one."""
+    """The bench first checks its own counting: a thousand NOPs are a thousand instructions, and a repeated string instruction is one."""
     assert bench.bench("observe", as_json=True) == 0
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     assert rows["observe.record"]["target"] == 60
@@ -27,7 +27,7 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 
 @pytest.mark.image_only
 def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each step has a target or a peer on Linux. A count far below a step's possible cost would mean that another region was measured."""
+    """Each step has a target or an equivalent on Linux (`peer`). Lower bounds detect that the wrong region was measured."""
     bench.bench("kernel", as_json=True)
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     missed = {name: row for name, row in rows.items() if row["target"] is not None and row["value"] >= row["target"]}
@@ -96,7 +96,7 @@ def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
 
 @pytest.mark.image_only
 def test_a_log_collected_under_load_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Runs the command itself, with a shorter load. The command must detect an entry that is neither collected nor counted as lost."""
+    """Runs the benchmark with a shorter load. The benchmark fails if an entry is neither collected nor counted as lost."""
     monkeypatch.setattr(stream, "LOAD_SECONDS", 1.0)
     monkeypatch.setattr(stream, "WARM_SECONDS", 0.2)
     rows = {row.name: row for row in stream.live(tmp_path / "live")}

@@ -51,7 +51,7 @@ def connect(machine: Machine) -> control_client.Control:
 
 @pytest.fixture
 def client(machine: Machine) -> Iterator[control_client.Control]:
-    """A client. After the test the machine must still serve and have its original policy, unless the test says otherwise."""
+    """A client of control. After the test the machine must still answer."""
     with connect(machine) as connection:
         yield connection
     with connect(machine) as connection:
@@ -59,7 +59,7 @@ def client(machine: Machine) -> Iterator[control_client.Control]:
 
 
 def send_bytes(client: control_client.Control, data: bytes) -> None:
-    """Sends bytes that are no text, or no line."""
+    """Sends bytes that need not be text or whole lines."""
     client._socket.sendall(data)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A log counts the same frames as the card, over a million of them. tests/model/effects_test.py has the effects of settings."""
+"""A log counts the same frames as the card, over a million frames. tests/model/effects_test.py tests the effects of settings."""
 
 import threading
 import time

@@ -24,7 +24,7 @@ PIPELINE_DEPTH = 40
 EXIT_SECONDS = 60
 IDLE_CONNECTIONS = 1000
 SETTLE_SECONDS = 60
-# The wake-ups that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
+# The wake-ups of an idle core that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
 IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "connections_ms": (2 * 3600 + 15) * 1000}
 
 
@@ -90,7 +90,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address that its DHCP would give. That is the static address above.
+        # QEMU forwards to the first address of its DHCP server. That is the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"

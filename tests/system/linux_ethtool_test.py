@@ -191,7 +191,7 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
 
     first = content(0, 128)
     assert len(first) == 128 and len(set(first)) > 4
-    # The offset of a word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
+    # The offset of a word that only software uses. The driver updates the checksum, and refuses to load if it is wrong.
     offset = 0x60
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)

@@ -105,7 +105,7 @@ def tcp_counters(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Counts:
-    """The counters at each point of a frame's way."""
+    """The counters at each point on a frame's path."""
 
     linux: dict[str, int]  # the guest's TCP
     ours: dict[str, int]  # this machine's TCP, in the namespace

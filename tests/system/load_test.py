@@ -2,8 +2,8 @@
 """The load generator against independent servers: stock memcached on loopback, and Neap's, whose log must agree with the generator's
 figures.
 
-No speed is promised here. The tests check that the generator keeps its rate: it sends as many requests as the schedule has, and accounts
-for each of them.
+The tests do not check the servers' speed. They check that the generator keeps its rate: it sends as many requests as the schedule has, and
+accounts for each of them.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def load(server: Server, *words: str) -> dict:
 
 
 def answered(figures: dict, client: str = "loading") -> int:
-    """Returns the number of the window's requests that were answered. All answers must be right, and none may be missing."""
+    """Returns the number of answered requests in the measured window. All answers must be right, and none may be missing."""
     requests = figures[client]["requests"]
     assert requests["errors"] == 0, requests
     count = sum(requests["outcomes"].values())
@@ -68,9 +68,9 @@ def stock_memcached() -> Iterator[StockServer]:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
 def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
-    """The gaps are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs just before the
-    window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing answers must not
-    exceed the number of requests due within the longest latency."""
+    """The gaps between requests are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs
+    just before the window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing
+    answers must not exceed the number of requests due within the longest latency."""
     for attempt in range(1, ATTEMPTS + 1):
         peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
         asked = ["--rate", f"{peak * share:.0f}", "--arrivals", "fixed", "--seconds", "2", "--warm-up", "0", "--no-preload"]
@@ -108,7 +108,7 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 
 @pytest.mark.image_only
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
-    """The server, two agents and the master have a network each; a bridge joins them. The generators' totals must equal the server's."""
+    """Server, two agents and the measuring generator have a network each, joined by a bridge. Their totals must equal the server's."""
     with contextlib.ExitStack() as resources:
         site = resources.enter_context(Network())
         site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")
@@ -205,7 +205,8 @@ def neap_memcached() -> Iterator[NeapServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests would be in flight when the log begins."""
+    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests are still in flight when the log
+    begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)

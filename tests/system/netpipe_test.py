@@ -29,7 +29,7 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 300
 
-# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both choose the repeats.
+# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both programs choose the repeats.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),

@@ -120,7 +120,7 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page: a value of 1 MiB needs more.
+    # Stock memcached's limit includes an item's header and is a multiple of half a slab page. So a value of 1 MiB needs more.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:

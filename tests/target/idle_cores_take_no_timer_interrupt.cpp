@@ -17,7 +17,7 @@ Counters all_counters() {
   return counters;
 }
 
-/// Returns the first core that did more than wait, or `core_count()` if there is none.
+/// Returns the first core that has more timer interrupts or sleeps than expected, or `core_count()` if there is none.
 unsigned disturbed(const Counters& before) {
   constexpr std::uint64_t alarms_max = 2;
   const Counters now = all_counters();

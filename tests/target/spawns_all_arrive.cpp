@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Every piece of work that is accepted runs once. In this test, balls are thrown between cores by all kinds of calls. At the end each
-// thrown ball was caught once, and the balls' memory is free again.
+// Every piece of work that is accepted runs once. In this test, objects ("balls") are passed from core to core by all kinds of calls. At
+// the end each ball that was passed on ("thrown") has arrived ("caught") once, and the memory of all balls is free again.
 #include <atomic>
 #include <memory>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Functions that the stress images share: duration, random numbers, and the account of memory at the end.
+// Functions that the stress images share: duration, random numbers, and the memory in use at the end.
 //
 // Without the word `seconds=` an image does a fixed amount of work, for the tests. With this word, the image runs for that time.
 #pragma once

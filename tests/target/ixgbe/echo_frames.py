@@ -55,5 +55,5 @@ def udp_echoed(frame: bytes) -> bytes:
 
 
 def setting_frame(text: str) -> bytes:
-    """Returns a frame that asks the image for a setting, or for one of its other actions."""
+    """Returns a frame that requests the change of a setting, or another action of the image."""
     return CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0")

@@ -12,7 +12,7 @@
 //                                 of its own and the driver has released its memory
 //   ethertype 88B6, "stop"        ends the run: counters are printed. The exit status is 16 if no buffer is missing and each core's
 //                                 traffic equals the card's counts for its queues
-// The words of the policy (docs/policy.md) apply to all cores. With change_policy=on the policy changes continuously.
+// Settings on the command line (docs/policy.md) apply to all cores. With change_policy=on the image changes settings continuously.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -93,7 +93,7 @@ def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(w
 
 
 def test_heads_that_go_back_free_nothing_and_are_counted():
-    """Late writes of the head overwrite newer ones, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
+    """Late writes of the head overwrite newer values, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
     fault = "stale-head 300000 all"
     with booted(words="transmit_descriptors=128 head_write_back=on", card_options=("--fault", fault)) as echo:
         exchange(echo.peer, [echo_frame(i, 60 + i * 7 % 1400) for i in range(3_000)], echoed, window=8)
@@ -109,7 +109,7 @@ def test_heads_that_go_back_free_nothing_and_are_counted():
 
 
 def test_the_card_is_reset_before_it_may_touch_memory():
-    """A card that an earlier owner left running would write to that owner's rings as soon as bus mastering is enabled."""
+    """A card that an earlier driver left running writes to that driver's rings as soon as bus mastering is enabled."""
     with booted(card_options=("--log-level", "debug")) as echo:
         log = (echo.machine.directory / "card.log").read_text()
         writes = echo.machine.card_command("counters")["writes"]
@@ -284,7 +284,7 @@ def test_a_polling_core_takes_no_interrupt():
 
 
 def test_no_frame_is_lost_while_policy_changes():
-    """One frame at a time: a frame stranded by an interrupt that was turned off and on again would never be answered."""
+    """First one frame at a time is in flight: a frame whose interrupt is lost, while it is turned off and on, is never answered."""
     with booted(cores=2, words="change_policy=on") as echo:
         exchange(echo.peer, [udp_frame(i, 1000 + i % 16, 60 + i % 1000) for i in range(500)], udp_echoed, window=1)
         exchange(echo.peer, [echo_frame(i, 200) for i in range(1000)], echoed, window=32)

@@ -26,7 +26,7 @@ FAULTS = (
     *("lose {n} next 3", "lose any chance 0.1 {seed}", "hang tx {n}", "hang rx {n}", "ecc"),
 )
 FLAPS = ("link flap 20000000", "link flap 100000000 2", "link flap 2000000 5")
-# One request for a setting in five is lost, like other frames. So a setting changes every 100 ms.
+# A request is sent every 80 ms. One request in five is lost, like other frames. So a setting changes every 100 ms on average.
 PERIOD_SECONDS = 0.08
 PERIODS_PER_FAULT = 10
 # The maximum number of pending requests. After PATIENCE_SECONDS without an answer, they count as lost.

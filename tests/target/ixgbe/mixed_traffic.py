@@ -50,7 +50,7 @@ class Stream:
 
 @dataclass
 class Account:
-    """Frames, by the cause of their loss."""
+    """Counts of lost frames, by the cause of the loss."""
 
     sent: int = 0
     never_answered: int = 0
@@ -266,7 +266,7 @@ class MixedTraffic:
 
 
 class ConsoleCounts:
-    """Counts of the image's console messages, over any number of lines, and the last lines."""
+    """Counts the messages on the image's console, and keeps the last lines."""
 
     def __init__(self) -> None:
         self.lost = self.changes = self.refused = self.restarts = self.resets = 0
