@@ -20,15 +20,15 @@ pub struct CardHost {
     pub partner: Partner,
     pub clock: Clock,
     pub recording: Option<Recording>,
-    /// Wire faults of frames to the guest.
+    /// Faults of the wire for frames to the guest.
     pub receive_faults: FrameFaults,
-    /// Wire faults of frames from the guest.
+    /// Faults of the wire for frames from the guest.
     pub transmit_faults: FrameFaults,
     pub log: Log,
 }
 
 impl CardHost {
-    /// Removes the memory and the eventfds of a guest that has disconnected. The wire stays.
+    /// Removes the memory and the eventfds of a guest that has disconnected. The wire stays connected.
     pub fn remove_guest(&mut self) {
         self.memory.clear();
         self.eventfds.clear();

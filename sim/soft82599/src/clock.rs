@@ -12,7 +12,7 @@ pub struct Clock {
     /// Card nanoseconds per real nanosecond.
     scale: f64,
     stopped: bool,
-    /// Another program drives the clock; the control socket may not.
+    /// True if a program's own loop steps the clock. The control socket then cannot change the clock.
     driven: bool,
 }
 
@@ -43,7 +43,7 @@ impl Clock {
         if self.stopped && left != 0 {
             return None;
         }
-        // Rounded up, so that the wait does not end just before the time.
+        // The time is rounded up, so that the wait does not end just before `at`.
         Some(Duration::from_nanos((left as f64 / self.scale).ceil().min(3.6e12) as u64))
     }
 

@@ -151,7 +151,7 @@ fn trace(words: &str, rig: &mut Rig) -> Option<String> {
     Some(OK.into())
 }
 
-/// An entry of the interrupt trace as a JSON object (docs/soft82599.md).
+/// Returns an entry of the interrupt trace as a JSON object (docs/soft82599.md).
 pub fn entry_as_json(entry: &Entry) -> String {
     let Entry { at, vector, event } = entry;
     match event {

@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Printed violations per second. Further violations are only counted.
+/// Largest number of violations printed per second. Further violations are only counted.
 const VIOLATIONS_PER_SECOND_MAX: u32 = 20;
 
 pub struct EventLoop {
@@ -124,7 +124,7 @@ impl EventLoop {
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
             if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.host.wire, Wire::Stream(_)))) {
                 // The peer has closed. The remaining bytes of a stream are read before the stream is disconnected. But while the card
-                // accepts no frames, the stream is disconnected at once, because poll would return immediately each time.
+                // accepts no frames, the stream is disconnected at once, because otherwise poll returns immediately again and again.
                 self.rig.host.wire.disconnect();
             }
             // Due timers are handled before frames are received. So if this thread wakes late, the card extends a pause in time.

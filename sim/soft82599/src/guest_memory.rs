@@ -178,7 +178,7 @@ impl GuestMemory {
 
 fn map_file(file: &File, bytes: u64, offset: u64, writable: bool) -> io::Result<*mut u8> {
     let metadata = file.metadata()?;
-    // An access beyond the end of the mapped file would raise SIGBUS.
+    // An access beyond the end of the mapped file raises SIGBUS.
     if metadata.is_file() && offset.checked_add(bytes).is_none_or(|end| end > metadata.len()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a piece of memory beyond the end of its file"));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card in its environment: its host and its cable, and the effects of passing time on them.
+//! The card in its environment: its host and its cable, and the actions that become due as time passes.
 
 use crate::cable::Cable;
 use crate::card_host::CardHost;

@@ -45,7 +45,7 @@ pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors
     Ok(bytes as usize)
 }
 
-/// One entry of a poll.
+/// A descriptor to poll, and the events to wait for.
 pub struct Interest {
     pub descriptor: RawFd,
     pub read: bool,

@@ -151,7 +151,7 @@ impl Card {
         self.tick_flow_control(host, now);
         self.tick_rates(host, now);
         self.faults.write_stale_heads(host, now);
-        // Write-backs come before interrupts, so that the message at the end of an interval also reports the write-backs made at that time.
+        // Write-backs come before interrupts, so that an interrupt at the end of its interval also reports write-backs of that time.
         self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
@@ -214,7 +214,7 @@ impl Card {
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
-    /// Writes each transmit head that `trigger` selects a second time, `by` later. The second write overwrites newer heads.
+    /// Repeats the write of each transmit head that `trigger` selects, `by` later. The second write overwrites newer heads.
     pub fn repeat_heads(&mut self, by: Nanoseconds, trigger: Trigger) {
         (self.faults.stale_head_delay, self.faults.stale_heads) = (by, trigger);
     }
@@ -291,7 +291,7 @@ impl Card {
         }
         list
     }
-    /// Starts the trace of messages and of writes to EITR. The trace keeps up to `entries_max` entries (interrupt_trace.rs).
+    /// Starts the trace of interrupt messages and of writes to EITR. The trace keeps up to `entries_max` entries (interrupt_trace.rs).
     pub fn start_interrupt_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.interrupts.start_trace(now, entries_max);
     }

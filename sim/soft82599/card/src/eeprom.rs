@@ -36,7 +36,7 @@ impl Eeprom {
             words[0x101 + i] = u16::from_le_bytes([mac[2 * i], mac[2 * i + 1]]);
         }
         words[0x104] = 0;
-        // MAC section: the link mode, which AUTOC has after reset.
+        // MAC section: the value of AUTOC after a reset, which contains the link mode.
         words[MAC_POINTER] = 0x0120;
         words[0x120] = 2;
         words[0x121] = 0xC09C;

@@ -31,7 +31,7 @@ pub enum Trigger {
 impl Trigger {
     /// `probability`: 0 to 1. `seed`: any value.
     pub fn chance(probability: f64, seed: u64) -> Self {
-        // The generator's state must not be zero, and adjacent seeds must not give similar sequences.
+        // The state of the random generator must not be zero, and adjacent seeds must not give similar sequences.
         let state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1;
         Self::Chance { in_a_million: (probability.clamp(0.0, 1.0) * 1e6).round() as u32, state }
     }
@@ -175,7 +175,7 @@ impl Faults {
         self.hold(now, direction, queue, LateAction::Event)
     }
 
-    /// While `late` has LATE_MAX entries, writes its oldest entry early. If that entry is an event, it is lost and counted.
+    /// While `late` has LATE_MAX entries, writes its oldest entry early. An interrupt event is dropped and counted instead.
     fn make_room(&mut self, host: &mut impl Host) {
         while self.late.len() >= LATE_MAX {
             match self.late.pop_front().map(|late| late.action) {
@@ -213,7 +213,7 @@ impl Faults {
         None
     }
 
-    /// Writes the late write-backs of a disabled queue at once, without an interrupt. Nothing of the queue is written later.
+    /// Writes the late write-backs of a disabled queue at once, without an interrupt. No write of the queue is delayed after that.
     pub(crate) fn flush_late(&mut self, host: &mut impl Host, direction: Direction, queue: usize) {
         // From now on the driver may use the queue's memory for another purpose.
         self.stale.retain(|stale| direction != Direction::Transmit || stale.1 != queue);

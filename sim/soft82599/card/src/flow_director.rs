@@ -8,8 +8,8 @@
 //! hashes.
 //!
 //! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
-//! the XOR of all other parts. Each of the eight bytes has a table of 256 entries, computed when a key changes. So both hashes take eight
-//! look-ups. A frame's cost depends only on the length of one bucket's list.
+//! the XOR of all other parts. Each of the words' eight bytes has a table of 256 entries, computed when a key changes. So both hashes
+//! together take eight look-ups. A frame's cost depends only on the length of one bucket's list.
 //!
 //! Perfect filters match only IPv4 here. The card's perfect match on IPv6 is not modelled, because no public driver uses it.
 
@@ -33,7 +33,7 @@ struct Flow {
     destination: [u32; 4],
     /// Source port in the upper half.
     ports: u32,
-    /// The two bytes at the driver's offset, in network order.
+    /// The two bytes at the offset that the driver chose, in network order.
     flexible: u16,
 }
 
@@ -320,8 +320,8 @@ fn flow_of(frame: &[u8], parsed: &Parsed, flexible_at: usize) -> Flow {
     }
 }
 
-/// Returns the flow that the driver has written to FDIRIPSA and the following registers for a command. Addresses and flexible bytes have
-/// their first byte lowest; ports and VLAN tag are numbers.
+/// Returns the flow that the driver has written to FDIRIPSA and the following registers for a command. The first byte of an address, or of
+/// the flexible bytes, is the lowest byte of its register; ports and VLAN tag are numbers.
 fn flow_in_registers(regs: &RegisterFile, command: u32) -> Flow {
     let ports = regs.get(Register::Fdirport);
     let other = regs.get(Register::Fdirvlan);

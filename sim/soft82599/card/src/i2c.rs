@@ -87,7 +87,7 @@ impl Bus {
         self.pulls_low = false;
     }
 
-    /// Takes a bit from the data wire, which is valid while the clock is high.
+    /// Reads a bit from the data wire, which is valid while the clock is high.
     fn rising_edge(&mut self, data: bool) {
         match self.state {
             State::Idle => {}

@@ -62,7 +62,7 @@ impl InterruptTrace {
     pub fn is_on(&self) -> bool {
         self.on
     }
-    /// Returns the number of entries since the start that did not fit.
+    /// Returns the number of entries that were not kept, because the trace was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }

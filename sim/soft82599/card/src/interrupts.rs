@@ -384,7 +384,7 @@ pub(crate) fn immediate(regs: &RegisterFile) -> bool {
     field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
 }
 
-/// True if GPIE.eiame is set: EIAM masks causes when their message is sent. If it is clear, EIAM masks them when they are read or cleared.
+/// True if GPIE.eiame is set: EIAM masks causes when their message is sent. Otherwise EIAM masks causes when they are read or cleared.
 pub(crate) fn eiame(regs: &RegisterFile) -> bool {
     field::gpie::EIAME.is_set(regs.get(Register::Gpie))
 }

@@ -8,7 +8,7 @@
 use crate::registers::{field, Register, RegisterFile};
 
 pub struct L2Filter {
-    /// Address, first byte lowest, and its pools; sorted by address.
+    /// Address (its first byte is the lowest) and pools, sorted by address.
     addresses: Vec<(u64, u64)>,
 }
 

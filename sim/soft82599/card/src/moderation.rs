@@ -104,7 +104,7 @@ impl Moderation {
         self.urgent &= !(1 << vector);
     }
 
-    /// Makes the vector's pending or next message a low-latency one.
+    /// Makes the vector's pending or next message a low-latency message.
     pub fn mark_urgent(&mut self, vector: u8) {
         self.urgent |= 1 << vector;
     }

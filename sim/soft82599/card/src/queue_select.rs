@@ -69,7 +69,7 @@ struct Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Classes {
     count: usize,
-    /// Number of queues of a class; 0 if classes lie inside pools.
+    /// Number of queues of a class; 0 if each pool has queues of all classes.
     queues: usize,
 }
 
@@ -98,7 +98,7 @@ pub fn mode_exists(mode: u32) -> bool {
     Spread::of(mode).is_some()
 }
 
-/// Bits of `flow_bits`.
+/// Bit positions in the result of `flow_bits`.
 const SOURCE_SHIFT: u32 = 0;
 const DESTINATION_SHIFT: u32 = 32;
 const SOURCE_PORT_SHIFT: u32 = 64;

@@ -29,7 +29,7 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveQueue {
     pub base: u64,
-    /// In descriptors.
+    /// The ring's length in descriptors.
     pub length: u32,
     pub head: u32,
     pub tail: u32,

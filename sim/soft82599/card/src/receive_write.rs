@@ -40,7 +40,7 @@ impl<'f> Trimmed<'f> {
     pub fn bytes(&self) -> usize {
         self.pieces[0].len() + self.pieces[1].len() + self.crc_bytes
     }
-    /// Converts an offset in the frame, behind the tag, to the offset in memory.
+    /// Converts an offset in the frame to the offset in memory. `in_frame` MUST be behind the VLAN tag.
     pub fn offset(&self, in_frame: usize) -> usize {
         in_frame - if self.tag.is_some() { TAG_BYTES } else { 0 }
     }

@@ -15,9 +15,9 @@
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some conditions for coalescing open. Where they do, the model does not coalesce. TCP options must be equal in all
+//! If public sources leave open whether two segments may be coalesced, the model does not coalesce them. TCP options must be equal in all
 //! segments (a new time stamp closes the context). The acknowledgement number must be equal, too (all drivers request that:
-//! RDRXCTL.rsc_ack_completion). Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
+//! RDRXCTL.rsc_ack_completion). Segments without payload are never coalesced (the card allows it, but all drivers forbid it by RSCDBU).
 
 use crate::card::Card;
 use crate::faults::Direction;

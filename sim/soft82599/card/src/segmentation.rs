@@ -180,7 +180,7 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
     Ok(())
 }
 
-/// Writes a checksum. A UDP checksum of zero would mean that there is none, so it is written as 0xFFFF.
+/// Writes a checksum. In UDP, zero means that there is no checksum, so a sum of zero is written as 0xFFFF.
 fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     let sum = if transport == Transport::Udp && sum == 0 { 0xFFFF } else { sum };
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
@@ -189,7 +189,7 @@ fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
 /// Returns the end of the bytes that the checksum covers, from the IP header's length. Padding that a driver added is not covered.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
-    // The version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
+    // The IP version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
     let ipv4 = packet.len() > at && packet[at] >> 4 == 4;
     let announced = if ipv4 && packet.len() >= at + 4 {
         at + usize::from(u16::from_be_bytes([packet[at + 2], packet[at + 3]]))

@@ -169,7 +169,7 @@ impl Line<'_> {
         if !packet.insert_fcs && packet.wanted.nothing() && packet.legacy_checksum.is_none() && filled >= FRAME_BYTES_MIN + FCS_BYTES {
             filled -= FCS_BYTES;
             if ethernet_crc(&packet.bytes[..filled]) != packet.bytes[filled..packet.filled] {
-                // The frame counts as sent, but no receiver would accept it.
+                // The card counts the frame as sent, but does not pass it on, because any receiver drops it.
                 self.count(&packet.bytes[..6], filled, filled);
                 return Ok(());
             }

@@ -146,7 +146,7 @@ impl Wire {
         let loopback = matches!(self, Self::Loopback(_));
         let Some(input) = self.input_mut() else { return };
         if loopback {
-            // Frames that arrived meanwhile come behind these frames.
+            // Frames that arrived since `take_batch` come behind the frames of `batch`.
             batch.append(input.rest());
         }
         *input = batch;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-/// The card's transmit packet buffer (82599 datasheet 1.2: 160 KB for transmission).
+/// The size of a real card's transmit packet buffer (82599 datasheet 1.2).
 const QUEUE_BYTES_MAX: usize = 160 * 1024;
 
 #[derive(Default)]

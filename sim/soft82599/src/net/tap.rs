@@ -18,7 +18,7 @@ pub struct Tap {
     spare: Vec<Vec<u8>>,
     /// The device was removed while in use.
     gone: bool,
-    /// Frames that the device refused, or that came after its removal.
+    /// Number of frames that the device refused, or that came after its removal.
     pub lost: u64,
 }
 

@@ -30,7 +30,7 @@ fn frames_pass_between_a_guest_and_a_peer() {
         memory.write(RECEIVE_RING + slot * 16, &(RECEIVE_BUFFER + slot * 2048).to_le_bytes());
         memory.write(RECEIVE_RING + slot * 16 + 8, &[0; 8]);
         client.set_register(RDT, (u32::from(number) + 7) % 8);
-        client.register(STATUS); // returns after the earlier posted writes have arrived
+        client.register(STATUS); // this read returns after the earlier posted writes have arrived
         write_frame(&mut peer, &frame(number));
         assert!(event.fired(TIME_OUT), "receive {number}");
         let status = memory.u64_at(RECEIVE_RING + slot * 16 + 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The timing of messages, on a clock that the test steps, observed in the card's own trace.
+//! The timing of interrupt messages, on a clock that the test steps, observed in the card's own trace.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
@@ -36,7 +36,7 @@ fn messages_keep_their_interval_and_the_first_after_a_pause_is_immediate() {
     for interval_us in [0u64, 2, 8, 100, 1000, 1022] {
         let mut driver = traced(1);
         set_interval_us(&mut driver, 0, interval_us as u32);
-        // A frame every 3 us for 20 intervals, then a pause, then one more frame.
+        // Sends a frame every 3 us for 20 intervals, pauses, and sends one more frame.
         let frames = (interval_us * 20 / 3).max(50);
         for number in 0..frames {
             driver.advance(3_000);
