@@ -46,7 +46,7 @@ class InputGenerator {
   std::mt19937_64 random_;
 };
 
-/// Generates random bytes: `least` and mostly up to `usual` more, sometimes up to `most` more.
+/// Generates at least `least` random bytes, mostly at most `least + usual`, sometimes up to `least + most`.
 template <unsigned least, unsigned usual, unsigned most>
 struct AnyBytes : InputGenerator {
   using InputGenerator::InputGenerator;

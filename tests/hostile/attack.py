@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Common parts of all attacks: their steps, and how they open, use and end connections of this machine's kernel.
+"""Common parts of all attacks: their steps, and how they open, use and end connections of the host's kernel.
 
 An attack begins, repeats its step while another client (the bystander) measures its latency, and ends by resetting the connections. Stored
 items are deleted. All attacks limit their own rate, because the host's two cores also emulate the machine. An attack that starves the
@@ -26,7 +26,7 @@ CONNECT_SECONDS = 20.0
 
 
 def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket.socket:
-    """Opens a connection of this machine's kernel. `reads`: False gives it the smallest window that the kernel allows."""
+    """Opens a connection of the host's kernel. `reads`: False gives the connection the smallest window that the kernel allows."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not reads:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALLEST_RECEIVE_BUFFER)
@@ -67,7 +67,7 @@ class Attack:
     words: Sequence[str] = ("memory=64M",)
     # Keys that the attack leaves in the store.
     keys: Sequence[bytes] = ()
-    # Bytes by which the heap may grow during the attack; None: not judged.
+    # Bytes by which the heap may grow during the attack; None: no limit.
     limit_bytes: int | None = None
     # RAM of the machine.
     memory = "768M"
@@ -84,7 +84,7 @@ class Attack:
 
     @classmethod
     def address_word(cls, address: str, gateway: str) -> str:
-        """Returns the word that gives the image its address."""
+        """Returns the word of the command line that sets the image's address."""
         return f"ip={address}/24,{gateway}"
 
     def prepare(self) -> None:

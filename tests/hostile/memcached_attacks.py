@@ -9,7 +9,7 @@ from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, cl
 
 
 class LongGets(Attack):
-    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part arrives alone."""
+    """`get` commands whose line never ends. Between two parts of a line, another connection is served, so that each part arrives alone."""
 
     row = 1
     keys = (b"a",)
@@ -84,7 +84,7 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server holds them, because the client does not read the answers."""
+    """400 connections with a closed window keep sending requests. The server must hold them, because no answer is read."""
 
     row = 3
     keys = (b"pending",)

@@ -80,7 +80,7 @@ class Newcomer(threading.Thread):
 
 
 class Scene:
-    """The means of an attack: the target's addresses, and the peer that sends frames."""
+    """The target's addresses, and the peer that sends frames to the target."""
 
     device = TAP
     own_address = OWN_ADDRESS
@@ -91,13 +91,13 @@ class Scene:
 
     @staticmethod
     def foreign_address(number: int) -> str:
-        """Returns one of up to 200 addresses of the network that this machine's kernel does not have."""
+        """Returns one of up to 200 addresses of the network that the host's kernel does not have."""
         return f"{NETWORK}.{50 + number}"
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Returns local ports of this machine's open connections to memcached (proc_pid_net(5)). MUST NOT be called more often than about
-        once a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
+        """Returns local ports of the host's open connections to memcached (proc_pid_net(5)). MUST NOT be called more often than about once
+        a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]
@@ -162,7 +162,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
             stack.enter_context(machine)
             machine.wait_for_line("memcached: listening on", START_SECONDS)
             try:
-                Load(1, rate, kind.load_words).result()  # fills the free lists
+                Load(1, rate, kind.load_words).result()  # fills the free lists of the heap
                 attack.prepare()
                 if calm:
                     result["before"] = measure()

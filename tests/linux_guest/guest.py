@@ -34,7 +34,7 @@ READY = "ready"
 ANSWER_BYTES_MAX = 16 << 20
 SOFT_CARD = "soft82599"
 # random.trust_cpu and no_timer_check save seconds of a boot under emulation. With panic=-1 and no reboot, a panic ends QEMU. A busy host
-# can stop a CPU of the guest for half a minute, which the kernel would otherwise report as a lockup.
+# can stop a CPU of the guest for half a minute, so the time-outs for lockups are long.
 KERNEL_WORDS = [
     "console=ttyS0", "panic=-1", "mitigations=off", "random.trust_cpu=on", "no_timer_check", "loglevel=5", "watchdog_thresh=60",
     "rcupdate.rcu_cpu_stall_timeout=120",
@@ -58,7 +58,7 @@ class ChannelSilent(Failure):
 
 
 class LinuxGuest:
-    """One virtual machine on the user network. A context manager: leaving it ends the machine.
+    """One virtual machine. A context manager: leaving it ends the machine.
 
     card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), for comparison; None: no card.
     forward_ports: TCP ports of the guest that tests use; see `port`.

@@ -24,8 +24,8 @@ from .cpio import CpioWriter
 # Programs copied from packages, with their libraries. busybox provides shell, ping, nc, udhcpc, sha256sum and modprobe.
 PROGRAM_PACKAGES = ["busybox-static", "ethtool"]
 PROGRAMS = ["ethtool"]
-# The drivers of the soft card and of QEMU's own cards (for comparison), VLANs, and the CPU's registers. The modules' dependencies are read
-# from the modules.
+# The drivers of the soft card and of QEMU's own cards (for comparison), and the modules for VLANs and MSRs. The modules' dependencies are
+# read from the modules.
 MODULES = ["ixgbe", "igb", "e1000e", "8021q", "msr"]
 # Programs that read a CPU's power and counters, for tests of the model machine. They are optional: perf has 60 MB.
 POWER_PACKAGES = ["linux-cpupower", "msr-tools", "linux-perf"]
@@ -39,7 +39,7 @@ _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
 
 @dataclass(frozen=True)
 class GuestImage:
-    """The paths of the files, and the kernel's release ("6.1.0-49-amd64"). `traffic` is the traffic program, for the other end."""
+    """The paths of the files, and the kernel's release ("6.1.0-49-amd64"). `traffic` is the traffic program, for use on the host."""
 
     kernel: Path
     initramfs: Path
@@ -91,7 +91,7 @@ def build(*, debian_13_kernel: bool = False, power_programs: bool = False) -> Gu
                 debian.unpack(names, root)
                 kernel.unpack(root)
                 shutil.copyfile(root / "boot" / f"vmlinuz-{kernel.release}", entry.path / "vmlinuz")
-                # Linked statically, because the guest's C library differs from this machine's.
+                # The program is linked statically, because the guest's C library differs from the host's.
                 compiler = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
                 output_of([*compiler, "-o", str(entry.path / "traffic"), str(_HERE / "traffic.c")])
                 with (entry.path / "initramfs.cpio").open("wb") as stream:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Private networks of tests: namespaces of the kernel, empty or with one tap device, whose other end is a card.
 
-The kernel of this machine is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When
-that process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
+The host's kernel is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When that
+process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
 cannot collide. For a user other than root, the namespace is in a user namespace, if the kernel allows that.
 """
 
@@ -65,7 +65,7 @@ class Network:
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """Starts a process in the namespace, which ends with this process. The caller reads its standard output."""
+        """Starts a process in the namespace, and ends it when the calling process ends. The caller reads its standard output."""
         return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

@@ -9,8 +9,8 @@
 //   traffic up|down HOST PORT SECONDS FLOWS [unchecked]  TCP to or from the server: prints "bytes N ms N"
 //   traffic echo HOST PORT SECONDS IN_FLIGHT BYTES       UDP there and back: prints "answers N again N ms N median_us N p99_us N"
 //
-// `unchecked` sends one block repeatedly and compares nothing. It is for measurements, because comparing takes most of the time. Status 1
-// and one line on standard error for a wrong byte, a truncated stream, or SILENCE_SECONDS without data.
+// `unchecked` sends one block repeatedly and compares nothing. It is for measurements, because comparing takes most of the time. A wrong
+// byte, a truncated stream, or SILENCE_SECONDS without data ends the program with status 1 and one line on standard error.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -35,7 +35,7 @@ def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixtur
     minimum = {"kernel.spawn_and_run": 30, "kernel.timer_add_cancel": 40, "kernel.interrupt_to_handler": 40, "kernel.ebb_call": 2}
     assert all(rows[name]["value"] > value for name, value in minimum.items()), rows
     assert rows["kernel.rcu_read"]["value"] == 0, "a read is a load"
-    # If Linux's equivalent is a system call, it costs at least the entry and the exit.
+    # If Linux's equivalent is a system call, its count includes at least the kernel's entry and exit.
     assert set(kernel_peers.PEERS) <= set(rows)
     for name in ("kernel.remote_spawn.sender", "kernel.remote_spawn.receiver", "kernel.timer_add_cancel", "kernel.interrupt_to_handler"):
         assert 200 < rows[name]["peer"] < 20_000, rows[name]
@@ -62,7 +62,7 @@ def test_without_linux_the_kernels_figures_stand_alone(monkeypatch: pytest.Monke
 
 @pytest.mark.image_only
 def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux 6.1 with memcached 1.6.38 executes 24,700 instructions for a GET, on the same emulation."""
+    """Linux 6.1 with memcached 1.6.38 executes 24,700 instructions for a GET, in the same emulator."""
     monkeypatch.setattr(request, "WINDOW_MS", 20.0)
     rows = {row.name: row.value for row in request.rows()}
     assert 2_000 < rows["request.get"] < 24_700

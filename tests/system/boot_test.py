@@ -67,7 +67,7 @@ class BootMedia:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way to boot. machine: its boot medium. memory_m: the limit that its memcached must report, in MiB."""
+    """One way to boot. machine: gives the arguments of `Machine`. memory_m: the limit that its memcached must report, in MiB."""
 
     firmware: str
     loader: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The memcached image as a whole machine: its boot, its words, its cores, and its use of the card."""
+"""The memcached image as a whole machine: its boot, its command line, its cores, and its use of the card."""
 
 import contextlib
 import re
@@ -60,7 +60,7 @@ def test_the_image_is_small() -> None:
 @pytest.mark.parametrize("cores", [1, 4])
 def test_the_machine_runs_on_as_many_cores_as_it_has(cores: int, record_property) -> None:
     with NeapServer(cores=cores, memory="384M", arguments=["memory=192M"]) as server:
-        # Printed, never asserted: it depends on the host's other load.
+        # The time is printed and not checked, because it depends on the host's load.
         record_property("seconds_to_listening", round(server.start_seconds, 2))
         print(f"{cores} cores: listening after {server.start_seconds:.2f} s")
         server.machine.wait_for_line(rf"^neap: memcached \(.+\) on {cores} cores?\b", 1)

@@ -105,7 +105,7 @@ def test_many_flows_use_all_queues(linux: LinuxGuest) -> None:
                 got += piece
             return got == data
 
-    # Only a few flows at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
+    # Few flows run at a time, because busybox's nc listens with a backlog of two. Each flow has its own port, so RSS spreads the flows.
     with concurrent.futures.ThreadPoolExecutor(FLOWS_AT_ONCE) as pool:
         outcomes = list(pool.map(echo, range(FLOWS), timeout=TRANSFER_SECONDS))
     linux.run(f"kill {pid}")

@@ -90,7 +90,7 @@ def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockSe
 def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
     """All requests of the schedule are answered. Their number matches the requested rate, within its random variation."""
     count = answered(load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS))
-    # Five standard deviations of the number of requests if they come in bursts of four. With other distributions the number varies less.
+    # The limit is five standard deviations of the number of requests in bursts of four. With other distributions the number varies less.
     assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
 
 
@@ -142,7 +142,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         # All agents run on this kernel and use its clock. So a recorded clock offset must be no larger than the time that a reading takes.
         assert [agent["name"] for agent in whole["agents"]] == agents
         assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
-        # Proof that each agent sent load: each cable has carried its share.
+        # Proof that each agent sent load: each agent's cable has carried frames.
         links = [json.loads(machine.run("ip -json -statistics link show cable")) for machine in machines]
         sent_bytes = [link["stats64"]["tx"]["bytes"] for (link,) in links]
         assert min(sent_bytes) > 20_000, sent_bytes

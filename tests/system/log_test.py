@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The log of a real run on four cores: it is the same by each way of fetching it, and every lost entry is counted."""
+"""The log of a real run on four cores: each way of fetching returns the same log, and every lost entry is counted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server() -> Iterator[NeapServer]:
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
-    """The address of the control server. No run is in progress."""
+    """Returns the address of the control server. No run is in progress."""
     with server.control() as control:
         if fields_of(control.ask("status"))["logging"] == "on":
             assert control.ask("stop").startswith("ok")

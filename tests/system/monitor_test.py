@@ -18,7 +18,7 @@ CORES = 2
 CONNECTIONS_A_CORE = 2
 ROUNDS = 12
 VALUE_BYTES = (1, 100, 5000, 60_000)
-# `idle_state` and `cause` in docs/log-format.md.
+# Numbers of `idle_state` and `cause` in docs/log-format.md.
 MONITOR = 7
 NOT_ASLEEP, BY_INTERRUPT, BY_MEMORY, BY_TIMER, BY_CORE, UNKNOWN = range(6)
 

@@ -162,7 +162,7 @@ def test_a_missing_peer_is_reported() -> None:
 
 
 def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Path) -> None:
-    """Neap as a client, started by a line on control, on a chosen core."""
+    """Neap is the client. A line on control starts the run on a chosen core."""
     with netpipe.nptcp_receives(["-u", "64", "-n", "5"], tmp_path) as port:
         run = control.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
         assert run.startswith("ok run="), run

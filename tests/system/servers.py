@@ -51,7 +51,7 @@ class Server:
         return wire
 
     def check(self) -> None:
-        """Raises AssertionError unless the server serves a new connection."""
+        """Checks that the server serves a new connection; otherwise raises AssertionError."""
         try:
             with self.connect() as wire:
                 assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
@@ -106,7 +106,7 @@ class NeapServer(Server):
 
     @property
     def control_target(self) -> str:
-        """Control's address, as `./neap ctl` takes it."""
+        """Returns control's address, in the form for `./neap ctl`."""
         return f"{LOOPBACK}:{self.machine.port(CONTROL_PORT)}"
 
     def control(self) -> Control:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""TSO while megabytes flow to this machine's kernel: with each value of the setting `tso`, while `tso` changes, and with lost frames."""
+"""TSO while megabytes flow to the host's kernel: with each value of the setting `tso`, while `tso` changes, and with lost frames."""
 
 import contextlib
 import subprocess

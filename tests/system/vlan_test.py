@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Frames of a VLAN, with this machine's kernel as the peer: the tags on the wire, and IP and TCP traffic with the image over it."""
+"""Frames of a VLAN, with the host's kernel as the peer: the tags on the wire, and IP and TCP traffic with the image over it."""
 
 import sys
 from collections.abc import Iterator

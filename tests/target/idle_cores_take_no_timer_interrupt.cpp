@@ -36,7 +36,7 @@ unsigned disturbed(const Counters& before) {
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   co_await on_each_core([] {});
-  co_await sleep_for(std::chrono::milliseconds(200));  // the end of the start-up
+  co_await sleep_for(std::chrono::milliseconds(200));  // until the start-up has ended
   const Counters before = all_counters();
   co_await sleep_for(std::chrono::seconds(30));
   const unsigned core = disturbed(before);

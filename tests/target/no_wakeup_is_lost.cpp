@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Work that is handed over to a core is done at once, even if the core is just falling asleep, in every idle state of this machine. In the
-// first part, thousands of hand-overs pass around a ring of cores. Each target core has no other work and no timer that would wake it. In
-// the second part, all cores wake each other continuously, by every means.
+// first part, thousands of hand-overs pass around a ring of cores. Each target core has no other work, and no timer wakes it. In the second
+// part, all cores wake each other continuously, by every means.
 #include <array>
 #include <atomic>
 

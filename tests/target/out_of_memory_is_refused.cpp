@@ -36,7 +36,7 @@ void free_all(Block* first) {
 
 std::atomic<unsigned> ready{0}, threw{0}, done{0};
 
-// Throws without any free memory, on all cores at once. Exceptions then use the C++ library's reserve.
+// Throws an exception while no memory is free, on all cores at once. Exceptions then use the C++ library's reserve.
 void throw_at_the_end() {
   ready.fetch_add(1);
   const std::uint64_t begin_ns = neap::machine::now_ns();

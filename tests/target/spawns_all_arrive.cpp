@@ -56,7 +56,7 @@ void throw_ball(std::unique_ptr<Ball> ball) {
   if (how == 2) return start(walk(std::move(ball), there));
   Ball* const bare = ball.release();
   if (spawn_on(there, [bare] { catch_ball(std::unique_ptr<Ball>(bare)); }).has_value()) return;
-  player->refused.add();  // the queue is full: thrown in the other direction
+  player->refused.add();  // the queue is full: the ball stays on this core
   spawn([bare] { catch_ball(std::unique_ptr<Ball>(bare)); });
 }
 

@@ -87,7 +87,7 @@ def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(w
     assert set(writes) == {"RDT[0]", "TDT[0]"}, "traffic needs tails and nothing else"
     assert (core["frames"], core["sent"]) == (count + 1, count)
     assert core["refused"] == core["dropped"] == core["hangs"] == 0
-    # At most one tail write per queue and per event that found frames.
+    # There is at most one tail write per queue and per event that found frames.
     assert writes["TDT[0]"] <= core["batches"]
     assert writes["RDT[0]"] <= core["batches"] + 1
 
@@ -237,7 +237,7 @@ def test_frames_over_several_descriptors():
 
 
 def test_a_dry_pool_loses_frames_but_neither_buffers_nor_the_queue():
-    """All buffers are on the ring or in use by the echo. Frames that arrive faster than they leave find no descriptor."""
+    """All buffers are on the ring or in use by the echo. Frames that arrive faster than the echo returns them find no descriptor."""
     with booted(words="receive_descriptors=64 receive_buffers=64") as echo:
         replies = 0
         for burst in range(6):
@@ -284,7 +284,7 @@ def test_a_polling_core_takes_no_interrupt():
 
 
 def test_no_frame_is_lost_while_policy_changes():
-    """First one frame at a time is in flight: a frame whose interrupt is lost, while it is turned off and on, is never answered."""
+    """First one frame at a time is in flight: if turning interrupts off and on loses its interrupt, the frame is never answered."""
     with booted(cores=2, words="change_policy=on") as echo:
         exchange(echo.peer, [udp_frame(i, 1000 + i % 16, 60 + i % 1000) for i in range(500)], udp_echoed, window=1)
         exchange(echo.peer, [echo_frame(i, 200) for i in range(1000)], echoed, window=32)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the setting to the cache line that the card writes.
 
-With `mwait=assumed` the kernel treats the emulator's MWAIT, which returns at once, as one that sleeps. It repeats the instruction until the
-watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line, or is woken by the wrong
-means, sleeps for ever, as on a real CPU. The test then misses a frame, a timer or an answer.
+With `mwait=assumed` the kernel treats the emulator's MWAIT, which returns at once, as an MWAIT that sleeps. The kernel repeats the
+instruction until the watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line, or
+is woken by the wrong means, sleeps for ever, as on a real CPU. The test then misses a frame, a timer or an answer.
 """
 
 import pytest
@@ -40,7 +40,7 @@ def interrupts_of_queues(echo: Echo) -> int:
 
 
 def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
-    """The frames fill the ring many times, so each of its cache lines is watched."""
+    """The frames fill the ring many times, so each cache line of the ring is watched."""
     with booted(CORES, f"{WORDS} {SMALL_RINGS} idle=monitor") as echo:
         one_by_one(echo.peer, 32)
         echo.machine.card_command("reset-counters")

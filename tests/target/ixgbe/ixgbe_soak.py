@@ -121,7 +121,7 @@ def test_soak_of_random_settings_and_faults_reports_every_loss() -> None:
             if soak.traffic.setting_answers != answers:
                 answers, answered_at = soak.traffic.setting_answers, now
             elif now - answered_at > PATIENCE_SECONDS:
-                lost = soak.traffic.setting_requests - answers  # lost on the wire, or in a queue that hung
+                lost = soak.traffic.setting_requests - answers  # requests lost on the wire, or in a queue that hung
             if now < due:
                 continue
             due += PERIOD_SECONDS  # changes that became due while traffic stopped are made afterwards

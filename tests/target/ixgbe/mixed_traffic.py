@@ -25,7 +25,7 @@ ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)
 ARP_REPLY = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2)
 UDP_PORTS = range(1000, 1012)
 TCP_PORTS = range(2000, 2006)
-# Consecutive segments, which the card may join. Then the sequence number jumps.
+# Number of consecutive segments, which the card may join. After them the sequence number jumps.
 BURST = 3
 ORDINARY_BYTES_MAX = 1514
 # The maximum number of frames in flight. Every queue has room for all of them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Multicast groups on the soft card. The peer is this machine's kernel in a namespace, which sends to groups and observes IGMP."""
+"""Multicast groups on the soft card. The peer is the host's kernel in a namespace, which sends to groups and observes IGMP."""
 
 import queue
 import subprocess
