@@ -5,7 +5,7 @@ use card::Nanoseconds;
 
 pub struct Cable {
     plugged: bool,
-    /// Remaining changes, at intervals of `every`.
+    /// Number of remaining changes, at intervals of `every`.
     changes_left: u64,
     every: Nanoseconds,
     next: Option<Nanoseconds>,

@@ -52,7 +52,7 @@ impl CardHost {
         card.receive(self, now, frame);
     }
 
-    /// Passes on the frames whose delay by a fault has ended.
+    /// Sends or delivers the frames whose delay by a wire fault has ended.
     pub fn release_late_frames(&mut self, card: &mut Card, now: Nanoseconds) {
         while let Some(frame) = self.transmit_faults.take_due(now) {
             transmit(&mut self.wire, &mut self.partner, &self.clock, &[&frame]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One thread that waits for the guest, the wire, the control socket, the card's timers, and signals.
 //!
-//! Each iteration handles all commands from the guest, all received frames, and due timers. Then it sends the replies and the frames in one
-//! batch each. So a guest's doorbell is served in the iteration in which it arrives, without waking another thread.
+//! Each iteration handles all commands from the guest, all received frames, and due timers. Then it sends the replies in one batch, and the
+//! frames in another. So a guest's doorbell is served in the iteration in which it arrives, without waking another thread.
 
 use crate::cable::Cable;
 use crate::card_host::CardHost;

@@ -40,7 +40,7 @@ impl Drop for Piece {
 
 #[derive(Default)]
 pub struct GuestMemory {
-    /// Sorted by address, not overlapping.
+    /// The pieces are sorted by address and do not overlap.
     pieces: Vec<Piece>,
     last_hit: usize,
 }
@@ -121,7 +121,7 @@ impl GuestMemory {
         while !rest.is_empty() {
             let (from, room) = self.find(at, false).ok_or(DmaFault { address: at, length })?;
             let part = room.min(rest.len());
-            // SAFETY: `part` bytes from `from` on are in a live mapping, which no Rust object overlaps. The guest may change them
+            // SAFETY: `part` bytes from `from` on are in a live mapping, which no Rust object overlaps. The guest may change these bytes
             // meanwhile. Then the copy has old or new bytes. The card must accept any bytes in any case.
             unsafe { std::ptr::copy_nonoverlapping(from, rest.as_mut_ptr(), part) };
             rest = &mut rest[part..];

@@ -5,7 +5,7 @@ use crate::cable::Cable;
 use crate::card_host::CardHost;
 use card::{Card, Nanoseconds};
 
-/// Longest step of a stopped clock. A running timer of the card costs work in each of its periods, so a longer step could take too long.
+/// Longest step of a stopped clock. A running timer of the card costs work in each of its periods, so a longer step may take too long.
 pub const STEP_NS_MAX: Nanoseconds = 60_000_000_000;
 
 pub struct Rig {

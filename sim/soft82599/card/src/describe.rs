@@ -140,7 +140,7 @@ impl Card {
         }
     }
 
-    /// Describes the register file, without the registers whose values are computed on reads. Those are described with their blocks.
+    /// Describes the register file. Registers whose values are computed on reads are described with their blocks.
     fn describe_registers(&self, out: &mut String) {
         for slot in 0..SLOTS {
             let place = place_of(slot);

@@ -68,7 +68,7 @@ impl Eeprom {
             words[0x162 + 2 * i] = 0x0180;
         }
         words[0x169] = NOTHING;
-        words[0x180] = 3; // one word of length, then the value for CORECTL, then the end
+        words[0x180] = 3; // a length word, then values for CORECTL until the end mark
         words[0x181] = 0x0001;
         words[0x182] = 0x0101;
         words[0x183] = NOTHING;

@@ -4,8 +4,8 @@
 //! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
 //! The program that uses this crate handles faults on the wire: lost, damaged and delayed frames.
 //!
-//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt comes after the late
-//! write-back, as drivers expect. A stale head is an old transmit head that is written again later and overwrites newer heads, as if a bus
+//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. The interrupt of a late write-back comes
+//! after it, as drivers expect. A stale head is an old transmit head that is written again later and overwrites newer heads, as if a bus
 //! had reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 /// Causes of a message, counted since the previous message of its vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Frames written to receive rings.
+    /// Number of frames written to receive rings.
     pub receive: u32,
     /// Number of times that a transmit queue ran and reported at least one descriptor.
     pub transmit: u32,
-    /// Writes to EICS.
+    /// Number of writes to EICS.
     pub software: u32,
     /// Bits of EICR's upper half that this message reported.
     pub other: u32,

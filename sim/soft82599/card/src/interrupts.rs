@@ -155,9 +155,9 @@ impl Interrupts {
         }
     }
 
-    /// Returns the time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the
-    /// queue's vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer
-    /// than GPIE.rsc_delay.
+    /// Returns the time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). This time is the end of the interval
+    /// of the queue's vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not
+    /// longer than GPIE.rsc_delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {
             NO_VECTOR => return None,

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use crate::mac_control::CLASSES;
-/// Room that each frame takes besides its bytes. It bounds the number of tiny frames.
+/// Room that each frame takes besides its bytes. This overhead bounds the number of tiny frames.
 const OVERHEAD_BYTES: usize = 64;
 /// Empty buffers kept for reuse, so that a busy card allocates nothing.
 const SPARE_MAX: usize = 64;

@@ -27,7 +27,7 @@ pub enum Transport {
 pub struct Parsed {
     /// The type field behind tags and LLC/SNAP.
     pub ethertype: u16,
-    /// In double VLAN mode: the frame has the outer tag.
+    /// True if double VLAN mode is on and the frame has the outer tag.
     pub outer_tag: bool,
     /// Tag control information of the frame's (inner) VLAN tag, which begins at `tag_offset`.
     pub vlan: Option<u16>,
@@ -38,7 +38,7 @@ pub struct Parsed {
     pub data_offset: usize,
     pub network: Network,
     pub network_offset: usize,
-    /// IPv4 options or IPv6 extension headers are present.
+    /// True if IPv4 options or IPv6 extension headers are present.
     pub network_extended: bool,
     pub fragment: bool,
     pub transport: Transport,

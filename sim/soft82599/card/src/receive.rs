@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive: from the wire through the MAC, the filters and the packet buffer into rings (datasheet 7.1, 4.6.7).
 //!
-//! The MAC counts a frame, and drops it if it is too long or a pause frame (flow_control.rs). The frame is parsed once (parse.rs). The L2
-//! filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected (queue_select.rs).
-//! It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer (packet_buffer.rs). When it reaches
-//! its ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames (rsc.rs) or written (receive_write.rs).
+//! The MAC counts a frame, and drops pause frames (flow_control.rs) and frames that are too long. The frame is parsed once (parse.rs). The
+//! L2 filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected
+//! (queue_select.rs). The frame goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer
+//! (packet_buffer.rs). When it reaches the ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames
+//! (rsc.rs) or written (receive_write.rs).
 //!
 //! A frame takes all its descriptors or none. If there are too few, the frame waits in the packet buffer, or is dropped if its ring is set
 //! to drop.

@@ -71,7 +71,7 @@ pub struct Split {
     pub header_bytes: usize,
     /// The header's length for the descriptor. If it is set, the frame was split behind the header.
     pub header_length: Option<usize>,
-    /// The header was too long for the header buffer.
+    /// True if the header was too long for the header buffer.
     overflow: bool,
 }
 

@@ -6,8 +6,8 @@
 //! not if the packet is to be segmented. In segments, IP lengths and identification, TCP sequence numbers and flags are written as in the
 //! datasheet's table. FIN and PSH are only in the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
-//! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of its checksum field are part of the sum, so the
-//! driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
+//! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of the IP checksum field are part of the sum, so
+//! the driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
 //! cancels their sum. Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
 
 use crate::checksum::{internet_checksum, sctp_crc, Sum};

@@ -68,7 +68,7 @@ pub struct Packet {
     pub wanted: Wanted,
     /// Offsets of a legacy checksum's first covered byte and of its field.
     pub legacy_checksum: Option<(usize, usize)>,
-    /// The card appends the frame check sequence. Otherwise the packet's last bytes are its frame check sequence.
+    /// True if the card appends the frame check sequence. Otherwise the packet's last bytes are its frame check sequence.
     pub insert_fcs: bool,
     /// PAYLEN of the advanced descriptors.
     pub stated_payload: usize,

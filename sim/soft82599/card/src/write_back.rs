@@ -28,16 +28,16 @@ pub struct WriteBack {
     threshold: u32,
     head_address: Option<u64>,
     on_interval: bool,
-    /// Index in the ring and status of the descriptors that requested a report and were not written back yet. At most as many as the
+    /// Index in the ring and status of the descriptors that requested a report and were not written back yet. Their number is at most the
     /// threshold.
     held: Vec<(u32, u32)>,
     /// Number of descriptors done since the first in `held`.
     gathered: u32,
-    /// A descriptor requested a head write-back.
+    /// True if a descriptor requested a head write-back.
     head_asked: bool,
     /// The last reported head.
     head_reported: u32,
-    /// Reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
+    /// True if reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
     hinted: bool,
     pub hinted_writes: u64,
     /// True after `Violation::WriteBackEndless` was reported for this queue.

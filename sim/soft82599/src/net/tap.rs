@@ -16,7 +16,7 @@ pub struct Tap {
     pub input: Batch,
     output: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// The device was removed while in use.
+    /// True if the device was removed while in use.
     gone: bool,
     /// Number of frames that the device refused, or that came after its removal.
     pub lost: u64,
