@@ -167,7 +167,7 @@ static void serve(uint16_t port) {
   }
 }
 
-// IPv4 by its mapped form, or IPv6 (a link-local address with "%INTERFACE" is not supported).
+// Returns an IPv4 address in its IPv6-mapped form, or an IPv6 address (a link-local address with "%INTERFACE" is not supported).
 static struct sockaddr_in6 address_of(const char* host, uint16_t port) {
   struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
   char mapped[64];

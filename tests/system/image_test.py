@@ -139,7 +139,7 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     """Each connection is used once and then stays idle. Only the wake-ups listed in docs/kernel.md may occur."""
     assert re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE) == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and one here
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and a file here
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(NeapServer(cores=4))
         control = stack.enter_context(server.control())

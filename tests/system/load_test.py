@@ -108,7 +108,7 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 
 @pytest.mark.image_only
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
-    """Server, two agents and the measuring generator have a network each, joined by a bridge. Their totals must equal the server's."""
+    """Server, two agents and the measuring generator have a network each, joined by a bridge. The generators' totals equal the server's."""
     with contextlib.ExitStack() as resources:
         site = resources.enter_context(Network())
         site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")

@@ -29,7 +29,7 @@ struct Stress {
   std::uint64_t seconds, round = 0, end_ns = 0;
 };
 
-/// A generator of numbers without a pattern, even in a few of their bits (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// A generator of random numbers, of which any few bits are random, too (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", 2014).
 class Chance {
  public:

@@ -363,7 +363,7 @@ def test_of_simultaneous_panics_on_all_cores_one_is_reported(fault: str) -> None
     lines = boot(Run("faults_are_named", cores=4, words=f"fault={fault} together=yes", ends=PANIC))
     reported = [line for line in lines if re.search("panic on core", line)]
     assert len(reported) == 1, reported
-    # The other cores had panicked too. They are listed like cores without a panic.
+    # The other cores panicked, too. The report lists them like cores without a panic.
     assert sum(bool(re.search(r"^core \d was at ", line)) for line in lines) == 3, "\n".join(lines)
 
 

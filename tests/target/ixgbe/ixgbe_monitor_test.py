@@ -85,7 +85,7 @@ STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "deepest")
 def test_each_idle_state_is_entered_and_left_under_traffic_without_a_loss(
     every_state: tuple[Echo, Traffic], state: str, poll_budget_us: int
 ) -> None:
-    """Each case starts in the state in which the previous case ended. Its frames find the cores asleep."""
+    """Each case starts in the state in which the previous case ended. The frames of each case find the cores asleep."""
     echo, traffic = every_state
     lost = traffic.lost
     for text in (f"poll_budget={poll_budget_us}", f"idle={state}"):

@@ -34,7 +34,7 @@ WINDOW = 48
 STALL_SECONDS = 0.2
 # The limit instead of STALL_SECONDS at the end, when no fault is active.
 SETTLED_SECONDS = 1.0
-# A request for a setting, or its answer, may be lost. It is repeated after this many reads without an answer.
+# A request for a setting, or its answer, may be lost. The request is repeated after this many reads without an answer.
 READS_PER_REQUEST = 400
 READ_SECONDS = 0.005
 REQUESTS_MAX = 30
@@ -257,8 +257,8 @@ class MixedTraffic:
         account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
         # Joined segments have one answer. If the answer is lost, all of these segments remain unanswered.
         account.driver["in joined segments"] = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
-        # A card that was reset accepts only frames of ordinary size until it is configured again. Its count of longer frames is lost,
-        # because the driver clears all counters when it starts the card.
+        # A card that was reset accepts only frames of ordinary size until it is configured again. The card's count of longer frames is
+        # lost, because the driver clears all counters when it starts the card.
         if console.resets:
             long = sum(len(expected) > ORDINARY_BYTES_MAX for _flow, expected in self._out.values())
             account.wire["too long for a card in reset"] = max(0, min(long, account.unexplained))
