@@ -6,7 +6,7 @@ use crate::card::Card;
 use crate::registers::{field, place_of, Register, SLOTS};
 use std::fmt::Write;
 
-// LEDCTL's modes.
+// Modes of an LED in LEDCTL.
 const LED_LINK_UP: u32 = 0;
 const LED_10_GIGABIT: u32 = 1;
 const LED_LINK_ACTIVE: u32 = 4;

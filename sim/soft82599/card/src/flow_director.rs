@@ -57,7 +57,7 @@ struct Filter {
     /// The signature, or in perfect mode the number that the driver assigned.
     id: u16,
     command: u32,
-    /// All zeros in signature mode.
+    /// The flow to match; all zeros in signature mode.
     flow: Flow,
     /// True if the bucket's list had already reached FDIRCTRL's limit when this filter was added.
     too_long: bool,

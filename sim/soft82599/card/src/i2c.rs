@@ -11,7 +11,7 @@ use crate::sfp_module::Slaves;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Receiving a byte; `Meaning` gives its use.
+    /// Receiving a byte; `Meaning` gives the byte's use.
     Receiving(Meaning),
     /// Sending a byte.
     Sending,

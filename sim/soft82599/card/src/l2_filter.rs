@@ -15,9 +15,9 @@ pub struct L2Filter {
 /// The reason why a frame was accepted. The receive descriptor reports part of this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// By an exact address, which selects these pools.
+    /// Accepted by an exact address, which selects these pools.
     Exact(u64),
-    /// By the multicast table: the descriptor's non_unicast ("passed inexact filter") bit is set.
+    /// Accepted by the multicast table: the descriptor's non_unicast ("passed inexact filter") bit is set.
     Hash,
     Broadcast,
     Promiscuous,

@@ -14,7 +14,7 @@ use crate::rss::{Hash, Rss};
 pub struct QueueSelect {
     pub rss: Rss,
     pub flow_director: FlowDirector,
-    /// Highest priority first; within a priority, lowest number first.
+    /// Sorted: highest priority first; within a priority, lowest number first.
     five_tuples: Vec<FiveTuple>,
     ethertypes: Vec<Ethertype>,
     syn: Option<Syn>,

@@ -264,7 +264,7 @@ fn legacy_high(bytes: usize, last: bool, status: u64) -> u64 {
     done | if last { status | END_OF_PACKET.put(1) } else { 0 }
 }
 
-/// The results of the filters and checks for a frame, for its descriptor.
+/// The results of filters and checks that a frame's descriptor reports.
 pub struct Findings<'f> {
     pub frame: &'f [u8],
     pub parsed: &'f Parsed,

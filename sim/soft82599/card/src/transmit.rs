@@ -26,7 +26,7 @@ const FETCH_DESCRIPTORS: u32 = 32;
 const PLAIN_QUEUES: usize = 64;
 
 impl Card {
-    /// Continues to send from the queues that have descriptors. It is called when the wire has room again, or when the caller has time.
+    /// Continues to send from the queues that have descriptors. Callers call it when the wire has room again, or when they have time.
     /// Returns true if some queues still have descriptors.
     pub fn wire_ready(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         self.transmit(host, now)

@@ -66,7 +66,7 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     pub filled: usize,
     pub wanted: Wanted,
-    /// Offsets of a legacy checksum's first covered byte and of its field.
+    /// For a checksum of a legacy descriptor: offsets of the first covered byte and of the checksum field.
     pub legacy_checksum: Option<(usize, usize)>,
     /// True if the card appends the frame check sequence. Otherwise the packet's last bytes are its frame check sequence.
     pub insert_fcs: bool,
