@@ -161,7 +161,7 @@ class PinnedReplies(Attack):
     keys = (b"a",)
     count = 90
     requests_max = 550
-    # As many requests as fit into one segment.
+    # Number of requests that fit into one segment.
     batch = 50
 
     def begin(self) -> None:

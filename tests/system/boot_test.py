@@ -131,7 +131,7 @@ LINUX_WAYS = {
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
-    """The tests' observations, for a table at the end. No test judges the seconds to the first answer: they depend on the host's load."""
+    """The tests' observations, for a table at the end. No test checks the seconds to the first answer: they depend on the host's load."""
     seen: list[tuple[str, ...]] = []
     yield seen
     table = [("firmware", "by", "system", "first answer [s]"), *seen]

@@ -3,7 +3,7 @@
 
 Nothing between the two ends may lose or reorder frames. Tap device, card and driver must count the same number of frames, and no errors. So
 the card causes no retransmission. TCP itself still retransmits if a busy host stops one end for longer than its timers. The number of those
-retransmissions is recorded and not judged.
+retransmissions is recorded and not checked.
 
 `./neap soak` runs the first transfer for a minute, with Debian 13's kernel.
 """

@@ -33,7 +33,7 @@ RUN_SECONDS = 180.0
 START_SECONDS = 30.0
 NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
-# On a busy machine, the peak differs from one measurement to the next. So each test measures its own peak.
+# On a busy machine, the peak differs from one measurement to the next. So each attempt measures its own peak.
 ATTEMPTS = 3
 STOCK_CONNECTIONS = ["--connections", "16", "--depth", "4"]
 # On a busy machine, requests are answered late but never lost.

@@ -74,7 +74,7 @@ class Load:
     def __enter__(self) -> Load:
         before = core_counters(self._server, "rx_frames")
         self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # The connections are opened one after the other. RSS selects the core of each connection by its port.
+        # The connections are opened one after the other, and RSS selects their cores. So this waits until two cores have traffic.
         wait_for(lambda: sum(now > old + 500 for now, old in zip(core_counters(self._server, "rx_frames"), before)) >= 2)
         return self
 

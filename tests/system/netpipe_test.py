@@ -61,7 +61,7 @@ def control(server: Machine) -> Iterator[control_client.Control]:
 
 
 def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
-    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the repeats."""
+    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. NPtcp transmits and chooses the repeats."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}

@@ -110,7 +110,7 @@ class NeapServer(Server):
         return f"{LOOPBACK}:{self.machine.port(CONTROL_PORT)}"
 
     def control(self) -> Control:
-        # Under full load, QEMU's network may lose a connection's SYN several times, although it accepted the connection on its own side.
+        # Under full load, QEMU's network accepts a connection on the host, but may lose its SYNs to the guest. So the time-out is long.
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def last_words(self) -> list[str]:

@@ -88,7 +88,7 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Returns this number of characters, of all kinds that a boot loader can pass. Equal numbers give equal words."""
+    """Returns this number of characters, of all kinds that a boot loader can pass. Equal numbers give equal text."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
@@ -429,7 +429,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with such an address causes a fault. The two windows show the configuration space of segments 1 and 0."""
+    """MCFG places the configuration spaces of segments 0 and 1 beyond the CPU's range. A page-table entry with such an address faults."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)
