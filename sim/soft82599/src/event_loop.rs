@@ -127,7 +127,7 @@ impl EventLoop {
                 // accepts no frames, the stream is disconnected at once, because otherwise poll returns immediately again and again.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received. So if this thread wakes late, the card extends a pause in time.
+            // Due timers are handled before frames are received. So if this thread wakes late, the card can first extend a pause.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));

@@ -162,7 +162,7 @@ impl Card {
         self.interrupts.tick(&self.regs, host, now);
     }
 
-    /// Raises a queue's interrupt after the card has written to its ring. If a fault delays write-backs, the interrupt comes later.
+    /// Raises a queue's interrupt after the card has written to its ring. If a fault delays write-backs, it delays the interrupt, too.
     pub(crate) fn queue_event(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize) {
         if self.faults.holds_event(now, direction, queue) {
             return;

@@ -5,7 +5,7 @@
 //! The program that uses this crate handles faults on the wire: lost, damaged and delayed frames.
 //!
 //! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. The interrupt of a late write-back comes
-//! after it, as drivers expect. A stale head is an old transmit head that is written again later and overwrites newer heads, as if a bus
+//! after it, as drivers expect. A stale head is an old transmit head that is written again later. It overwrites newer heads, as if a bus
 //! had reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
@@ -201,7 +201,7 @@ impl Faults {
         self.late.front().map(|late| late.at).into_iter().chain(stale).min()
     }
 
-    /// Writes the due entries up to the next due queue event, and returns that event. Late writes to unmapped memory are counted.
+    /// Writes the due entries up to the next due interrupt event, and returns that event. Late writes to unmapped memory are counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
             let Late { direction, queue, action, .. } = self.late.pop_front()?;

@@ -81,7 +81,7 @@ pub struct Found {
     pub matched: bool,
     pub queue: Option<usize>,
     pub low_latency: bool,
-    /// For the descriptor's hash field: the filter's number in the lower half, the bucket in the upper.
+    /// Value for the descriptor's hash field: the filter's number in the lower half, the bucket in the upper half.
     pub report: Option<u32>,
     /// FDIRERR of the descriptor: length, drop, collision.
     pub errors: u8,

@@ -2,8 +2,8 @@
 //! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
 //! The driver sets clock and data through I2CCTL. The bus is open-drain: the data wire is low when the driver or a slave pulls it low. The
-//! model reacts to the edges like a 24C02 slave. A transfer has a start, the slave's address, the byte number, and then either bytes to
-//! write, or a repeated start and bytes to read. The slaves and their contents are in sfp_module.rs.
+//! model reacts to the edges like a 24C02 slave. A transfer has a start, the slave's address and the byte number. Then come bytes to write,
+//! or a repeated start and bytes to read. The slaves and their contents are in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
 use crate::sfp_module::Slaves;

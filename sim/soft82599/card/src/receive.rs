@@ -44,8 +44,8 @@ pub struct Arrival {
 pub struct Unseen {
     /// Frames that arrived while there was no link.
     pub without_link: u64,
-    /// Frames that arrived while reception was off. A reset of the card adds the frames that waited for a descriptor, for coalescing or for
-    /// a late write-back, and the frames in QPRDC, which the driver can no longer read.
+    /// Frames that arrived while reception was off. A reset of the card adds the frames that wait for a descriptor, for coalescing or for a
+    /// late write-back. It also adds the frames in QPRDC, which the driver can no longer read.
     pub by_reset: u64,
     /// Frames for a queue that does not work because of an injected fault (faults.rs). QPRDC counts them, too, if the queue is set to drop.
     pub by_hang: u64,

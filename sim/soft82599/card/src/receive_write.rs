@@ -21,7 +21,7 @@ pub const PARTS_MAX: usize = 16;
 const TAG_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
-/// A frame as written to memory, without its VLAN tag if the queue strips the tag, and with its CRC unless the card strips the CRC.
+/// A frame as written to memory. It lacks the VLAN tag if the queue strips the tag, and the CRC if the card strips the CRC.
 pub struct Trimmed<'f> {
     pieces: [&'f [u8]; 2],
     crc: [u8; CRC_BYTES],

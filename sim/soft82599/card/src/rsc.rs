@@ -5,12 +5,12 @@
 //! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
 //! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor of a context names the next one.
 //!
-//! A context is closed, and its descriptors go to the driver, in any of these cases: a segment of its connection does not continue the
-//! frame (it may then open a new context); a segment has PSH; the frame reaches the queue's limit of buffers or the maximum length of IP;
-//! the ring has no more descriptors; another connection needs the context; the queue's interrupt becomes due. A closed context of one
-//! segment is an ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and
-//! window from the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all
-//! segments were right.
+//! A context is closed, and its descriptors go to the driver, in six cases. A segment of its connection does not continue the frame (this
+//! segment may open a new context). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP. The ring
+//! has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A closed context of one segment is an
+//! ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and window from
+//! the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all segments were
+//! right.
 //!
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.

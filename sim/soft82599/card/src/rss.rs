@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
     }
 
-    /// Computes the hash as it is defined: for every set bit of the input, XOR the 32 bits of the key that begin at its position.
+    /// Computes the hash by its definition: every set bit of the input XORs the 32 bits of the key that begin at the bit's position.
     fn bit_by_bit(input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0);
         let mut hash = 0;

@@ -139,8 +139,8 @@ impl TransmitQueue {
         Ok(true)
     }
 
-    /// Ends the queue's turn: writes the head back if one of the turn's descriptors requested a report. Returns true if the head was
-    /// written.
+    /// Ends the queue's turn (transmit.rs): writes the head back if one of the turn's descriptors requested a report. Returns true if the
+    /// head was written.
     pub fn end_turn(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         if self.write_back.head_asked {
             self.report_head(host, faults, now, owner)

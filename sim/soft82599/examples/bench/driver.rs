@@ -77,8 +77,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Sets up rings in both directions for `queues` queues, of which only queue 0 is used. `timers`: all vectors except vector 0 have a
-    /// message that moderation holds back.
+    /// Sets up rings in both directions for `queues` queues, of which only queue 0 is used. `timers`: if true, all vectors except vector 0
+    /// have a message that moderation holds back.
     pub fn new(queues: u64, timers: bool, frame_bytes: usize) -> Self {
         let mut memory = Memory { bytes: vec![0; MEMORY_BYTES as usize], frames: 0 };
         let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut memory, 0);

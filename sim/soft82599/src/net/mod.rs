@@ -152,8 +152,7 @@ impl Wire {
         *input = batch;
     }
 
-    /// Ends the connection of a stream that has an invalid length or whose peer has disconnected, or gives up a tap device that was
-    /// removed.
+    /// Ends the connection of a stream with an invalid length or a disconnected peer, or gives up a removed tap device.
     pub fn disconnect(&mut self) {
         match self {
             Self::Stream(stream) => stream.disconnect(),
