@@ -239,7 +239,7 @@ std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
   return {buffer.data(), std::min(static_cast<std::size_t>(length), buffer.size() - 1)};
 }
 
-void stop_other_cores() noexcept {}  // the process ends after this
+void stop_other_cores() noexcept {}  // the other threads end with the process
 
 std::string_view command_line() noexcept { return command_line_text; }
 

@@ -84,7 +84,7 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server must hold them, because no answer is read."""
+    """400 connections with a closed window keep sending requests. The server must queue them, because no answer is read."""
 
     row = 3
     keys = (b"pending",)

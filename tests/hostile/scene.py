@@ -34,7 +34,7 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# The heap may differ by this much from its use before an attack: connections in TIME-WAIT, free lists of cores, and the log of a run.
+# Heap use may differ by this much from its value before an attack, by connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
 # Counters that are repeated in the result: refused work, and memory use.

@@ -19,7 +19,7 @@ MEMCACHED = ("memcached", "memcached")
 
 
 def append_memcached(initramfs: Path, out: Path, start: tuple[str, str], programs: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes the initramfs `out`. `start`: name and text of a file for the kernel's word rdinit=. `programs`: further programs, as
+    """Writes the initramfs `out`. `start`: name and text of a file for the kernel's parameter rdinit=. `programs`: further programs, as
     (package, program)."""
     shutil.copyfile(initramfs, out)
     with out.open("r+b") as stream:

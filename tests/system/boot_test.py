@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Every way from power-on to an answering memcached: stock firmware, boot loader and card, with boot trees and discs that this test makes.
 
-QEMU's `-kernel` is one of ten ways. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is in a file of
-its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the right one. The
-last test prints the observations as a table.
+QEMU's `-kernel` is one of ten ways to boot. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is in a
+file of its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the right
+one. The last test prints the observations as a table.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`idle=monitor` in a whole system: memcached answers without interrupts of the card, and the log shows that memory writes woke the cores.
 
-The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats MWAIT until a write to the line or an interrupt.
+The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats it until the watched line is written or an interrupt arrives.
 """
 
 import contextlib

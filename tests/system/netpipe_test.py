@@ -3,7 +3,7 @@
 
 Over control, the tests configure how Neap serves, and fetch the results.
 
-Sizes, repeats and results are compared line by line: both sides must print the same points. Speeds are printed, never asserted.
+Sizes, repeats and results are compared line by line: both programs must print the same points. Speeds are printed, never asserted.
 """
 
 import contextlib

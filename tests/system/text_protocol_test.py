@@ -189,7 +189,7 @@ def test_times_beyond_30_days_are_dates(wire: Wire) -> None:
     assert wire.fetch(b"past") is None
     wire.store(b"future", b"x", expires=int(time.time()) + 1000)
     assert wire.fetch(b"future") == b"x"
-    # The machine's clock is set from the host's at boot: an item whose expiry date is three seconds ahead must expire.
+    # The machine sets its clock from the host's clock at boot, so an item must expire at a date of the host's clock.
     wire.store(b"soon", b"x", expires=int(time.time()) + 3)
     assert wire.fetch(b"soon") == b"x"
     wait_until_gone(wire, b"soon", 8)

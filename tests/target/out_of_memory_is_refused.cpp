@@ -52,7 +52,7 @@ void throw_at_the_end() {
   done.fetch_add(1);
 }
 
-/// Allocates all memory of the machine on core 0. Further allocations throw, and the machine goes on afterwards.
+/// Allocates all memory of the machine on core 0. Further allocations throw, and the machine works again afterwards.
 neap::task<void> use_up_and_go_on() {
   static std::array<neap::RemoteNode, neap::machine::cores_max> nodes;
   Block* pieces = nullptr;

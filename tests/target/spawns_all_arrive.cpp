@@ -24,7 +24,7 @@ constexpr Ebb<Player> player;
 std::atomic<bool> stop{false};
 std::uint64_t throws_each = 0;
 
-/// An object on the heap that is passed from core to core. `flights` counts the calls that passed it.
+/// An object on the heap that is passed from core to core. `flights` counts how often it was passed on.
 struct Ball {
   std::uint64_t flights = 0, number = 0;
   Timer timer;

@@ -60,8 +60,8 @@ class Soak:
             self._hung[text.removeprefix("hang ")] = self.traffic.sent, self.console.restarts
 
     def release_queues(self) -> None:
-        """Frees a hung queue, because control may depend on it: a transmit queue once the driver has detected the hang, and any queue after
-        many frames."""
+        """Frees a hung queue, because control may depend on it. A transmit queue is freed when the driver has detected the hang, any queue
+        after many frames."""
         for queue, (sent, restarts) in list(self._hung.items()):
             found = queue.startswith("tx") and self.console.restarts > restarts
             if found or self.traffic.sent - sent > (FRAMES_UNTIL_FOUND if queue.startswith("tx") else FRAMES_OF_A_HANG):
