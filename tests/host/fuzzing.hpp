@@ -21,8 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace neap::fuzzing {
 
-/// The base of a generator. The derived class has `std::string stream()`, which returns one input. Its first four bytes select how the rest
-/// is cut into pieces; the rest is sent by a client.
+/// The base of a generator. The derived class has `std::string stream()`, which returns one input. Its first four bytes select how the
+/// other bytes are cut into pieces; the other bytes are a client's data.
 class InputGenerator {
  public:
   explicit InputGenerator(std::uint64_t seed) : random_(seed) {}

@@ -65,7 +65,7 @@ struct Echo final : FrameReceiver {
     bool answered = false;
     if (frame->bytes >= ethernet_bytes) {
       const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
-      // Besides the type, the text is compared, so that a bit error in another frame's type does not end the run.
+      // Besides the type, the text "stop" is compared, so that a bit error in another frame's type does not end the run.
       if (ethertype == ethertype_stop && std::memcmp(ethernet + ethernet_bytes, "stop", 4) == 0) stop->fulfil();
       if (ethertype == ethertype_set) return start(set(frame));
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);
