@@ -173,6 +173,7 @@ task<void> Client::serve() {
       answer = server_.refuse("the last line has no end, so it was not carried out");
       finish();
     }
+    answered_.store(true, std::memory_order_relaxed);
     bool sent = true;
     set_activity(Activity::busy);
     if (!answer.empty()) {

@@ -90,6 +90,8 @@ class Client {
   [[nodiscard]] bool displace() noexcept;
   // MAY be called on any core:
   [[nodiscard]] net::Ipv4Address address() const noexcept { return address_; }
+  /// True after the first line that was answered.
+  [[nodiscard]] bool answered() const noexcept { return answered_.load(std::memory_order_relaxed); }
   [[nodiscard]] Activity activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t progress_ns() const noexcept { return progress_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
@@ -113,6 +115,7 @@ class Client {
   unsigned core_ = this_core();
   std::atomic<std::uint64_t> progress_ns_, held_bytes_{0};
   std::atomic<Activity> activity_{Activity::idle};
+  std::atomic<bool> answered_{false};
   WakeSignal wake_signal_;
   Timer proof_limit_;
   net::Buffer input_;

@@ -36,6 +36,7 @@ class ClientPlaces {
   struct Place {
     Client* client = nullptr;
     std::uint64_t id = 0;
+    std::uint64_t arrived_ns = 0;
     bool proven = false;
     bool leaving = false;  ///< the client is displaced and not counted
   };
