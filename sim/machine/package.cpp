@@ -215,12 +215,11 @@ void Package::control(Ticks now) noexcept {
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
 
-Executed Package::executed(unsigned core) const noexcept {
-  const CoreClock& clock = core_[core].clock;
-  return {.instructions = clock.instructions(),
-          .core_cycles = clock.core_cycles(),
-          .reference_cycles = cycles_of(clock.busy(), cpu_.base_ratio),
-          .bus_cycles = cycles_of(clock.busy(), 1)};
+Executed Package::counts_of(const Work& work) const noexcept {
+  return {.instructions = work.instructions,
+          .core_cycles = work.core_cycles(),
+          .reference_cycles = cycles_of(work.busy, cpu_.base_ratio),
+          .bus_cycles = cycles_of(work.busy, 1)};
 }
 
 void Package::book(Ticks now) noexcept {

@@ -113,6 +113,31 @@ TEST(Package, HwpKeepsWithinTheRequestedRange) {
   EXPECT_EQ(package.clock(0).ratio(), 12U);  // it slept through the period
 }
 
+TEST(Package, CountersCountAtTheLevelsThatTheyAreSetTo) {
+  Package package(test_model(), 1);
+  constexpr std::uint64_t instructions = 0xc0, user = 1 << 16, system = 1 << 17, enabled = 1 << 22;
+  EXPECT_TRUE(write_msr(package, 0, 0x186, instructions | user | enabled));
+  EXPECT_TRUE(write_msr(package, 0, 0x187, instructions | system | enabled));
+  EXPECT_TRUE(write_msr(package, 0, 0x188, instructions | user | system | enabled));
+  EXPECT_TRUE(write_msr(package, 0, 0x38d, 0x321));  // instructions of the system, cycles of the user, all reference cycles
+  EXPECT_TRUE(write_msr(package, 0, 0x38f, 0x7'0000'0007));
+  package.run(0, 1000);
+  package.set_user_level(0, true);
+  package.run(0, 300);
+  package.run(0, -100);
+  package.set_user_level(0, false);
+  package.run(0, 10);
+  EXPECT_EQ(read(package, 0, 0xc1), 200U);
+  EXPECT_EQ(read(package, 0, 0xc2), 1010U);
+  EXPECT_EQ(read(package, 0, 0xc3), 1210U);
+  EXPECT_EQ(read(package, 0, 0x309), 1010U);
+  EXPECT_EQ(read(package, 0, 0x30a), 200U);
+  EXPECT_EQ(read(package, 0, 0x30b), 1210U);
+  EXPECT_TRUE(write_msr(package, 0, 0x186, instructions | system | enabled));  // keeps its value, counts on at the other level
+  package.run(0, 5);
+  EXPECT_EQ(read(package, 0, 0xc1), 205U);
+}
+
 TEST(Registers, CpuidListsWhatTheModelHas) {
   Package package(test_model(), 1);
   CpuidWords words;

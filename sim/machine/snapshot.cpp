@@ -10,10 +10,10 @@ namespace {
 void write_core(std::FILE* to, Package& package, unsigned core) {
   const Executed executed = package.executed(core);
   std::fprintf(to,
-               "{\"instructions\":%" PRIu64 ",\"cycles\":%" PRIu64 ",\"reference_cycles\":%" PRIu64 ",\"c0_ns\":%" PRIu64
-               ",\"wakeups\":%" PRIu64 ",\"frequency_mhz\":%u,\"residency_ns\":{",
-               executed.instructions, executed.core_cycles, executed.reference_cycles, to_ns(package.clock(core).busy()),
-               package.wakeups(core), package.clock(core).ratio() * 100);
+               "{\"instructions\":%" PRIu64 ",\"user_instructions\":%" PRIu64 ",\"cycles\":%" PRIu64 ",\"reference_cycles\":%" PRIu64
+               ",\"c0_ns\":%" PRIu64 ",\"wakeups\":%" PRIu64 ",\"frequency_mhz\":%u,\"residency_ns\":{",
+               executed.instructions, package.clock(core).user_work().instructions, executed.core_cycles, executed.reference_cycles,
+               to_ns(package.clock(core).busy()), package.wakeups(core), package.clock(core).ratio() * 100);
   const char* separator = "";
   for (unsigned i = 1; i < state_count; ++i) {
     if (!package.cpu().sleep[i].present) continue;
