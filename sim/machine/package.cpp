@@ -96,10 +96,10 @@ void Package::wake(unsigned number, WakeCause cause) noexcept {
   core.clock.wait(latency);
 }
 
-Ticks Package::residency(unsigned number, State state) const noexcept {
+Ticks Package::residency(unsigned number, State state, Ticks now) const noexcept {
   const Core& core = core_[number];
   const bool counting = core.state == state && state != State::c0;
-  return core.residency[index_of(state)] + (counting ? now(number) - std::min(core.since, now(number)) : 0);
+  return core.residency[index_of(state)] + (counting ? now - std::min(core.since, now) : 0);
 }
 
 Ticks Package::package_residency(PackageState state, Ticks now) const noexcept {

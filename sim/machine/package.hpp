@@ -65,7 +65,8 @@ class Package {
   void fall_asleep(unsigned core, State state) noexcept;
   /// Ends a sleep at now(core), and advances the core by the exit latency.
   void wake(unsigned core, WakeCause cause = WakeCause::outside) noexcept;
-  [[nodiscard]] Ticks residency(unsigned core, State state) const noexcept;
+  /// Up to `now`, also of a sleep that has not ended.
+  [[nodiscard]] Ticks residency(unsigned core, State state, Ticks now) const noexcept;
   [[nodiscard]] std::uint64_t wakeups(unsigned core) const noexcept { return core_[core].wakeups; }
   [[nodiscard]] std::uint64_t wakeups(unsigned core, WakeCause cause) const noexcept { return core_[core].wakeups_by[index_of(cause)]; }
   [[nodiscard]] PackageState package_state() const noexcept { return package_state_; }

@@ -47,12 +47,35 @@ TEST(Package, ResidenciesAndBusyTimeFillTheTime) {
   package.fall_asleep(1, State::c6);
   package.catch_up(1, package.clock(0).local());
   package.set_skipped(from_ns(5'000'000));
-  EXPECT_EQ(to_ns(package.residency(0, State::c6)), 5'000'000U);
+  EXPECT_EQ(to_ns(package.residency(0, State::c6, package.now(0))), 5'000'000U);
   EXPECT_EQ(package.package_state(), PackageState::pc6);
   package.wake(0);
   EXPECT_NEAR(static_cast<double>(to_ns(package.now(0))), 6.1e6, 100);  // with the exit latency
   EXPECT_EQ(package.wakeups(0), 1U);
   EXPECT_EQ(read(package, 0, 0x3fd), package.tsc(from_ns(5'000'000)));
+}
+
+TEST(Package, ACoreThatNeverWakesIsResidentUpToNow) {
+  Package package(test_model(), 2);
+  package.fall_asleep(1, State::c6);
+  package.run(0, a_millisecond);  // core 1's own clock stands still
+  EXPECT_EQ(package.residency(1, State::c6, package.now(0)), package.now(0));
+  EXPECT_EQ(package.residency(1, State::c1, package.now(0)), 0U);
+}
+
+TEST(Package, ItsSumsGoOnWhereEnergyCountersWrap) {
+  Package package(test_model(), 1);
+  package.fall_asleep(0, State::c6);
+  constexpr std::uint64_t seconds = 100'000;
+  package.set_skipped(seconds * ticks_per_second);
+  // 5 W of the uncore, and 4 W of memory. A counter of 32 bits has 65,536 J at this model's unit of 2^-16 J.
+  EXPECT_NEAR(package.package_joules(package.now(0)), 500'000, 1);
+  EXPECT_NEAR(package.dram_joules(package.now(0)), 400'000, 1);
+  package.wake(0);
+  const double joules = package.package_joules(package.now(0));
+  EXPECT_GT(joules, 7 * 65'536);
+  EXPECT_EQ(read(package, 0, 0x611), static_cast<std::uint32_t>(static_cast<std::uint64_t>(joules * 65'536)));
+  EXPECT_EQ(to_ns(package.residency(0, State::c6, package.now(0))), seconds * 1'000'000'000);
 }
 
 TEST(Package, OnOneClockTheHighestRequestOfThoseAwakeCounts) {
