@@ -8,14 +8,12 @@ namespace neap::model {
 void CoreClock::run(std::int64_t instructions) noexcept {
   const auto count = static_cast<std::uint64_t>(instructions);  // wraps for negative numbers, and so do the sums: they are taken back
   const Ticks time = count * per_instruction_;
-  instructions_ += count;
   local_ += time;
-  busy_ += time;
-  if (instructions >= 0) {
-    cycle_parts_ += Wide{time} * ratio_;
-  } else {
-    cycle_parts_ -= Wide{-time} * ratio_;
-  }
+  all_.instructions += count;
+  all_.add(time, ratio_);
+  if (!user_level_) return;
+  user_.instructions += count;
+  user_.add(time, ratio_);
 }
 
 bool is_ahead(std::span<const Runner> cores, unsigned self) noexcept {

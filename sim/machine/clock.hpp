@@ -16,6 +16,20 @@
 
 namespace neap::model {
 
+/// What a core has done since reset, at all privilege levels or at level 3.
+struct Work {
+  std::uint64_t instructions = 0;
+  Ticks busy = 0;        ///< time in C0, without wake-ups
+  Wide cycle_parts = 0;  ///< of 1/156250 cycle
+
+  [[nodiscard]] std::uint64_t core_cycles() const noexcept { return static_cast<std::uint64_t>(cycle_parts / ticks_per_bus_clock); }
+  /// The two's complement of a time takes it back.
+  void add(Ticks time, unsigned ratio) noexcept {
+    busy += time;
+    cycle_parts += static_cast<Wide>(Signed{static_cast<std::int64_t>(time)} * ratio);
+  }
+};
+
 class CoreClock {
  public:
   void set_pace(const CpuModel& cpu, unsigned ratio) noexcept {
@@ -25,7 +39,14 @@ class CoreClock {
   /// Advances by instructions. A negative number takes the last ones back: an instruction that the emulator started and gave up.
   void run(std::int64_t instructions) noexcept;
   /// Advances by cycles in which the core is not halted and executes nothing.
-  void stall(unsigned cycles) noexcept { advance(cycles * ticks_per_bus_clock / ratio_); }
+  void stall(unsigned cycles) noexcept {
+    const Ticks time = cycles * ticks_per_bus_clock / ratio_;
+    local_ += time;
+    all_.add(time, ratio_);
+    if (user_level_) user_.add(time, ratio_);
+  }
+  /// From now on instructions and cycles are those of privilege level 3, or of lower ones.
+  void set_user_level(bool user) noexcept { user_level_ = user; }
   /// Advances without cycles: a wake-up.
   void wait(Ticks time) noexcept { local_ += time; }
   /// A sleeping core's clock stands still; it catches up when it is woken.
@@ -36,25 +57,19 @@ class CoreClock {
   [[nodiscard]] Ticks local() const noexcept { return local_; }
   [[nodiscard]] Ticks per_instruction() const noexcept { return per_instruction_; }
   [[nodiscard]] unsigned ratio() const noexcept { return ratio_; }
-  [[nodiscard]] std::uint64_t instructions() const noexcept { return instructions_; }
-  [[nodiscard]] Ticks busy() const noexcept { return busy_; }  ///< time in C0, without wake-ups
-  [[nodiscard]] std::uint64_t core_cycles() const noexcept { return static_cast<std::uint64_t>(cycle_parts_ / ticks_per_bus_clock); }
+  [[nodiscard]] const Work& work() const noexcept { return all_; }
+  [[nodiscard]] const Work& user_work() const noexcept { return user_; }
+  [[nodiscard]] Ticks busy() const noexcept { return all_.busy; }
   /// The instructions that fill the time until `end`, rounded up; 0 if it has come.
   [[nodiscard]] std::uint64_t instructions_until(Ticks end) const noexcept {
     return end <= local_ ? 0 : (end - local_ + per_instruction_ - 1) / per_instruction_;
   }
 
  private:
-  void advance(Ticks time) noexcept {
-    local_ += time;
-    busy_ += time;
-    cycle_parts_ += Wide{time} * ratio_;
-  }
-
-  Ticks local_ = 0, busy_ = 0, per_instruction_ = 1;
+  Ticks local_ = 0, per_instruction_ = 1;
   unsigned ratio_ = 1;
-  std::uint64_t instructions_ = 0;
-  Wide cycle_parts_ = 0;  // of 1/156250 cycle
+  bool user_level_ = false;
+  Work all_, user_;
 };
 
 /// The state of one core that the order of turns depends on.

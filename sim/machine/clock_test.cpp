@@ -39,12 +39,12 @@ TEST(CoreClock, InstructionsTakenBackLeaveNoTrace) {
   clock.set_pace(test_model(), 20);
   clock.run(1000);
   const auto local = clock.local();
-  const auto cycles = clock.core_cycles();
+  const auto cycles = clock.work().core_cycles();
   clock.run(7);
   clock.run(-7);
   EXPECT_EQ(clock.local(), local);
-  EXPECT_EQ(clock.core_cycles(), cycles);
-  EXPECT_EQ(clock.instructions(), 1000U);
+  EXPECT_EQ(clock.work().core_cycles(), cycles);
+  EXPECT_EQ(clock.work().instructions, 1000U);
   EXPECT_EQ(cycles, 1000U);
   EXPECT_EQ(to_ns(local), 500U);
 }
@@ -97,17 +97,17 @@ TEST(Counters, CountOnlyWhatIsEnabledAndKnown) {
   counters.set_event_select(1, misses_event, {});
   counters.set_fixed_control(0x333, {});
   counters.set_global_control(std::uint64_t{0b11} << 32 | 0b11, {});
-  const Executed later{.instructions = 100, .core_cycles = 200, .reference_cycles = 300, .bus_cycles = 10};
+  const ExecutedByLevel later{.all = {.instructions = 100, .core_cycles = 200, .reference_cycles = 300, .bus_cycles = 10}, .user = {}};
   EXPECT_EQ(counters.general(0, later), 100U);
   EXPECT_EQ(counters.general(1, later), 0U);
   EXPECT_EQ(counters.fixed(0, later), 100U);
   EXPECT_EQ(counters.fixed(1, later), 200U);
   EXPECT_EQ(counters.fixed(2, later), 0U);  // not in the global control
   counters.set_global_control(0, later);
-  EXPECT_EQ(counters.fixed(0, {.instructions = 500}), 100U);
+  EXPECT_EQ(counters.fixed(0, {.all = {.instructions = 500}, .user = {}}), 100U);
   counters.set_fixed(0, Counters::value_mask, later);
   counters.set_global_control(std::uint64_t{1} << 32, later);
-  EXPECT_EQ(counters.fixed(0, {.instructions = 101, .core_cycles = 200}), 0U);  // 48 bits
+  EXPECT_EQ(counters.fixed(0, {.all = {.instructions = 101, .core_cycles = 200}, .user = {}}), 0U);  // 48 bits
 }
 
 }  // namespace

@@ -16,7 +16,9 @@ constexpr std::uint8_t first_hint_of_c0 = 0xf0;          // SDM 2B, MWAIT: bits 
 // Ports that end the machine: isa-debug-exit as the launcher places it, and the chipset's PM1a control with SLP_EN (ACPI 4.8.3.2.1).
 constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_enable = 1 << 13;
 
-constexpr int status_finished = 0, status_world_gone = 3;
+constexpr int status_finished = 0, status_world_gone = 3, status_clock_ended = 4;
+// Ticks of 64 bits hold 13 days. A guest that waits for input from outside passes idle days in seconds.
+constexpr std::uint64_t clock_ends_ns = std::uint64_t{12} * 24 * 3600 * 1'000'000'000;
 
 }  // namespace
 
@@ -31,7 +33,12 @@ Machine::Machine(const CpuModel& cpu, unsigned cores, const Options& options, Li
 // --- Clock -------------------------------------------------------------------------------------------------------------------------------
 
 void Machine::settle() noexcept {
-  package_.set_skipped(from_ns(qemu::skipped_ns()));
+  const std::uint64_t skipped_ns = qemu::skipped_ns();
+  if (skipped_ns > clock_ends_ns) {
+    std::fputs("neap-machine: the virtual clock ends after 12 days of idle time\n", stderr);
+    qemu::end_process(status_clock_ended);
+  }
+  package_.set_skipped(from_ns(skipped_ns));
   const std::int64_t executed = qemu::take_executed();
   if (executed != 0 && owner_ >= 0) package_.run(static_cast<unsigned>(owner_), executed);
 }

@@ -49,6 +49,11 @@ class Machine {
   void interrupt_raised(unsigned core) noexcept;
   [[nodiscard]] bool masked_interrupt_wakes(unsigned core) noexcept;
   void interrupt_taken(unsigned core) noexcept;
+  /// After an instruction or an event that may change the privilege level.
+  void level_changed(unsigned core, bool user) noexcept {
+    settle();
+    package_.set_user_level(core, user);
+  }
 
   // Instructions
   [[nodiscard]] bool read(unsigned core, std::uint32_t msr, std::uint64_t& value) noexcept;

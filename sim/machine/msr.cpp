@@ -66,6 +66,9 @@ bool read_frequency(Package& package, unsigned core, std::uint32_t number, std::
   const Executed executed = package.executed(core);
   const CoreRegisters& own = package.registers(core);
   switch (number) {
+    case time_stamp_counter_msr:
+      value = package.tsc(package.now(core));
+      return true;
     case 0xce:
       value = platform_info(cpu);
       return true;
@@ -175,7 +178,7 @@ bool read_energy(Package& package, unsigned core, std::uint32_t number, std::uin
 
 bool read_sleep(const Package& package, unsigned core, std::uint32_t number, std::uint64_t& value) {
   const Ticks now = package.now(core);
-  const auto core_residency = [&](State state) { return package.tsc(package.residency(core, state)); };
+  const auto core_residency = [&](State state) { return package.tsc(package.residency(core, state, now)); };
   const auto package_residency = [&](PackageState state) { return package.tsc(package.package_residency(state, now)); };
   switch (number) {
     case 0xe2:
@@ -215,7 +218,7 @@ constexpr bool in_range(std::uint32_t number, std::uint32_t first, unsigned coun
 bool read_counters(Package& package, unsigned core, std::uint32_t number, std::uint64_t& value) {
   const Counters& counters = package.counters(core);
   const unsigned general = counters.general_counters();
-  const Executed now = package.executed(core);
+  const ExecutedByLevel now = package.executed_by_level(core);
   constexpr std::uint64_t full_width_writes = 1 << 13;
   if (in_range(number, 0xc1, general)) {
     value = counters.general(number - 0xc1, now);
@@ -242,7 +245,7 @@ bool read_counters(Package& package, unsigned core, std::uint32_t number, std::u
 bool write_counters(Package& package, unsigned core, std::uint32_t number, std::uint64_t value) {
   Counters& counters = package.counters(core);
   const unsigned general = counters.general_counters();
-  const Executed now = package.executed(core);
+  const ExecutedByLevel now = package.executed_by_level(core);
   if (in_range(number, 0xc1, general)) {  // bits 31:0, sign-extended (20.2.8)
     counters.set_general(number - 0xc1, static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value))), now);
   } else if (in_range(number, 0x4c1, general)) {
@@ -331,10 +334,10 @@ bool read_counter(Package& package, unsigned core, std::uint32_t selector, std::
   const Counters& counters = package.counters(core);
   if ((selector & fixed_counter) != 0) {
     if (counter >= Counters::fixed_counters) return false;
-    value = counters.fixed(counter, package.executed(core));
+    value = counters.fixed(counter, package.executed_by_level(core));
   } else {
     if (counter >= counters.general_counters()) return false;
-    value = counters.general(counter, package.executed(core));
+    value = counters.general(counter, package.executed_by_level(core));
   }
   return true;
 }

@@ -96,10 +96,10 @@ void Package::wake(unsigned number, WakeCause cause) noexcept {
   core.clock.wait(latency);
 }
 
-Ticks Package::residency(unsigned number, State state) const noexcept {
+Ticks Package::residency(unsigned number, State state, Ticks now) const noexcept {
   const Core& core = core_[number];
   const bool counting = core.state == state && state != State::c0;
-  return core.residency[index_of(state)] + (counting ? now(number) - std::min(core.since, now(number)) : 0);
+  return core.residency[index_of(state)] + (counting ? now - std::min(core.since, now) : 0);
 }
 
 Ticks Package::package_residency(PackageState state, Ticks now) const noexcept {
@@ -215,12 +215,11 @@ void Package::control(Ticks now) noexcept {
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
 
-Executed Package::executed(unsigned core) const noexcept {
-  const CoreClock& clock = core_[core].clock;
-  return {.instructions = clock.instructions(),
-          .core_cycles = clock.core_cycles(),
-          .reference_cycles = cycles_of(clock.busy(), cpu_.base_ratio),
-          .bus_cycles = cycles_of(clock.busy(), 1)};
+Executed Package::counts_of(const Work& work) const noexcept {
+  return {.instructions = work.instructions,
+          .core_cycles = work.core_cycles(),
+          .reference_cycles = cycles_of(work.busy, cpu_.base_ratio),
+          .bus_cycles = cycles_of(work.busy, 1)};
 }
 
 void Package::book(Ticks now) noexcept {

@@ -53,6 +53,7 @@ class Package {
   [[nodiscard]] std::uint64_t tsc(Ticks now) const noexcept { return cycles_of(now, cpu_.base_ratio); }
   void run(unsigned core, std::int64_t instructions) noexcept { core_[core].clock.run(instructions); }
   void pause(unsigned core) noexcept { core_[core].clock.stall(cpu_.pause_cycles); }
+  void set_user_level(unsigned core, bool user) noexcept { core_[core].clock.set_user_level(user); }
   void catch_up(unsigned core, Ticks local) noexcept { core_[core].clock.catch_up(local); }
 
   // Sleep
@@ -64,7 +65,8 @@ class Package {
   void fall_asleep(unsigned core, State state) noexcept;
   /// Ends a sleep at now(core), and advances the core by the exit latency.
   void wake(unsigned core, WakeCause cause = WakeCause::outside) noexcept;
-  [[nodiscard]] Ticks residency(unsigned core, State state) const noexcept;
+  /// Up to `now`, also of a sleep that has not ended.
+  [[nodiscard]] Ticks residency(unsigned core, State state, Ticks now) const noexcept;
   [[nodiscard]] std::uint64_t wakeups(unsigned core) const noexcept { return core_[core].wakeups; }
   [[nodiscard]] std::uint64_t wakeups(unsigned core, WakeCause cause) const noexcept { return core_[core].wakeups_by[index_of(cause)]; }
   [[nodiscard]] PackageState package_state() const noexcept { return package_state_; }
@@ -81,7 +83,10 @@ class Package {
   void control(Ticks now) noexcept;
 
   // Counters
-  [[nodiscard]] Executed executed(unsigned core) const noexcept;
+  [[nodiscard]] Executed executed(unsigned core) const noexcept { return counts_of(core_[core].clock.work()); }
+  [[nodiscard]] ExecutedByLevel executed_by_level(unsigned core) const noexcept {
+    return {.all = executed(core), .user = counts_of(core_[core].clock.user_work())};
+  }
   [[nodiscard]] Counters& counters(unsigned core) noexcept { return core_[core].counters; }
   [[nodiscard]] double package_joules(Ticks now) noexcept;
   [[nodiscard]] double cores_joules(Ticks now) noexcept;
@@ -106,6 +111,7 @@ class Package {
     CoreRegisters registers;
   };
 
+  [[nodiscard]] Executed counts_of(const Work& work) const noexcept;
   void settle_changes(Ticks now) noexcept;
   void set_package_state(Ticks now) noexcept;
   void set_core_power(Core& core, Ticks now) noexcept;

@@ -47,12 +47,35 @@ TEST(Package, ResidenciesAndBusyTimeFillTheTime) {
   package.fall_asleep(1, State::c6);
   package.catch_up(1, package.clock(0).local());
   package.set_skipped(from_ns(5'000'000));
-  EXPECT_EQ(to_ns(package.residency(0, State::c6)), 5'000'000U);
+  EXPECT_EQ(to_ns(package.residency(0, State::c6, package.now(0))), 5'000'000U);
   EXPECT_EQ(package.package_state(), PackageState::pc6);
   package.wake(0);
   EXPECT_NEAR(static_cast<double>(to_ns(package.now(0))), 6.1e6, 100);  // with the exit latency
   EXPECT_EQ(package.wakeups(0), 1U);
   EXPECT_EQ(read(package, 0, 0x3fd), package.tsc(from_ns(5'000'000)));
+}
+
+TEST(Package, ACoreThatNeverWakesIsResidentUpToNow) {
+  Package package(test_model(), 2);
+  package.fall_asleep(1, State::c6);
+  package.run(0, a_millisecond);  // core 1's own clock stands still
+  EXPECT_EQ(package.residency(1, State::c6, package.now(0)), package.now(0));
+  EXPECT_EQ(package.residency(1, State::c1, package.now(0)), 0U);
+}
+
+TEST(Package, ItsSumsGoOnWhereEnergyCountersWrap) {
+  Package package(test_model(), 1);
+  package.fall_asleep(0, State::c6);
+  constexpr std::uint64_t seconds = 100'000;
+  package.set_skipped(seconds * ticks_per_second);
+  // 5 W of the uncore, and 4 W of memory. A counter of 32 bits has 65,536 J at this model's unit of 2^-16 J.
+  EXPECT_NEAR(package.package_joules(package.now(0)), 500'000, 1);
+  EXPECT_NEAR(package.dram_joules(package.now(0)), 400'000, 1);
+  package.wake(0);
+  const double joules = package.package_joules(package.now(0));
+  EXPECT_GT(joules, 7 * 65'536);
+  EXPECT_EQ(read(package, 0, 0x611), static_cast<std::uint32_t>(static_cast<std::uint64_t>(joules * 65'536)));
+  EXPECT_EQ(to_ns(package.residency(0, State::c6, package.now(0))), seconds * 1'000'000'000);
 }
 
 TEST(Package, OnOneClockTheHighestRequestOfThoseAwakeCounts) {
@@ -111,6 +134,31 @@ TEST(Package, HwpKeepsWithinTheRequestedRange) {
   package.wake(0);
   package.control(package.now(0));
   EXPECT_EQ(package.clock(0).ratio(), 12U);  // it slept through the period
+}
+
+TEST(Package, CountersCountAtTheLevelsThatTheyAreSetTo) {
+  Package package(test_model(), 1);
+  constexpr std::uint64_t instructions = 0xc0, user = 1 << 16, system = 1 << 17, enabled = 1 << 22;
+  EXPECT_TRUE(write_msr(package, 0, 0x186, instructions | user | enabled));
+  EXPECT_TRUE(write_msr(package, 0, 0x187, instructions | system | enabled));
+  EXPECT_TRUE(write_msr(package, 0, 0x188, instructions | user | system | enabled));
+  EXPECT_TRUE(write_msr(package, 0, 0x38d, 0x321));  // instructions of the system, cycles of the user, all reference cycles
+  EXPECT_TRUE(write_msr(package, 0, 0x38f, 0x7'0000'0007));
+  package.run(0, 1000);
+  package.set_user_level(0, true);
+  package.run(0, 300);
+  package.run(0, -100);
+  package.set_user_level(0, false);
+  package.run(0, 10);
+  EXPECT_EQ(read(package, 0, 0xc1), 200U);
+  EXPECT_EQ(read(package, 0, 0xc2), 1010U);
+  EXPECT_EQ(read(package, 0, 0xc3), 1210U);
+  EXPECT_EQ(read(package, 0, 0x309), 1010U);
+  EXPECT_EQ(read(package, 0, 0x30a), 200U);
+  EXPECT_EQ(read(package, 0, 0x30b), 1210U);
+  EXPECT_TRUE(write_msr(package, 0, 0x186, instructions | system | enabled));  // keeps its value, counts on at the other level
+  package.run(0, 5);
+  EXPECT_EQ(read(package, 0, 0xc1), 205U);
 }
 
 TEST(Registers, CpuidListsWhatTheModelHas) {

@@ -2,7 +2,7 @@
 // The model machine's CPUs, as a plugin for QEMU's TCG.
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
-//   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,seed=N][,trace=FILE]
+//   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,seed=N][,trace=FILE][,misplace=OFFSET]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
@@ -10,9 +10,11 @@
 //   quantum_ns  length of a round of the cores (clock.hpp), 2000 by default
 //   stay        on: the world's last phase does not end the run
 //   seed        recorded in the digest. The CPUs themselves have no randomness.
+//   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
 //   trace       each sleep and wake-up, as text
 //
 // A refusal is one sentence on standard error and status 2; no instruction has run then.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +23,7 @@
 #include <string>
 
 #include "sim/machine/machine.hpp"
+#include "sim/machine/qemu_layout.hpp"
 
 using namespace neap::model;
 
@@ -39,6 +42,10 @@ struct PluginInfo {
   } system;
 };
 void qemu_plugin_register_vcpu_init_cb(std::uint64_t plugin, void (*callback)(unsigned cpu, void* data), void* data);
+/// Types: 1 interrupts, 2 exceptions.
+void qemu_plugin_register_vcpu_discon_cb(std::uint64_t plugin, int types,
+                                         void (*callback)(unsigned cpu, int type, std::uint64_t from, std::uint64_t to, void* data),
+                                         void* data);
 void qemu_plugin_register_atexit_cb(std::uint64_t plugin, void (*callback)(void* data), void* data);
 [[gnu::visibility("default")]] int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, char** argv);
 }
@@ -59,6 +66,7 @@ constexpr qemu::Hooks hooks{
     .halt_ends = [](unsigned cpu) { return machine->halt_ends(cpu); },
     .look_at_memory = [] { machine->look_at_memory(); },
     .interrupt_taken = [](unsigned cpu) { machine->interrupt_taken(cpu); },
+    .level_changed = [](unsigned cpu, bool user) { machine->level_changed(cpu, user); },
     .interrupt_raised = [](unsigned cpu) { machine->interrupt_raised(cpu); },
     .masked_interrupt_wakes = [](unsigned cpu) { return machine->masked_interrupt_wakes(cpu); },
     .read_msr = [](unsigned cpu, std::uint32_t number, std::uint64_t& value) { return machine->read(cpu, number, value); },
@@ -90,6 +98,12 @@ std::FILE* opened(const char* path) {
   return file;
 }
 
+void misplace(std::string_view name) {
+  const auto found = std::ranges::find(qemu::offset::all, name, &qemu::offset::Named::name);
+  if (found == qemu::offset::all.end()) refuse("misplace: there is no offset " + std::string(name));
+  *found->value += 8;
+}
+
 Words parse_words(int argc, char** argv) {
   Words words;
   for (int i = 0; i < argc; ++i) {
@@ -111,11 +125,13 @@ Words parse_words(int argc, char** argv) {
       const auto ns = std::strtoul(value, &end, 10);
       if (*end != '\0' || ns < 100 || ns > 1'000'000) refuse("quantum_ns takes 100 to 1000000");
       words.options.quantum = from_ns(ns);
+    } else if (key == "misplace") {
+      misplace(value);
     } else if (key == "seed") {
       words.seed = std::strtoul(value, &end, 10);
       if (*end != '\0') refuse("seed takes a number");
     } else {
-      refuse("unknown option " + key + "; accepted: model link out quantum_ns stay seed trace");
+      refuse("unknown option " + key + "; accepted: model link misplace out quantum_ns stay seed trace");
     }
   }
   return words;
@@ -153,6 +169,10 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
         if (cpu == 0) machine->start_world();
       },
       nullptr);
+  constexpr int interrupts_and_exceptions = 3;
+  qemu_plugin_register_vcpu_discon_cb(
+      plugin, interrupts_and_exceptions,
+      [](unsigned cpu, int, std::uint64_t, std::uint64_t, void*) { machine->level_changed(cpu, qemu::is_at_user_level(cpu)); }, nullptr);
   qemu_plugin_register_atexit_cb(plugin, [](void*) { machine->ended(); }, nullptr);
   return 0;
 }

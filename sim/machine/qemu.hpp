@@ -8,8 +8,8 @@
 // Symbols and offsets are those of one version. `attach` compares the version, finds every symbol and checks the tables. `check_cpu` checks
 // the offsets inside a CPU before its first instruction. A difference is reported in one sentence, and nothing runs.
 //
-// The hooks are plain functions that return. QEMU's code leaves helpers by longjmp, and only functions of qemu.cpp are on the stack then.
-// They hold no object with a destructor.
+// The hooks are plain functions that return. QEMU's code leaves helpers by longjmp, and only functions of qemu_instructions.cpp are on the
+// stack then. They hold no object with a destructor.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +41,8 @@ struct Hooks {
   /// All CPUs are about to sleep, or a timer's work is done: ends the halt of those whose watched line has changed.
   void (*look_at_memory)();
   void (*interrupt_taken)(unsigned cpu);
+  /// After an instruction that may change the privilege level. Interrupts and exceptions are reported by QEMU's plugin interface.
+  void (*level_changed)(unsigned cpu, bool user);
   /// Before and after QEMU marks the interrupt. `wakes`: one that ends a masked MWAIT.
   void (*interrupt_raised)(unsigned cpu);
   bool (*masked_interrupt_wakes)(unsigned cpu);
@@ -84,6 +86,7 @@ struct Hooks {
 [[nodiscard]] bool global_lock_held();
 
 [[nodiscard]] bool is_awake(unsigned cpu);  ///< not halted, or with an interrupt to take
+[[nodiscard]] bool is_at_user_level(unsigned cpu);
 void end_halt(unsigned cpu);
 void end_current_run();
 /// Changes how many instructions the CPU that runs may still execute.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// QEMU's functions and tables that qemu.cpp uses, found by name in the running program.
+// QEMU's functions and tables that the parts of qemu.hpp use, found by name in the running program.
 //
 // They are looked up and not linked, because a plugin with an unknown symbol is refused by the loader, in words that explain nothing.
 #pragma once

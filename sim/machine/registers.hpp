@@ -11,6 +11,9 @@
 
 namespace neap::model {
 
+/// IA32_TIME_STAMP_COUNTER. A core MUST NOT read it before no other core is behind, as with RDTSC (Machine::may_read_tsc).
+constexpr std::uint32_t time_stamp_counter_msr = 0x10;
+
 [[nodiscard]] bool read_msr(Package& package, unsigned core, std::uint32_t number, std::uint64_t& value) noexcept;
 [[nodiscard]] bool write_msr(Package& package, unsigned core, std::uint32_t number, std::uint64_t value) noexcept;
 

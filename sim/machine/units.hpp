@@ -12,6 +12,7 @@ namespace neap::model {
 
 using Ticks = std::uint64_t;  // 64 fs
 __extension__ using Wide = unsigned __int128;
+__extension__ using Signed = __int128;
 
 constexpr unsigned cores_max = 16;
 constexpr Ticks ticks_per_ns = 15'625;

@@ -8,10 +8,11 @@ import pytest
 from tests.model.modelled import image
 from tools.bench.determinism import busy_host
 from tools.errors import UsageError
-from tools.model import experiment, results
+from tools.model import cpu_model, experiment, results
 from tools.model.experiment import Experiment
 
 MEMCACHED = image("apps/memcached", "memcached")
+ROUND_NS = 2000  # cores' clocks differ by up to a round
 
 
 def run(wanted: Experiment, directory: Path) -> results.Result:
@@ -19,7 +20,19 @@ def run(wanted: Experiment, directory: Path) -> results.Result:
     result = experiment.run(wanted, MEMCACHED, directory)
     assert result.world["failed"] == 0 and result.answered == result.world["offered"] > 0
     assert result.window_ns == wanted.window_ms * 1e6, "the CPUs' snapshots are of the moments at which the world's window begins and ends"
+    check_that_states_fill_the_window(result, cpu_model.load(wanted.model))
     return result
+
+
+def check_that_states_fill_the_window(result: results.Result, cpu: cpu_model.CpuModel) -> None:
+    """The time outside C0 and all sleep states is that of wake-ups, also for a core that sleeps from the window's start to its end."""
+    values = cpu.values
+    exits_us = [value for key, value in values.items() if key.startswith("sleep.C") and key.endswith(".exit_latency_us")]
+    wake_up_ns = 1000 * (max(exits_us) + values["sleep.package_exit_latency_us"])
+    for core in result.cores:
+        waking_ns = result.window_ns - core.c0_ns - sum(core.residency_ns.values())
+        # A wake-up may begin before the window, or end after it.
+        assert -wake_up_ns - 2 * ROUND_NS <= waking_ns <= (core.wakeups + 1) * wake_up_ns + 2 * ROUND_NS, core
 
 
 def logs(directory: Path) -> list[bytes]:

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSL-1.0
+// QEMU's structure of a CPU, and what qemu_instructions.cpp, qemu_attach.cpp and qemu.cpp share.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "sim/machine/qemu.hpp"
+#include "sim/machine/qemu_layout.hpp"
+#include "sim/machine/qemu_symbols.hpp"
+
+namespace neap::model::qemu {
+
+constexpr int clock_virtual = 1, hard_interrupt = 0x2, nonmaskable_interrupt = 0x200;
+
+template <typename T>
+T& field(void* structure, std::size_t at) {
+  return *reinterpret_cast<T*>(static_cast<char*>(structure) + at);
+}
+template <typename F>
+void* as_pointer(F* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+inline Hooks hooks;
+inline std::array<Cpu*, cores_max> cpus{};
+inline unsigned cpu_count = 0;
+inline Cpu** current = nullptr;  // of the CPUs' one thread
+inline std::uint64_t ahead = 0;  // instructions of the current translation block that are counted and not executed yet
+alignas(16) inline std::array<char, timer_bytes> timer{};  // QEMU's QEMUTimer: the model's only one
+
+inline unsigned number_of(Cpu* cpu) { return static_cast<unsigned>(field<std::int32_t>(cpu, offset::index)); }
+inline Cpu* cpu_of(void* registers) { return reinterpret_cast<Cpu*>(static_cast<char*>(registers) - offset::registers); }
+inline void* registers_of(Cpu* cpu) { return reinterpret_cast<char*>(cpu) + offset::registers; }
+
+inline std::uint64_t control_register(void* registers, unsigned number) {
+  return field<std::uint64_t>(registers, offset::control_registers + 8 * number);
+}
+constexpr std::uint32_t hidden_level = 3;
+inline std::uint32_t level_of(void* registers) { return field<std::uint32_t>(registers, offset::hidden_flags) & hidden_level; }
+
+/// A sentence of a refusal, in memory that stays.
+[[nodiscard]] const char* sentence(const char* what, const char* name);
+/// Replaces the functions of instructions by the model's. Null, or a sentence.
+[[nodiscard]] const char* replace_instructions();
+
+}  // namespace neap::model::qemu
