@@ -54,6 +54,8 @@ class Package {
   void run(unsigned core, std::int64_t instructions) noexcept { core_[core].clock.run(instructions); }
   void pause(unsigned core) noexcept { core_[core].clock.stall(cpu_.pause_cycles); }
   void catch_up(unsigned core, Ticks local) noexcept { core_[core].clock.catch_up(local); }
+  /// The core executes nothing for this time. It uses the power of C0.
+  void hold(unsigned core, Ticks time) noexcept { core_[core].clock.wait(time); }
 
   // Sleep
   [[nodiscard]] State state(unsigned core) const noexcept { return core_[core].state; }
