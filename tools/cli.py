@@ -21,6 +21,7 @@ commands:
                                          build an application, of this checkout or in its own folder, and run it on an
                                          emulated machine; --vfio ADDRESS passes a real card through, --gdb starts gdb
                                          on it, --trace CORE records the functions that a core calls
+  replay DIR                             repeat a run that `run --model ... --record DIR` kept, and compare it
   new NAME [--dir D]                     make a folder with a new application, outside this checkout
   vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
   ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
@@ -33,6 +34,8 @@ commands:
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
                                          repeat tests; card: its fuzzers alone; driver: random settings and faults;
                                          kernel: its stress images; fuzz: all other fuzzers
+  soak model [--seeds N] [--first-seed S] [--cores N] [--jobs N] [--fault WORDS]
+                                         faults in virtual time on the model machine, each run from its seed
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
@@ -168,8 +171,13 @@ def _parser() -> Parser:
 
     run.add_argument("--model", metavar="CPU", help="of --load: on a modelled CPU in virtual time, with power and sleep: e5-2690, ...")
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
+    run.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of --model: a fault; repeatable")
+    run.add_argument("--record", metavar="DIR", help="of --model: keep the run there for `./neap replay DIR`")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
+
+    replay = command("replay", _call, "Repeat a recorded run of the model machine, and compare all its files.", builds=False)
+    replay.add_argument("directory", metavar="DIR")
 
     new = command("new", _call, "Make the folder of an application of your own, outside this checkout.", builds=False)
     new.add_argument("name", metavar="NAME")
@@ -190,6 +198,11 @@ def _parser() -> Parser:
     soak = command("soak", _call, "Run tests repeatedly; fuzzers get a share of the time.")
     soak.add_argument("names", nargs="*", metavar="LAYER")
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
+    soak.add_argument("--seeds", type=int, metavar="N", help="of model: number of runs (1000)")
+    soak.add_argument("--first-seed", type=int, metavar="S", help="of model: seed of the first run (1)")
+    soak.add_argument("--cores", type=int, metavar="N", help="of model: cores of the modelled machine (4)")
+    soak.add_argument("--jobs", type=int, metavar="N", help="of model: runs at a time (2)")
+    soak.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of model: a further fault; repeatable")
 
     ctl = command("ctl", _call, "Send lines to a machine's control server and print its answers.", builds=False)
     _add_target(ctl)
@@ -294,6 +307,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
 # Functions import the modules that they use, because `./neap --help` must not depend on these modules' requirements.
 # This table has the commands that are one call of a function. The function's parameters have the names of the command's options.
 CALLS = {
+    "replay": "model.record.replay",
     "new": "new.new",
     "vfio": "vfio.command",
     "test": "testing.test",
@@ -309,7 +323,7 @@ CALLS = {
 
 
 def _call(arguments) -> int:
-    module, _, name = CALLS[arguments.command].partition(".")
+    module, _, name = CALLS[arguments.command].rpartition(".")
     function = getattr(importlib.import_module(f"tools.{module}"), name)
     parameters = inspect.signature(function).parameters
     return function(**{option: value for option, value in vars(arguments).items() if option in parameters})

@@ -48,6 +48,8 @@ class Options:
     load: load.Offer | None = None
     model: str | None = None
     seed: int | None = None
+    record: str | None = None
+    faults: Sequence[str] = ()
 
 
 def run(options: Options) -> int:
@@ -74,6 +76,9 @@ def run(options: Options) -> int:
             raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
     if options.model is not None:
         return _run_modelled(options, folder)
+    for name, given in (("--record", options.record is not None), ("--fault", bool(options.faults))):
+        if given:
+            raise UsageError(f"{name} belongs to --model", "./neap run memcached --model e5-2690 --load etc --record run1")
     if options.seed is not None:
         raise UsageError("--seed belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000 --seed 2")
     if options.vfio is not None and options.forwards:
@@ -101,7 +106,7 @@ def run(options: Options) -> int:
 
 def _run_modelled(options: Options, folder: Path | None) -> int:
     """Runs an application on the model machine (tools/model). Prints the figures, and writes them to --load-out's folder."""
-    from tools.model import cpu_model, experiment, linux, plugin
+    from tools.model import cpu_model, experiment, linux, plugin, record
 
     if options.load is None:
         raise UsageError("--model needs --load, because its virtual time has no users", "--load etc --rate 100000")
@@ -118,11 +123,20 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         memory=options.memory,
         seed=1 if options.seed is None else options.seed,
         arguments=options.arguments,
+        faults=options.faults,
     )
     wanted.check()
     is_linux = folder is None and options.application in linux.APPLICATIONS
     if is_linux:
         linux.check(options.arguments, cpu_model.load(options.model))
+    out = options.load.out
+    if options.record is not None:
+        if is_linux:
+            raise UsageError("--record is for Neap's images, not for Linux", "leave --record out: equal settings and seeds give equal runs")
+        if out is not None:
+            raise UsageError("--record and --load-out: a record has the figures too", "leave --load-out out")
+        out = Path(options.record)
+        record.require_new(out)
     require_build_packages()
 
     def prepare() -> None:
@@ -134,7 +148,7 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         system = experiment.System(*linux.image(linux.APPLICATIONS[options.application]))
         return experiment.show(wanted, options.application, system, options.load.out)
     with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
-        return experiment.show(wanted, application.name, application.image, options.load.out)
+        return experiment.show(wanted, application.name, application.image, out, as_record=options.record is not None)
 
 
 def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tools import boot_programs, build, card_fuzz, fuzz_soak, kernel_soak, outside, packages, progress, pythons, qemu, run, style, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.model import campaign
 from tools.process import run_logged, tail
 
 RESULTS = build.BUILD / "test-results"
@@ -74,11 +75,26 @@ def test(names: Sequence[str]) -> int:
     return EXIT_FAILURE if total.failures or not total.passed else 0
 
 
-def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names run
+def soak(
+    names: Sequence[str],
+    minutes: float = 60.0,
+    seeds: int | None = None,
+    first_seed: int | None = None,
+    cores: int | None = None,
+    jobs: int | None = None,
+    faults: Sequence[str] = (),
+) -> int:
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Five names run
     other programs, each as the only name: `card` the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers. Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the
-    environment."""
+    kernel's stress images, `fuzz` all other fuzzers, `model` seeds on the model machine (tools/model/campaign.py has its further
+    arguments). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
+    given = {name: value for name, value in of_model.items() if value is not None}
+    if list(names) == ["model"]:
+        return campaign.soak(**given)
+    if given:
+        option = {"first_seed": "--first-seed", "faults": "--fault"}.get(name := next(iter(given)), f"--{name}")
+        raise UsageError(f"{option} belongs to soak model", "./neap soak model --seeds 10")
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}

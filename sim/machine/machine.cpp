@@ -25,7 +25,8 @@ constexpr std::uint64_t clock_ends_ns = std::uint64_t{12} * 24 * 3600 * 1'000'00
 bool Machine::Watch::changed() const noexcept { return armed && line != nullptr && std::memcmp(before.data(), line, before.size()) != 0; }
 
 Machine::Machine(const CpuModel& cpu, unsigned cores, const Options& options, Link link)
-    : package_(cpu, cores), rounds_(options.quantum), link_(link), options_(options) {
+    : package_(cpu, cores), rounds_(options.quantum), link_(link), options_(options), stalls_(options.stall, options.seed) {
+  digest_.add(options.seed);
   // Cores that wait for their start-up interrupt sleep as deep as they can.
   for (unsigned i = 1; i < cores; ++i) package_.fall_asleep(i, cpu.deepest());
 }
@@ -87,8 +88,32 @@ Ticks Machine::next_timer(unsigned core) noexcept {
   const std::uint64_t ns = left < 0 ? timer_horizon_ns : std::min<std::uint64_t>(static_cast<std::uint64_t>(left), timer_horizon_ns);
   // From whole nanoseconds, so that every core computes the same moment.
   const Ticks at = from_ns(to_ns(package_.now(core)) + ns);
-  const Ticks end = std::min(at, package_.next_control());
+  const Ticks end = std::min({at, package_.next_control(), next_stall()});
   return end - std::min(end, package_.skipped());
+}
+
+// All of them at once, so that no turn is decided with a core that is still to be held.
+void Machine::hold_late_cores() noexcept {
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    const Ticks now = package_.now(i);
+    if (package_.is_asleep(i) || now < stalls_.next(i)) continue;
+    const Ticks length = stalls_.take(i, now);
+    digest_.add(now);
+    digest_.add(length);
+    if (options_.trace != nullptr) {
+      std::fprintf(options_.trace, "%" PRIu64 " ns: core %u is held for %" PRIu64 " ns\n", to_ns(now), i, to_ns(length));
+    }
+    package_.hold(i, length);
+  }
+}
+
+/// Absolute; the same for every core that asks. A core that sleeps is held after it has woken up.
+Ticks Machine::next_stall() const noexcept {
+  Ticks next = ~Ticks{0};
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    if (!package_.is_asleep(i)) next = std::min(next, stalls_.next(i));
+  }
+  return next;
 }
 
 std::uint64_t Machine::enter(unsigned core) noexcept {
@@ -96,6 +121,7 @@ std::uint64_t Machine::enter(unsigned core) noexcept {
   if (exit_written_) return 0;  // QEMU's main thread has not yet stopped the machine
   owner_ = static_cast<int>(core);
   if (package_.is_asleep(core) && qemu::is_awake(core)) wake(core);
+  hold_late_cores();
   if (package_.now(core) >= package_.next_control()) package_.control(package_.now(core));
   const Ticks timer = next_timer(core);
   auto cores = look_at_cores();

@@ -16,6 +16,7 @@
 #include "sim/machine/package.hpp"
 #include "sim/machine/qemu.hpp"
 #include "sim/machine/snapshot.hpp"
+#include "sim/machine/stalls.hpp"
 
 namespace neap::model {
 
@@ -24,13 +25,13 @@ struct Options {
   bool stay = false;  ///< the world's last phase does not end the run
   std::FILE* out = nullptr;
   std::FILE* trace = nullptr;
+  std::uint64_t seed = 0;
+  StallOptions stall;
 };
 
 class Machine {
  public:
   Machine(const CpuModel& cpu, unsigned cores, const Options& options, Link link);
-
-  void add_seed(std::uint64_t seed) noexcept { digest_.add(seed); }
 
   // Clock
   /// Of the core that runs; between runs the least of all that are awake.
@@ -93,6 +94,8 @@ class Machine {
   void note_call(unsigned core, WakeCause cause) noexcept;
   [[nodiscard]] std::uint64_t shorten_run(unsigned core) noexcept;
   [[nodiscard]] Ticks next_timer(unsigned core) noexcept;
+  void hold_late_cores() noexcept;
+  [[nodiscard]] Ticks next_stall() const noexcept;
   void look_at_world() noexcept;
   void snapshot(const char* event, std::uint64_t mark, Ticks now) noexcept;
 
@@ -101,6 +104,7 @@ class Machine {
   Link link_;
   Options options_;
   Digest digest_;
+  Stalls stalls_;
   std::array<Watch, cores_max> watches_{};
   std::array<Runner, cores_max> runners_{};
   std::array<bool, cores_max> waits_for_others_{};

@@ -55,6 +55,8 @@ class Package {
   void pause(unsigned core) noexcept { core_[core].clock.stall(cpu_.pause_cycles); }
   void set_user_level(unsigned core, bool user) noexcept { core_[core].clock.set_user_level(user); }
   void catch_up(unsigned core, Ticks local) noexcept { core_[core].clock.catch_up(local); }
+  /// The core executes nothing for this time. It uses the power of C0.
+  void hold(unsigned core, Ticks time) noexcept { core_[core].clock.wait(time); }
 
   // Sleep
   [[nodiscard]] State state(unsigned core) const noexcept { return core_[core].state; }

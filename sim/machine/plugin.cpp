@@ -2,16 +2,17 @@
 // The model machine's CPUs, as a plugin for QEMU's TCG.
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
-//   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,seed=N][,trace=FILE][,misplace=OFFSET]
+//   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,seed=N][,stall=A:B][,trace=FILE][,misplace=OFFSET]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
 //   out         snapshots, a line of JSON each (snapshot.hpp)
 //   quantum_ns  length of a round of the cores (clock.hpp), 2000 by default
 //   stay        on: the world's last phase does not end the run
-//   seed        recorded in the digest. The CPUs themselves have no randomness.
+//   seed        recorded in the digest. The CPUs have no other randomness than `stall`.
+//   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
-//   trace       each sleep and wake-up, as text
+//   trace       each sleep, wake-up and stall, as text
 //
 // A refusal is one sentence on standard error and status 2; no instruction has run then.
 #include <algorithm>
@@ -88,7 +89,6 @@ constexpr qemu::Hooks hooks{
 
 struct Words {
   std::string model, link;
-  std::uint64_t seed = 0;
   Options options;
 };
 
@@ -128,10 +128,12 @@ Words parse_words(int argc, char** argv) {
     } else if (key == "misplace") {
       misplace(value);
     } else if (key == "seed") {
-      words.seed = std::strtoul(value, &end, 10);
+      words.options.seed = std::strtoul(value, &end, 10);
       if (*end != '\0') refuse("seed takes a number");
+    } else if (key == "stall") {
+      if (!words.options.stall.parse(value)) refuse("stall takes two times in us, 1 to 1000000: MEAN:MAX");
     } else {
-      refuse("unknown option " + key + "; accepted: model link misplace out quantum_ns stay seed trace");
+      refuse("unknown option " + key + "; accepted: model link misplace out quantum_ns stay seed stall trace");
     }
   }
   return words;
@@ -161,7 +163,6 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
     if (const char* const why = link.connect(words.link.c_str())) refuse(why);
   }
   machine = new Machine(model, cores, words.options, link);
-  machine->add_seed(words.seed);
   qemu_plugin_register_vcpu_init_cb(
       plugin,
       [](unsigned cpu, void*) {

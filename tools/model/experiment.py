@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools import build, machine, progress
-from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.errors import EXIT_FAILURE, UsageError
 from tools.foreign import shown_lines
 from tools.log.folder import RUN, describe_run, log_files
 from tools.model import cpu_model, linux, plugin, results
@@ -37,6 +37,8 @@ class Experiment:
     window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.
+    faults: words of neap-world's --fault. world_options: its other options.
+    stall: mean distance and largest length, in us, of random times for which a core is held.
     trace: the cores' sleeps are written to TRACE; that does not change the run.
     """
 
@@ -55,6 +57,9 @@ class Experiment:
     trace_interrupts: bool = False
     keys: int | None = None
     value_bytes: int | None = None
+    faults: Sequence[str] = ()
+    world_options: Sequence[str] = ()
+    stall: tuple[int, int] | None = None
     trace: bool = False
 
     def check(self) -> None:
@@ -95,12 +100,32 @@ class System:
         return linux.kernel_words(f"{SERVER}/24", arguments) if self.is_linux else [*SERVER_WORDS, *arguments]
 
 
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """The programs of a model machine beside QEMU. A long campaign takes copies, so that no build changes them."""
+
+    world: Path
+    plugin: Path
+
+    @classmethod
+    def built(cls) -> "Programs":
+        return cls(build.WORLD, plugin.library())
+
+
 class ModelMachine(machine.Machine):
     """A Machine whose card is in a world, and whose CPUs the plugin models. Its results are written below `out`."""
 
     card_ready = b"neap-world: ready"
 
-    def __init__(self, system: System, experiment: Experiment, out: Path, on_line: Callable[[str], None] | None = None):
+    def __init__(
+        self,
+        system: System,
+        experiment: Experiment,
+        out: Path,
+        on_line: Callable[[str], None] | None = None,
+        programs: Programs | None = None,
+    ):
+        self._programs = programs or Programs.built()
         self._system = system
         self._experiment = experiment
         self._out = out
@@ -115,7 +140,7 @@ class ModelMachine(machine.Machine):
             cpu=self._cpu_model.qemu_cpu(),
             one_thread=True,
             on_line=on_line,
-            soft_card=build.WORLD,
+            soft_card=self._programs.world,
         )
 
     def start_card(self) -> None:
@@ -128,6 +153,8 @@ class ModelMachine(machine.Machine):
             *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
             *("--out", str(self._out / WORLD_RESULT)),
             *(() if self._system.is_linux else ("--log", str(self._out / LOG))),
+            *(word for fault in wanted.faults for word in ("--fault", fault)),
+            *wanted.world_options,
         ]
         for option, value in (("--keys", wanted.keys), ("--value-size", wanted.value_bytes)):
             if value is not None:
@@ -136,20 +163,34 @@ class ModelMachine(machine.Machine):
             self.card_options += ["--interrupts", str(self._out / INTERRUPTS)]
         super().start_card()
         trace = self._out / TRACE if wanted.trace else None
-        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed, trace=trace)
+        made = self._programs.plugin
+        self.qemu_options = plugin.options(
+            self._cpu_model, self._out, link=link, seed=wanted.seed, trace=trace, stall=wanted.stall, made=made
+        )
+
+    def failed(self, message: str) -> machine.MachineError:
+        """An error with the last lines of console, QEMU and world."""
+        return self._error(message)
 
     def network_words(self) -> list[str]:
         """None: the network is in the world, and the options of the load describe it."""
         return []
 
 
-def run(experiment: Experiment, image: Path | System, out: Path, on_line: Callable[[str], None] | None = None) -> results.Result:
+def run(
+    experiment: Experiment,
+    image: Path | System,
+    out: Path,
+    on_line: Callable[[str], None] | None = None,
+    programs: Programs | None = None,
+    time_out_seconds: float = TIME_OUT_SECONDS,
+) -> results.Result:
     """Runs one experiment and gives its result. `out` MUST be an empty folder; the run's files are left there. Raises Failure."""
     system = image if isinstance(image, System) else System(image)
-    with ModelMachine(system, experiment, out, on_line) as vm:
-        status = vm.wait_exit(TIME_OUT_SECONDS)
-    if status != machine.POWER_OFF:
-        raise Failure(f"the modelled machine ended early, with status {status}")
+    with ModelMachine(system, experiment, out, on_line, programs) as vm:
+        status = vm.wait_exit(time_out_seconds)
+        if status != machine.POWER_OFF:
+            raise vm.failed(f"the modelled machine ended early, with status {status}")
     if not system.is_linux:
         # So that ./neap log reads the folder as a collected run.
         described = describe_run(log_files(out / LOG), **{"from": "the model machine", "mode": "get"})
@@ -157,14 +198,20 @@ def run(experiment: Experiment, image: Path | System, out: Path, on_line: Callab
     return results.read(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
 
 
-def show(experiment: Experiment, application: str, image: Path | System, out: Path | None) -> int:
-    """Runs one experiment and prints it. `out`: keeps the figures and the cores' logs there. Returns the launcher's exit status."""
+def show(experiment: Experiment, application: str, image: Path | System, out: Path | None, *, as_record: bool = False) -> int:
+    """Runs one experiment and prints it. `out`: keeps the figures and the cores' logs there, and `as_record` all that a replay needs.
+    Returns the launcher's exit status."""
     title = f"modelled ({experiment.model}, {experiment.cores} core{'s' * (experiment.cores != 1)}, seed {experiment.seed}): {application}"
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         directory = out or Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
         result = run(experiment, image, directory, lambda line: progress.say(shown_lines(line)))
         results.write(result, directory / RESULT, experiment.about())
+        if as_record:
+            from tools.model import record
+
+            assert isinstance(image, Path)
+            record.write(application, image, experiment, directory)
     print(results.table(result, f"{title}, {experiment.load} at {experiment.rate:g} requests/s"))
     if out is not None:
         logs = f", the cores' logs in {out / LOG}" if (out / LOG).is_dir() else ""

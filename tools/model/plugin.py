@@ -42,8 +42,13 @@ def options(
     quantum_ns: int | None = None,
     stay: bool = False,
     trace: Path | None = None,
+    stall: tuple[int, int] | None = None,
+    made: Path | None = None,
 ) -> list[str]:
-    """QEMU's options beside -accel and -cpu. The model's flat file and the snapshots are in `directory`."""
+    """QEMU's options beside -accel and -cpu. The model's flat file and the snapshots are in `directory`.
+
+    stall: mean distance and largest length, in us, of random times for which a core is held (sim/machine/stalls.hpp).
+    made: the compiled plugin, if not this checkout's."""
     flat = directory / f"{cpu.name}.model"
     flat.write_text(cpu.flat())
     words = [f"model={flat}", f"out={directory / SNAPSHOTS}", f"seed={seed}"]
@@ -53,10 +58,12 @@ def options(
         words.append(f"quantum_ns={quantum_ns}")
     if stay:
         words.append("stay=on")
+    if stall:
+        words.append(f"stall={stall[0]}:{stall[1]}")
     if trace:
         words.append(f"trace={trace}")
     clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
-    return [*clock, *qemu_plugin.option(library(), *words)]
+    return [*clock, *qemu_plugin.option(made or library(), *words)]
 
 
 def snapshots(directory: Path) -> list[dict[str, Any]]:

@@ -254,6 +254,14 @@ impl Host {
         self.retired.push(handle);
         self.is_dirty = true;
     }
+
+    /// Ends all sockets that are no longer in use by RST, also those that wait for their FIN's acknowledgement.
+    pub fn abort_retired(&mut self) {
+        for &handle in &self.retired {
+            self.sockets.get_mut::<tcp::Socket>(handle).abort();
+        }
+        self.is_dirty |= !self.retired.is_empty();
+    }
 }
 
 /// The server's answer to an ARP request.

@@ -96,8 +96,13 @@ impl Connection {
     /// Ends the connection or the attempt by RST. `failure` is that of the first request. The others have the same one, unless it is a half
     /// reply or noise, which concerns only one request.
     pub fn lose(&mut self, failure: Failure, retry_ns: u64, host: &mut Host, endings: &mut Vec<Ending>) {
+        self.end(true, failure, retry_ns, host, endings);
+    }
+
+    /// Like `lose`; if not `at_once`, by FIN.
+    pub fn end(&mut self, at_once: bool, failure: Failure, retry_ns: u64, host: &mut Host, endings: &mut Vec<Ending>) {
         if let Some(socket) = self.socket.take() {
-            host.retire(socket, true);
+            host.retire(socket, at_once);
         }
         self.state = State::Closed { retry_ns };
         self.output.clear();

@@ -8,7 +8,7 @@ use crate::experiment::Phase;
 use crate::link::{Field, Input, Link, NEVER_NS};
 use crate::machine::CardMachine;
 use crate::options::Options;
-use crate::report::{report, Figures};
+use crate::report::{report, Figures, Trial};
 use crate::world::World;
 use soft82599::commands::entry_as_json;
 use soft82599::control::Control;
@@ -289,6 +289,13 @@ impl EventLoop {
             interrupts: self.interrupts.1 - self.interrupts.0,
             card: machine.rig.statistics(),
             digest: self.world.digest(),
+            trial: Trial {
+                impaired: self.world.switch().impaired,
+                totals: load.totals,
+                changes: self.world.steering().counts,
+                recovery: load.recovery().map(|recorder| &recorder.measurement),
+                statistics: self.world.experiment().statistics(),
+            },
         };
         std::fs::write(path, format!("{}\n", report(&figures))).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }

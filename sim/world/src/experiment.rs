@@ -15,6 +15,12 @@ const WINDOW_LEAD_NS: u64 = 100_000;
 const SHORTEST_PHASE_NS: u64 = 1;
 /// The client that has the control connection.
 const CONTROL_HOST: usize = 0;
+/// Longer than the clients' delayed acknowledgements.
+const QUIET_NS: u64 = 50_000_000;
+/// From the window to the end of all faults.
+const CALM_NS_MAX: u64 = 600_000_000_000;
+/// Until all connections are open again.
+const REOPENING_NS_MAX: u64 = 120_000_000_000;
 /// As many as a machine can have.
 const CORES_MAX: u64 = 256;
 
@@ -30,6 +36,8 @@ pub struct ExperimentOptions {
     pub settings: Vec<String>,
     /// The folder for the cores' logs.
     pub log: Option<PathBuf>,
+    /// Requests that must be answered after the drain, on new connections.
+    pub recovery: Option<u64>,
 }
 
 /// The page's numbers.
@@ -51,7 +59,14 @@ enum Stage {
     Preloading,
     /// The answer to the setting with this number is awaited.
     Setting(usize),
+    /// Until frames and delayed acknowledgements have arrived.
+    QuietBefore {
+        end_ns: u64,
+    },
+    StatisticsBefore,
     CountingCores,
+    StartingEarlyLog,
+    StatisticsAtStart,
     WarmUp {
         end_ns: u64,
     },
@@ -66,7 +81,25 @@ enum Stage {
         from_ns: u64,
         end_ns: u64,
     },
+    /// Until the guest's driver has noticed that the link is up.
+    Settling {
+        end_ns: u64,
+    },
+    Reopening {
+        end_ns: u64,
+    },
+    Recovering {
+        end_ns: u64,
+    },
+    RecoveryDrain {
+        end_ns: u64,
+    },
+    QuietAfter {
+        end_ns: u64,
+    },
+    StatisticsAtEnd,
     StoppingLog,
+    StatisticsAfter,
     FetchingLog(u64),
     Finished,
 }
@@ -80,23 +113,34 @@ pub struct Experiment {
     cores: u64,
     /// From and to, in virtual time.
     window_ns: (u64, u64),
+    /// No planned incident is to come, and the link is up.
+    is_calm: bool,
+    /// Control's answers to `stats`: before and after the log's begin, and before and after its end.
+    statistics: Vec<String>,
 }
 
 impl Experiment {
     pub fn new(options: ExperimentOptions, load: Option<Load>, control: NeapControl) -> Self {
         let stage = if load.is_some() { Stage::LinkDown } else { Stage::Unused };
-        Self { options, load, control, answer: None, stage, cores: 0, window_ns: (0, 0) }
+        Self { options, load, control, answer: None, stage, cores: 0, window_ns: (0, 0), is_calm: true, statistics: Vec::new() }
     }
 
     pub fn phase(&self) -> Phase {
         match self.stage {
-            Stage::Unused | Stage::LinkDown | Stage::Connecting | Stage::Preloading | Stage::Setting(_) | Stage::CountingCores => {
-                Phase::SetUp
-            }
+            Stage::Unused
+            | Stage::LinkDown
+            | Stage::Connecting
+            | Stage::Preloading
+            | Stage::Setting(_)
+            | Stage::QuietBefore { .. }
+            | Stage::StatisticsBefore
+            | Stage::CountingCores
+            | Stage::StartingEarlyLog
+            | Stage::StatisticsAtStart => Phase::SetUp,
             Stage::WarmUp { .. } | Stage::StartingLog | Stage::BeforeWindow { .. } => Phase::WarmUp,
             Stage::Window { .. } => Phase::Window,
-            Stage::Draining { .. } | Stage::StoppingLog | Stage::FetchingLog(_) => Phase::Drain,
             Stage::Finished => Phase::Finished,
+            _ => Phase::Drain,
         }
     }
 
@@ -114,10 +158,35 @@ impl Experiment {
         self.window_ns
     }
 
-    /// The time at which the phase changes, if it is known.
+    /// The beginning of the window, if it has begun.
+    pub fn window_from_ns(&self) -> Option<u64> {
+        Some(self.window_ns.0).filter(|_| self.phase() >= Phase::Window)
+    }
+
+    /// Control's answers to `stats`: before and after the log's begin, and before and after its end.
+    pub fn statistics(&self) -> &[String] {
+        &self.statistics
+    }
+
+    /// True if no planned incident is to come, and the link is up.
+    pub fn set_calm(&mut self, is_calm: bool) {
+        self.is_calm = is_calm;
+    }
+
+    /// A client ends a connection of the load.
+    pub fn end_connection(&mut self, index: usize, at_once: bool, now_ns: u64, hosts: &mut [Host]) -> Result<(), String> {
+        self.load.as_mut().map_or(Ok(()), |load| load.end_connection(index, at_once, now_ns, hosts))
+    }
+
+    /// The time at which the phase or the stage changes, if it is known.
     pub fn change_ns(&self) -> Option<u64> {
         match self.stage {
             Stage::WarmUp { end_ns } | Stage::BeforeWindow { end_ns } | Stage::Window { end_ns } => Some(end_ns),
+            Stage::QuietBefore { end_ns } => Some(end_ns.min(self.options.set_up_ns_max)),
+            Stage::QuietAfter { end_ns } | Stage::Reopening { end_ns } | Stage::Settling { end_ns } => Some(end_ns),
+            Stage::Recovering { end_ns } | Stage::RecoveryDrain { end_ns } => Some(end_ns),
+            // The next incident, an answer to a command, or the link changes this.
+            Stage::Draining { from_ns, .. } if !self.is_calm => Some(from_ns + CALM_NS_MAX),
             Stage::Draining { from_ns, .. } if self.load.as_ref().is_some_and(Load::is_drained) => Some(from_ns + SHORTEST_PHASE_NS),
             Stage::Draining { end_ns, .. } => Some(end_ns),
             _ if self.phase() == Phase::SetUp && self.is_under_way() => Some(self.options.set_up_ns_max),
@@ -168,6 +237,7 @@ impl Experiment {
             Stage::LinkDown => "the guest did not bring up the card's link",
             Stage::Connecting => "the guest did not accept all connections to its memcached",
             Stage::Preloading => "the guest did not store all keys",
+            Stage::Reopening { .. } => "after the faults, the guest did not accept all connections again",
             _ => "the guest's control did not answer",
         }
     }
@@ -175,6 +245,15 @@ impl Experiment {
     /// The stage that follows, if the present one is over.
     fn next_stage(&mut self, now_ns: u64, hosts: &mut [Host], link_is_up: bool) -> Result<Option<Stage>, String> {
         let Some(load) = &mut self.load else { return Ok(None) };
+        if !self.is_calm {
+            if let Stage::Draining { from_ns, end_ns } = &mut self.stage {
+                if now_ns >= *from_ns + CALM_NS_MAX {
+                    return Err(format!("{} s after the window the link is down, or faults go on", CALM_NS_MAX / 1_000_000_000));
+                }
+                *end_ns = now_ns + self.options.drain_ns_max;
+                return Ok(None);
+            }
+        }
         Ok(match self.stage {
             Stage::LinkDown if link_is_up => {
                 load.connect(now_ns);
@@ -186,16 +265,31 @@ impl Experiment {
             }
             Stage::Preloading if load.is_preloaded() => self.make_setting(0, now_ns, hosts)?,
             Stage::Setting(number) if take_line(&mut self.answer).is_some() => self.make_setting(number + 1, now_ns, hosts)?,
+            Stage::QuietBefore { end_ns } if now_ns >= end_ns => {
+                self.control.ask("stats", now_ns, &mut hosts[CONTROL_HOST])?;
+                Some(Stage::StatisticsBefore)
+            }
+            Stage::StatisticsBefore if take_statistics(&mut self.answer, &mut self.statistics) => Some(self.prepare_log(now_ns, hosts)?),
             Stage::CountingCores => match take_line(&mut self.answer) {
                 Some(status) => {
                     let cores = number(&status, "cores").filter(|cores| (1..=CORES_MAX).contains(cores));
                     self.cores = cores.ok_or_else(|| format!("control's status names no number of cores: {status:?}"))?;
-                    Some(self.warm_up(now_ns)?)
+                    if self.options.recovery.is_some() {
+                        self.control.ask("start", now_ns, &mut hosts[CONTROL_HOST])?;
+                        Some(Stage::StartingEarlyLog)
+                    } else {
+                        Some(self.warm_up(now_ns)?)
+                    }
                 }
                 None => None,
             },
+            Stage::StartingEarlyLog if take_line(&mut self.answer).is_some() => {
+                self.control.ask("stats", now_ns, &mut hosts[CONTROL_HOST])?;
+                Some(Stage::StatisticsAtStart)
+            }
+            Stage::StatisticsAtStart if take_statistics(&mut self.answer, &mut self.statistics) => Some(self.warm_up(now_ns)?),
             Stage::WarmUp { end_ns } if now_ns >= end_ns => {
-                if self.options.log.is_some() {
+                if self.options.log.is_some() && self.options.recovery.is_none() {
                     self.control.ask("start", now_ns, &mut hosts[CONTROL_HOST])?;
                     Some(Stage::StartingLog)
                 } else {
@@ -210,14 +304,44 @@ impl Experiment {
             Stage::Draining { from_ns, end_ns } if load.is_drained() && now_ns > from_ns || now_ns >= end_ns => {
                 load.give_up();
                 load.stop();
-                if self.options.log.is_some() {
-                    self.control.ask("stop", now_ns, &mut hosts[CONTROL_HOST])?;
-                    Some(Stage::StoppingLog)
+                if self.options.recovery.is_some() {
+                    Some(Stage::Settling { end_ns: now_ns + QUIET_NS })
                 } else {
-                    Some(Stage::Finished)
+                    Some(self.stop_log(now_ns, hosts)?)
                 }
             }
+            Stage::Settling { end_ns } if now_ns >= end_ns => {
+                load.reopen(now_ns, hosts);
+                Some(Stage::Reopening { end_ns: now_ns + REOPENING_NS_MAX })
+            }
+            Stage::Reopening { .. } if load.is_connected() => {
+                let end_ns = load.begin_recovery(now_ns, self.options.recovery.unwrap_or(1))?;
+                Some(Stage::Recovering { end_ns })
+            }
+            Stage::Reopening { end_ns } if now_ns >= end_ns => {
+                return Err(format!("{} within {} s of virtual time", self.missing(), REOPENING_NS_MAX / 1_000_000_000));
+            }
+            Stage::Recovering { end_ns } if now_ns >= end_ns => Some(Stage::RecoveryDrain { end_ns: now_ns + self.options.drain_ns_max }),
+            Stage::RecoveryDrain { end_ns } if load.is_drained() || now_ns >= end_ns => {
+                load.give_up();
+                load.stop();
+                Some(Stage::QuietAfter { end_ns: now_ns + QUIET_NS })
+            }
+            Stage::QuietAfter { end_ns } if now_ns >= end_ns => {
+                self.control.ask("stats", now_ns, &mut hosts[CONTROL_HOST])?;
+                Some(Stage::StatisticsAtEnd)
+            }
+            Stage::StatisticsAtEnd if take_statistics(&mut self.answer, &mut self.statistics) => Some(self.stop_log(now_ns, hosts)?),
             Stage::StoppingLog if take_line(&mut self.answer).is_some() => {
+                if self.options.recovery.is_some() {
+                    self.control.ask("stats", now_ns, &mut hosts[CONTROL_HOST])?;
+                    Some(Stage::StatisticsAfter)
+                } else {
+                    self.control.fetch_log(0, now_ns, &mut hosts[CONTROL_HOST])?;
+                    Some(Stage::FetchingLog(0))
+                }
+            }
+            Stage::StatisticsAfter if take_statistics(&mut self.answer, &mut self.statistics) => {
                 self.control.fetch_log(0, now_ns, &mut hosts[CONTROL_HOST])?;
                 Some(Stage::FetchingLog(0))
             }
@@ -231,11 +355,26 @@ impl Experiment {
             self.control.ask(line, now_ns, &mut hosts[CONTROL_HOST])?;
             return Ok(Some(Stage::Setting(place)));
         }
+        if self.options.recovery.is_some() {
+            return Ok(Some(Stage::QuietBefore { end_ns: now_ns + QUIET_NS }));
+        }
+        self.prepare_log(now_ns, hosts).map(Some)
+    }
+
+    fn prepare_log(&mut self, now_ns: u64, hosts: &mut [Host]) -> Result<Stage, String> {
         if self.options.log.is_some() {
             self.control.ask("status", now_ns, &mut hosts[CONTROL_HOST])?;
-            return Ok(Some(Stage::CountingCores));
+            return Ok(Stage::CountingCores);
         }
-        self.warm_up(now_ns).map(Some)
+        self.warm_up(now_ns)
+    }
+
+    fn stop_log(&mut self, now_ns: u64, hosts: &mut [Host]) -> Result<Stage, String> {
+        if self.options.log.is_none() {
+            return Ok(Stage::Finished);
+        }
+        self.control.ask("stop", now_ns, &mut hosts[CONTROL_HOST])?;
+        Ok(Stage::StoppingLog)
     }
 
     fn warm_up(&mut self, now_ns: u64) -> Result<Stage, String> {
@@ -269,6 +408,14 @@ impl Experiment {
 fn take_line(answer: &mut Option<Answer>) -> Option<String> {
     match answer.take()? {
         Answer::Line(line) => Some(line),
-        Answer::Log(_) => None,
+        Answer::Refused(_) | Answer::Log(_) => None,
     }
+}
+
+/// True if the answer to `stats` has arrived.
+fn take_statistics(answer: &mut Option<Answer>, statistics: &mut Vec<String>) -> bool {
+    let line = take_line(answer);
+    let arrived = line.is_some();
+    statistics.extend(line);
+    arrived
 }

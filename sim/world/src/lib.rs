@@ -11,6 +11,8 @@ pub mod connection;
 pub mod digest;
 pub mod event_loop;
 pub mod experiment;
+pub mod impairments;
+pub mod incidents;
 pub mod link;
 pub mod load;
 pub mod machine;

@@ -28,6 +28,11 @@ const FIRST_ATTEMPT_NS_MAX: u64 = 50_000_000;
 const RETRY_NS: u64 = 5_000_000;
 /// Interval of checks for time-outs and for connections to open again.
 const HOUSEKEEPING_NS: u64 = 5_000_000;
+/// Random streams of requests (`stream_seed`).
+const WINDOW_STREAM: u64 = 1;
+const RECOVERY_STREAM: u64 = 2;
+/// Time limit of a request after the faults: some retransmissions, because a core that is late may still miss frames.
+const RECOVERY_TIME_OUT_NS: u64 = 10_000_000_000;
 
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -48,8 +53,17 @@ pub struct ConnectionCounts {
     pub opened: u64,
     /// Attempts that failed after the first connection was open.
     pub refused: u64,
-    /// Open connections that ended.
+    /// Open connections that ended by a failure.
     pub lost: u64,
+    /// Open connections that a planned incident ended.
+    pub ended: u64,
+}
+
+/// Requests since the end of the preload, whether they were measured or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub submitted: u64,
+    pub answered: u64,
 }
 
 struct OpenLoop {
@@ -81,10 +95,15 @@ pub struct Load {
     open_loop: Option<OpenLoop>,
     /// Requests that are in flight, preloading included.
     in_flight: u64,
+    /// The requests in flight were given up: their endings count no more.
+    gave_up: bool,
     recorder: Recorder,
+    /// The window's, after the recovery has begun.
+    recorder_of_window: Option<Recorder>,
     housekeeping_ns: Option<u64>,
     endings: Vec<Ending>,
     pub counts: ConnectionCounts,
+    pub totals: Totals,
 }
 
 impl Load {
@@ -102,10 +121,13 @@ impl Load {
             unstored: 0,
             open_loop: None,
             in_flight: 0,
+            gave_up: false,
             recorder: Recorder::new(0, u64::MAX..u64::MAX),
+            recorder_of_window: None,
             housekeeping_ns: None,
             endings: Vec::new(),
             counts: ConnectionCounts::default(),
+            totals: Totals::default(),
             connections,
             options,
         }
@@ -136,10 +158,15 @@ impl Load {
 
     /// Begins to send requests; none of them is measured yet.
     pub fn begin_requests(&mut self, now_ns: u64) -> Result<(), String> {
-        let seed = stream_seed(self.options.seed, 0, 1, 0);
+        self.begin_stream(now_ns, WINDOW_STREAM)
+    }
+
+    fn begin_stream(&mut self, now_ns: u64, stream: u64) -> Result<(), String> {
+        let seed = stream_seed(self.options.seed, 0, stream, 0);
         let sizes = Arc::new(Sizes::new(&self.options.mix));
         let requests = Requests::new(self.options.mix.clone(), sizes, Rng::seed_from_u64(seed))?;
         let arrivals = Arrivals::new(&self.options.process, self.options.rate, Rng::seed_from_u64(seed.wrapping_add(1)));
+        self.gave_up = false;
         self.open_loop = Some(OpenLoop { start_ns: now_ns, end_ns: u64::MAX, demand: Open::process(arrivals, requests) });
         Ok(())
     }
@@ -153,12 +180,50 @@ impl Load {
         }
     }
 
+    /// Ends all connections and opens them again. The window's requests MUST have ended or been given up.
+    pub fn reopen(&mut self, now_ns: u64, hosts: &mut [Host]) {
+        for connection in &mut self.connections {
+            let host = &mut hosts[connection.host];
+            connection.end(true, Failure::Closed, now_ns, host, &mut self.endings);
+        }
+        hosts.iter_mut().for_each(Host::abort_retired);
+        self.endings.clear();
+        self.wanted = self.connections.len();
+        self.housekeeping_ns = Some(now_ns);
+    }
+
+    /// Sends `count` requests at the load's rate, or a few more, over all connections. Returns the time at which the last is sent.
+    pub fn begin_recovery(&mut self, now_ns: u64, count: u64) -> Result<u64, String> {
+        let length_ns = (count as f64 / self.options.rate * 1e9).ceil() as u64;
+        self.begin_stream(now_ns, RECOVERY_STREAM)?;
+        self.options.time_out_ns = self.options.time_out_ns.max(RECOVERY_TIME_OUT_NS);
+        let of_window = std::mem::replace(&mut self.recorder, Recorder::new(0, u64::MAX..u64::MAX));
+        self.recorder_of_window = Some(of_window);
+        self.begin_window(now_ns, length_ns);
+        for index in 0..self.connections.len() {
+            self.mark_ready(index);
+        }
+        Ok(now_ns + length_ns)
+    }
+
+    /// A client ends a connection, if it is open. `index` counts modulo their number.
+    pub fn end_connection(&mut self, index: usize, at_once: bool, now_ns: u64, hosts: &mut [Host]) -> Result<(), String> {
+        let place = index % self.connections.len();
+        let connection = &mut self.connections[place];
+        if connection.state() == State::Open {
+            self.counts.ended += 1;
+            connection.end(at_once, Failure::Closed, now_ns + RETRY_NS, &mut hosts[connection.host], &mut self.endings);
+            self.take_endings(now_ns)?;
+        }
+        Ok(())
+    }
+
     /// All requests have ended.
     pub fn is_drained(&self) -> bool {
         self.in_flight == 0 && self.queue.is_empty()
     }
 
-    /// Gives up the requests that have not ended.
+    /// Gives up the requests that have not ended. Answers to them may still come.
     pub fn give_up(&mut self) {
         for (intended_ns, _) in std::mem::take(&mut self.queue) {
             self.recorder.fail(Failure::NeverSent, intended_ns);
@@ -169,6 +234,7 @@ impl Load {
             }
         }
         self.in_flight = 0;
+        self.gave_up = true;
     }
 
     /// The load is over: nothing is due any more.
@@ -178,8 +244,14 @@ impl Load {
         self.wanted = 0;
     }
 
+    /// Of the window.
     pub fn recorder(&self) -> &Recorder {
-        &self.recorder
+        self.recorder_of_window.as_ref().unwrap_or(&self.recorder)
+    }
+
+    /// Of the requests after the faults.
+    pub fn recovery(&self) -> Option<&Recorder> {
+        self.recorder_of_window.as_ref().map(|_| &self.recorder)
     }
 
     /// The next time at which `act` has work.
@@ -239,6 +311,7 @@ impl Load {
     fn submit(&mut self, index: usize, request: Request, times: Times, hosts: &mut [Host]) {
         let connection = &mut self.connections[index];
         self.in_flight += 1;
+        self.totals.submitted += u64::from(self.open_loop.is_some());
         connection.submit(&self.options.settings, request, times, &mut hosts[connection.host]);
         self.mark_ready(index);
     }
@@ -335,13 +408,20 @@ impl Load {
     }
 
     fn take_endings(&mut self, now_ns: u64) -> Result<(), String> {
+        if self.gave_up {
+            self.endings.clear();
+            return Ok(());
+        }
         let mut endings = std::mem::take(&mut self.endings);
         self.in_flight -= endings.len() as u64;
         let mut result = Ok(());
         for ending in endings.drain(..) {
             if self.open_loop.is_some() {
                 match ending {
-                    Ending::Answered(request, outcome, times) => self.recorder.answer(request.operation, outcome, times, now_ns),
+                    Ending::Answered(request, outcome, times) => {
+                        self.totals.answered += 1;
+                        self.recorder.answer(request.operation, outcome, times, now_ns);
+                    }
                     Ending::Failed(failure, _, times) => self.recorder.fail(failure, times.intended_ns),
                 }
             } else if let Err(why) = self.end_preload_of(ending) {

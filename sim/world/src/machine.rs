@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The machine's end of the network: the card, with the guest behind it. Tests put another host in its place.
 
-use card::Nanoseconds;
-use soft82599::fault_words::Fault;
+use crate::incidents::CardIncident;
 use soft82599::net::Wire;
 use soft82599::rig::Rig;
 use std::collections::VecDeque;
@@ -23,13 +22,13 @@ pub trait Machine {
     fn waits_for_wire(&self) -> bool;
     /// True if frames can reach the guest's driver.
     fn link_is_up(&self) -> bool;
+    /// A fault begins or ends. A machine without a card has none.
+    fn suffer(&mut self, _now_ns: u64, _incident: &CardIncident) {}
 }
 
 /// The soft card.
 pub struct CardMachine {
     pub rig: Rig,
-    /// Faults that begin at a time, in order.
-    faults: VecDeque<(Nanoseconds, Fault)>,
     /// Frames that arrived during a pause.
     held: VecDeque<Vec<u8>>,
     /// Frames for which there was no room there.
@@ -37,25 +36,19 @@ pub struct CardMachine {
 }
 
 impl CardMachine {
-    pub fn new(rig: Rig, mut faults: Vec<(Nanoseconds, Fault)>) -> Self {
-        faults.sort_by_key(|(at, _)| *at);
-        Self { rig, faults: faults.into(), held: VecDeque::new(), held_dropped: 0 }
+    pub fn new(rig: Rig) -> Self {
+        Self { rig, held: VecDeque::new(), held_dropped: 0 }
     }
 }
 
 impl Machine for CardMachine {
     fn next_ns(&self) -> Option<u64> {
-        let fault = self.faults.front().map(|(at, _)| *at);
         let transmit = (self.rig.card.has_transmit_work() && self.rig.host.wire.has_room()).then(|| self.rig.now());
-        fault.into_iter().chain(self.rig.next_deadline()).chain(transmit).min()
+        self.rig.next_deadline().into_iter().chain(transmit).min()
     }
 
     fn advance(&mut self, now_ns: u64) {
         self.rig.host.clock.step_to(now_ns);
-        while self.faults.front().is_some_and(|(at, _)| *at <= now_ns) {
-            let Some((_, fault)) = self.faults.pop_front() else { break };
-            fault.apply(&mut self.rig.card, &mut self.rig.host, &mut self.rig.cable);
-        }
         self.rig.time_passes();
         self.rig.follow_cable();
         while !self.rig.host.partner.is_held() {
@@ -91,5 +84,15 @@ impl Machine for CardMachine {
 
     fn link_is_up(&self) -> bool {
         self.rig.card.link_is_up()
+    }
+
+    fn suffer(&mut self, now_ns: u64, incident: &CardIncident) {
+        self.rig.host.clock.step_to(now_ns);
+        match incident {
+            CardIncident::Fault(fault) => fault.apply(&mut self.rig.card, &mut self.rig.host, &mut self.rig.cable),
+            CardIncident::Cable(plugged) => self.rig.cable.set(*plugged),
+            CardIncident::Flap { every_ns, times } => self.rig.cable.flap(now_ns, *every_ns, *times),
+        }
+        self.rig.follow_cable();
     }
 }

@@ -33,6 +33,8 @@ enum Command {
 pub enum Answer {
     /// The text after `ok`.
     Line(String),
+    /// The whole line, which does not begin with `ok`.
+    Refused(String),
     Log(Vec<u8>),
 }
 
@@ -88,14 +90,35 @@ impl NeapControl {
         (!matches!(self.command, Command::None)).then(|| self.progress_ns.saturating_add(TIME_OUT_NS))
     }
 
-    /// Handles what has arrived. Ok(None): there is no answer yet. Err: one line that says what failed.
+    /// Handles what has arrived. Ok(None): there is no answer yet. Err: one line that says what failed. A refusal is a failure.
     pub fn service(&mut self, now_ns: u64, host: &mut Host) -> Result<Option<Answer>, String> {
-        let Some(handle) = self.socket.filter(|_| !matches!(self.command, Command::None)) else { return Ok(None) };
-        let what = match &self.command {
+        let what = self.command_text();
+        match self.service_any(now_ns, host)? {
+            Some(Answer::Refused(line)) => Err(format!("{} answered {what} with {line:?}", self.name())),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Ends the connection and the command under way.
+    pub fn abandon(&mut self, host: &mut Host) {
+        if let Some(socket) = self.socket.take() {
+            host.retire(socket, true);
+        }
+        self.command = Command::None;
+    }
+
+    fn command_text(&self) -> String {
+        match &self.command {
             Command::Line(line) => line.clone(),
             Command::Log(core) => format!("get,{core}"),
             Command::None => String::new(),
-        };
+        }
+    }
+
+    /// Like `service`, but a refusal is an answer.
+    pub fn service_any(&mut self, now_ns: u64, host: &mut Host) -> Result<Option<Answer>, String> {
+        let Some(handle) = self.socket.filter(|_| !matches!(self.command, Command::None)) else { return Ok(None) };
+        let what = self.command_text();
         if now_ns >= self.progress_ns.saturating_add(TIME_OUT_NS) {
             return Err(format!("{} did not answer {what} within {} s", self.name(), TIME_OUT_NS / 1_000_000_000));
         }
@@ -139,7 +162,7 @@ impl NeapControl {
         let line = String::from_utf8_lossy(&self.input[..end]).trim_end().to_string();
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("ok", text) if !log => Ok(Some(Answer::Line(text.to_string()))),
-            _ => Err(format!("{} answered {what} with {line:?}", self.name())),
+            _ => Ok(Some(Answer::Refused(line))),
         }
     }
 }
@@ -163,8 +186,8 @@ mod tests {
         assert_eq!(with(line(), b"ok itr=8us gen").take_answer("itr,8us", false, false), Ok(None));
         let answer = with(line(), b"ok itr=8us cores=1\n").take_answer("itr,8us", false, false);
         assert_eq!(answer, Ok(Some(Answer::Line("itr=8us cores=1".into()))));
-        let refused = with(line(), b"error: nothing like that\n").take_answer("itr,8us", false, false).unwrap_err();
-        assert!(refused.contains("itr,8us") && refused.contains("nothing like that"), "{refused}");
+        let refused = with(line(), b"error: nothing like that\n").take_answer("itr,8us", false, false);
+        assert_eq!(refused, Ok(Some(Answer::Refused("error: nothing like that".into()))));
         assert!(with(line(), &[b'x'; LINE_BYTES_MAX + 1]).take_answer("itr,8us", false, false).is_err());
     }
 
@@ -175,7 +198,8 @@ mod tests {
             let answer = with(Command::Log(0), &log).take_answer("get,0", ended, reset).unwrap();
             assert_eq!(answer.is_some(), whole);
         }
-        assert!(with(Command::Log(9), b"error: there is no core '9'\n").take_answer("get,9", true, false).is_err());
+        let refused = with(Command::Log(9), b"error: there is no core '9'\n").take_answer("get,9", true, false);
+        assert!(matches!(refused, Ok(Some(Answer::Refused(_)))), "{refused:?}");
         assert_eq!(with(Command::Log(0), b"NEAP").take_answer("get,0", true, false), Ok(None));
     }
 

@@ -4,6 +4,7 @@
 use crate::clients::{Server, CLIENTS_MAX, CLIENT_HOST_FIRST};
 use crate::connection::ConnectionSettings;
 use crate::experiment::ExperimentOptions;
+use crate::incidents::{self, Incident, Moment};
 use crate::load::LoadOptions;
 use crate::switch::NetworkOptions;
 use clap::Parser;
@@ -11,7 +12,6 @@ use load::arrivals::{self, Process};
 use load::distributions::Distribution;
 use load::protocol::{Checks, Protocol};
 use load::workload::{Mix, Popularity, PRESETS};
-use soft82599::fault_words::{self, Fault};
 use soft82599::log::Level;
 use soft82599::options::Strict;
 use std::net::Ipv4Addr;
@@ -19,6 +19,8 @@ use std::path::PathBuf;
 
 const MEMCACHED_PORT: u16 = 11211;
 const SETTINGS_MAX: usize = 1000;
+/// Requests that wait for connections which are opened again need longer than a request's time limit.
+const RECOVERY_DRAIN_NS_MIN: u64 = 60_000_000_000;
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// Card, network, clients and load of the model machine, on one virtual clock that the machine drives.
@@ -40,7 +42,8 @@ pub struct Options {
     /// Report each rule of the datasheet that the driver breaks, exit with status 3 if there was any; =stop: end at the first
     #[arg(long, value_name = "stop", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = strict)]
     pub strict: Option<Strict>,
-    /// A fault as of soft82599, from the start or at a virtual time, repeatable: 'drop rx chance 0.01', 'at 25ms hang tx 0'
+    /// A fault as of soft82599, from the start or at a virtual time, repeatable: 'drop rx chance 0.01', 'at 25ms hang tx 0'. Further
+    /// kinds: 'at window+5ms network loss=0.1', 'link down', 'link flap NS TIMES', 'control LINE', 'close N', 'reset N' (a connection)
     #[arg(long, value_name = "WORDS")]
     pub fault: Vec<String>,
     /// Record every frame of the card, with virtual times
@@ -53,7 +56,8 @@ pub struct Options {
     #[arg(long, default_value = "warn", value_parser = soft82599::options::level)]
     pub log_level: Level,
 
-    /// Cables and switch: delay_ns=1000,rate_mbps=10000,loss=0.0,queue_bytes=1048576
+    /// Cables and switch: delay_ns=1000,rate_mbps=10000,queue_bytes=1048576; chances loss=, duplicate=, corrupt=, reorder= (by up to
+    /// jitter_ns=50000)
     #[arg(long, value_name = "LIST", default_value = "")]
     pub network: NetworkOptions,
     /// The guest's address; the clients are .16 and the following in the same network of 24 bits
@@ -108,6 +112,10 @@ pub struct Options {
     /// The measured window
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
     pub window: u64,
+    /// After the drain: open all connections again, and send this many requests, whose answers are awaited. Also take control's statistics
+    /// before and after the log's begin and end
+    #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub recovery: Option<u32>,
     /// Limit of boot, connections, preload and settings
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub set_up_limit: u64,
@@ -154,20 +162,10 @@ impl Options {
         self.strict.unwrap_or(Strict::No)
     }
 
-    /// Faults and the times at which they begin.
-    pub fn faults(&self) -> Result<Vec<(u64, Fault)>, String> {
+    /// Faults and the like, and the times at which they happen.
+    pub fn incidents(&self) -> Result<Vec<(Moment, Incident)>, String> {
         let seed = self.stream_seed(Stream::Faults, 0);
-        let faults = self.fault.iter().zip(0..).map(|(words, place)| {
-            let (at_ns, rest) = match words.trim().strip_prefix("at ") {
-                Some(rest) => {
-                    let (at, rest) = rest.trim_start().split_once(' ').unwrap_or((rest, ""));
-                    (time(at)?, rest)
-                }
-                None => (0, words.as_str()),
-            };
-            Ok((at_ns, fault_words::parse_seeded(rest, seed.wrapping_add(place))?))
-        });
-        faults.collect()
+        self.fault.iter().zip(0..).map(|(words, place)| incidents::parse(words, seed.wrapping_add(place))).collect()
     }
 
     pub fn load(&self) -> Option<LoadOptions> {
@@ -205,10 +203,11 @@ impl Options {
         Ok(ExperimentOptions {
             warm_up_ns: self.warmup,
             window_ns: self.window.max(1),
-            drain_ns_max: self.time_out.saturating_mul(2).max(1),
+            drain_ns_max: self.time_out.saturating_mul(2).max(if self.recovery.is_some() { RECOVERY_DRAIN_NS_MIN } else { 1 }),
             set_up_ns_max: self.set_up_limit,
             settings: self.read_settings()?,
             log: self.log.clone(),
+            recovery: self.recovery.map(u64::from),
         })
     }
 
@@ -255,7 +254,7 @@ fn strict(text: &str) -> Result<Strict, String> {
 }
 
 /// Nanoseconds from a number with a unit: 250us, 20ms, 1.5s.
-fn time(text: &str) -> Result<u64, String> {
+pub fn time(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text} is not a time of at most 3600s, like 500ns, 250us, 20ms or 1.5s");
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let (digits, unit) = units.into_iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit))).ok_or_else(wrong)?;
@@ -275,7 +274,7 @@ mod tests {
     fn options_describe_network_load_and_phases() {
         let options =
             parse("--network delay_ns=500,loss=0.01 --load etc --rate 100000 --keys 50 --warmup 5ms --window 1.5s --strict").unwrap();
-        assert_eq!((options.network.delay_ns, options.network.loss), (500, 0.01));
+        assert_eq!((options.network.delay_ns, options.network.impairments.loss), (500, 0.01));
         let load = options.load().unwrap();
         assert_eq!((load.mix.keys, load.mix.update_ratio, load.rate, load.connections), (50, 0.25, 1e5, 16));
         assert_eq!(load.process, Process::Pareto(arrivals::ETC_GAPS));
@@ -288,14 +287,10 @@ mod tests {
     fn a_fault_may_have_a_time_and_takes_the_seed() {
         let mut options = parse("--seed 5").unwrap();
         options.fault = vec!["drop rx chance 0.5".into(), "at 25ms ecc".into()];
-        let faults = options.faults().unwrap();
-        assert_eq!((faults[0].0, faults[1].clone()), (0, (25_000_000, Fault::Ecc)));
+        let faults = options.incidents().unwrap();
+        assert_eq!((faults[0].0, faults[1].0), (Moment::SinceReset(0), Moment::SinceReset(25_000_000)));
         options.seed = 6;
-        assert_ne!(options.faults().unwrap()[0], faults[0]);
-        for words in ["at", "at 5 ecc", "at 5ms", "explode"] {
-            options.fault = vec![words.into()];
-            assert!(options.faults().is_err(), "{words}");
-        }
+        assert_ne!(options.incidents().unwrap()[0], faults[0]);
     }
 
     #[test]

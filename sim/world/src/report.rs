@@ -2,7 +2,9 @@
 //! The result of a run: one JSON object. Times are virtual nanoseconds.
 
 use crate::digest::Digest;
-use crate::load::ConnectionCounts;
+use crate::impairments::ImpairmentCounts;
+use crate::incidents::SteeringCounts;
+use crate::load::{ConnectionCounts, Totals};
 use crate::switch::Losses;
 use crate::world::FrameCounts;
 use load::protocol::Outcome;
@@ -27,6 +29,19 @@ pub struct Figures<'m> {
     /// The card's counters that are not zero.
     pub card: Vec<(String, u64)>,
     pub digest: Digest,
+    pub trial: Trial<'m>,
+}
+
+/// The part that tells whether the guest stood its faults.
+#[derive(Default)]
+pub struct Trial<'m> {
+    pub impaired: ImpairmentCounts,
+    pub totals: Totals,
+    pub changes: SteeringCounts,
+    /// Requests after the faults.
+    pub recovery: Option<&'m Measurement>,
+    /// Control's answers to `stats`: before and after the log's begin, and before and after its end.
+    pub statistics: &'m [String],
 }
 
 pub fn report(figures: &Figures) -> Value {
@@ -34,7 +49,7 @@ pub fn report(figures: &Figures) -> Value {
     let (from_ns, to_ns) = figures.window_ns;
     let good: u64 = Outcome::ALL.into_iter().filter(|outcome| outcome.is_good()).map(|outcome| measurement.tally.of(outcome)).sum();
     let seconds = to_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
-    json!({
+    let mut report = json!({
         "version": VERSION,
         "seed": figures.seed,
         "rate": figures.rate,
@@ -58,11 +73,34 @@ pub fn report(figures: &Figures) -> Value {
             "opened": figures.connections.opened,
             "refused": figures.connections.refused,
             "lost": figures.connections.lost,
+            "ended": figures.connections.ended,
         },
         "frames": {"to_card": figures.frames.to_card, "from_card": figures.frames.from_card},
         "interrupts": figures.interrupts,
         "card": Value::Object(figures.card.iter().map(|(name, count)| (name.clone(), json!(count))).collect()),
         "digest": figures.digest.text(),
+    });
+    if let (Some(recovery), Value::Object(members)) = (figures.trial.recovery, &mut report) {
+        members.insert("trial".into(), trial(&figures.trial, recovery));
+    }
+    report
+}
+
+fn trial(trial: &Trial, recovery: &Measurement) -> Value {
+    json!({
+        "impaired": {
+            "duplicated": trial.impaired.duplicated,
+            "corrupted": trial.impaired.corrupted,
+            "reordered": trial.impaired.reordered,
+        },
+        "requests": {"submitted": trial.totals.submitted, "answered": trial.totals.answered},
+        "changes": {"accepted": trial.changes.accepted, "refused": trial.changes.refused, "failed": trial.changes.failed},
+        "recovery": {
+            "offered": recovery.intended,
+            "operations": operations(&recovery.tally),
+            "failures": failures(&recovery.tally),
+        },
+        "statistics": trial.statistics,
     })
 }
 
@@ -128,7 +166,9 @@ mod tests {
             interrupts: 7,
             card: vec![("rx.missed".into(), 4)],
             digest: Digest::default(),
+            trial: Trial::default(),
         });
+        assert!(report.get("trial").is_none(), "a run without a recovery has none");
         assert_eq!((&report["offered"], &report["answered"], &report["failed"]), (&json!(3), &json!(1), &json!(2)));
         assert_eq!((&report["latency_ns"]["max"], &report["lost_frames"]), (&json!(600), &json!(3)));
         assert_eq!(report["operations"], json!({"get": {"hit": 1}, "set": {"server_error": 1}}));

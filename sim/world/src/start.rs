@@ -3,6 +3,7 @@
 
 use crate::clients::{client_mac, Host};
 use crate::experiment::Experiment;
+use crate::incidents::{Incidents, Steering};
 use crate::load::Load;
 use crate::machine::{CardMachine, Machine};
 use crate::neap_control::NeapControl;
@@ -44,7 +45,7 @@ pub fn card(options: &Options) -> Result<CardMachine, String> {
     if options.interrupts.is_some() {
         card.start_interrupt_trace(0, INTERRUPTS_MAX);
     }
-    Ok(CardMachine::new(Rig { card, host, cable: Cable::new() }, options.faults()?))
+    Ok(CardMachine::new(Rig { card, host, cable: Cable::new() }))
 }
 
 /// `machine` and its network, clients and load. Err: one line that says what is wrong.
@@ -56,5 +57,6 @@ pub fn world<M: Machine>(options: &Options, machine: M) -> Result<World<M>, Stri
     let switch = Switch::new(options.network.clone(), addresses, options.stream_seed(Stream::Switch, 0));
     let load = options.load().map(|load| Load::new(load, clients));
     let experiment = Experiment::new(options.experiment()?, load, NeapControl::new(options.server));
-    Ok(World::new(machine, hosts, switch, experiment))
+    let incidents = Incidents::new(options.incidents()?);
+    Ok(World::new(machine, hosts, switch, experiment, incidents, Steering::new(NeapControl::new(options.server))))
 }

@@ -5,11 +5,12 @@
 //! sent again (store and forward). So the one-way time of a frame is two delays, two transmission times, and the waiting.
 //!
 //! A cable is free again when the last bit of a frame has left. The frames that wait for it are known by that time alone, so there are no
-//! queues of frames here. The bytes that wait for one cable are bounded. A frame beyond the bound is dropped and counted, and so is a frame
-//! that gets lost by chance.
+//! queues of frames here. The bytes that wait for one cable are bounded. A frame beyond the bound is dropped and counted. The switch also
+//! impairs frames by chance (impairments.rs).
 
+use crate::impairments::{ImpairmentCounts, Impairments};
 use load::distributions::Rng;
-use rand::{Rng as _, SeedableRng as _};
+use rand::SeedableRng as _;
 
 /// Preamble, start of frame, and the gap between frames (IEEE 802.3 4.4.2).
 const OVERHEAD_BYTES: u64 = 20;
@@ -26,15 +27,15 @@ pub struct NetworkOptions {
     pub delay_ns: u64,
     /// Of the cable of each client.
     pub rate_mbps: u64,
-    /// The probability that the switch loses a frame.
-    pub loss: f64,
+    /// What the switch does to frames by chance.
+    pub impairments: Impairments,
     /// Bytes that may wait for one cable.
     pub queue_bytes_max: u64,
 }
 
 impl Default for NetworkOptions {
     fn default() -> Self {
-        Self { delay_ns: 1000, rate_mbps: 10_000, loss: 0.0, queue_bytes_max: 1 << 20 }
+        Self { delay_ns: 1000, rate_mbps: 10_000, impairments: Impairments::default(), queue_bytes_max: 1 << 20 }
     }
 }
 
@@ -53,11 +54,10 @@ impl std::str::FromStr for NetworkOptions {
                 "delay_ns" => options.delay_ns = number(1, 10_000_000_000)?,
                 "rate_mbps" => options.rate_mbps = number(1, 1_000_000)?,
                 "queue_bytes" => options.queue_bytes_max = number(2048, 1 << 30)?,
-                "loss" => {
-                    let chance = value.parse().ok().filter(|chance| (0.0..1.0).contains(chance));
-                    options.loss = chance.ok_or_else(|| format!("{word}: loss is a number from 0 to below 1"))?;
-                }
-                _ => return Err(format!("{word}: known are delay_ns=, rate_mbps=, loss=, queue_bytes=")),
+                _ => options
+                    .impairments
+                    .take(name, value)
+                    .unwrap_or_else(|| Err(format!("{word}: known are delay_ns=, rate_mbps=, queue_bytes=, {}", Impairments::NAMES)))?,
             }
         }
         Ok(options)
@@ -125,6 +125,7 @@ pub struct Switch {
     to_card: Line,
     rng: Rng,
     pub losses: Losses,
+    pub impaired: ImpairmentCounts,
 }
 
 impl Switch {
@@ -138,9 +139,15 @@ impl Switch {
             to_card: Line::new(CARD_RATE_MBPS),
             rng: Rng::seed_from_u64(seed),
             losses: Losses::default(),
+            impaired: ImpairmentCounts::default(),
             options,
             addresses,
         }
+    }
+
+    /// From now on, frames are impaired like this.
+    pub fn impair(&mut self, impairments: Impairments) {
+        self.options.impairments = impairments;
     }
 
     /// A client sends a frame. Returns the time at which it arrives at the switch; None: the client's own queue is full.
@@ -160,12 +167,13 @@ impl Switch {
         (free_ns, free_ns + self.options.delay_ns)
     }
 
-    /// A frame has arrived at the switch. Calls `deliver` for each port that it reaches, with its time there.
-    pub fn forward(&mut self, now_ns: u64, from: Port, frame: &[u8], mut deliver: impl FnMut(u64, Port)) {
-        if self.options.loss > 0.0 && self.rng.random::<f64>() < self.options.loss {
+    /// A frame has arrived at the switch. Calls `deliver` for each port that it reaches, with its time there. The frame may be changed.
+    pub fn forward(&mut self, now_ns: u64, from: Port, frame: &mut [u8], mut deliver: impl FnMut(u64, Port)) {
+        if self.options.impairments.loses(&mut self.rng) {
             self.losses.lost += 1;
             return;
         }
+        self.options.impairments.corrupt(&mut self.rng, &mut self.impaired, frame);
         let Some(destination) = frame.get(..6) else {
             self.losses.unknown_address += 1;
             return;
@@ -192,7 +200,12 @@ impl Switch {
             self.losses.queue_full += 1;
             return;
         }
-        deliver(line.send(now_ns, frame_bytes) + self.options.delay_ns, to);
+        let impairments = &self.options.impairments;
+        let copies = 1 + u64::from(impairments.duplicates(&mut self.rng, &mut self.impaired));
+        for _ in 0..copies {
+            let late_ns = impairments.delay_ns(&mut self.rng, &mut self.impaired);
+            deliver(line.send(now_ns, frame_bytes) + self.options.delay_ns + late_ns, to);
+        }
     }
 
     /// The shortest time from the arrival of such a frame at the switch to its arrival at the card.
@@ -222,7 +235,7 @@ mod tests {
 
     fn forwarded(switch: &mut Switch, now_ns: u64, from: Port, frame: &[u8]) -> Vec<(u64, Port)> {
         let mut out = Vec::new();
-        switch.forward(now_ns, from, frame, |at_ns, to| out.push((at_ns, to)));
+        switch.forward(now_ns, from, &mut frame.to_vec(), |at_ns, to| out.push((at_ns, to)));
         out
     }
 
@@ -274,12 +287,23 @@ mod tests {
     }
 
     #[test]
+    fn a_duplicate_and_a_delayed_frame_arrive_later() {
+        let mut switch = switch("delay_ns=500,duplicate=0.999999999,reorder=0.999999999,jitter_ns=1000");
+        let arrived = forwarded(&mut switch, 0, Port::Card, &frame([2, 0, 0, 0, 0, 1], 60));
+        let times: Vec<u64> = arrived.iter().map(|(at_ns, _)| *at_ns).collect();
+        assert!(times.len() == 2 && times[0] > 68 + 500 && times[0] <= 68 + 1500 && times[1] > 136 + 500, "{times:?}");
+        switch.impair(Impairments::default());
+        assert_eq!(forwarded(&mut switch, 10_000, Port::Card, &frame([2, 0, 0, 0, 0, 1], 60)), [(10_568, Port::Client(0))]);
+        assert_eq!((switch.impaired.duplicated, switch.impaired.reordered), (1, 2));
+    }
+
+    #[test]
     fn an_invalid_option_is_refused_and_named() {
         for text in ["delay_ns=0", "rate_mbps=x", "loss=1", "loss=-1", "loss=NaN", "speed=3", "queue_bytes=1", "delay_ns"] {
             let message = text.parse::<NetworkOptions>().unwrap_err();
             assert!(message.contains(text), "{message}");
         }
         let options: NetworkOptions = "delay_ns=7,loss=0.25".parse().unwrap();
-        assert_eq!(options, NetworkOptions { delay_ns: 7, loss: 0.25, ..NetworkOptions::default() });
+        assert_eq!((options.delay_ns, options.impairments), (7, Impairments { loss: 0.25, ..Impairments::default() }));
     }
 }

@@ -12,6 +12,7 @@ use crate::agenda::Agenda;
 use crate::clients::Host;
 use crate::digest::Digest;
 use crate::experiment::Experiment;
+use crate::incidents::{Incident, Incidents, Steering, STEERING_HOST};
 use crate::machine::Machine;
 use crate::switch::{Port, Switch};
 use std::cmp::Reverse;
@@ -51,6 +52,8 @@ pub struct World<M> {
     hosts: Vec<Host>,
     switch: Switch,
     experiment: Experiment,
+    incidents: Incidents,
+    steering: Steering,
     agenda: Agenda<Event>,
     /// Of each event: the earliest time at which it can reach the card, and its own time. Those of past events are removed later.
     reaches: BinaryHeap<Reverse<(u64, u64)>>,
@@ -62,9 +65,10 @@ pub struct World<M> {
 }
 
 impl<M: Machine> World<M> {
-    pub fn new(machine: M, hosts: Vec<Host>, switch: Switch, experiment: Experiment) -> Self {
+    pub fn new(machine: M, hosts: Vec<Host>, switch: Switch, experiment: Experiment, incidents: Incidents, steering: Steering) -> Self {
         let (agenda, reaches, digest, counts) = Default::default();
-        Self { machine, hosts, switch, experiment, agenda, reaches, digest, counts, card_line_free_ns: None, now_ns: 0 }
+        let (card_line_free_ns, now_ns) = (None, 0);
+        Self { machine, hosts, switch, experiment, incidents, steering, agenda, reaches, digest, counts, card_line_free_ns, now_ns }
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -75,6 +79,9 @@ impl<M: Machine> World<M> {
     }
     pub fn switch(&self) -> &Switch {
         &self.switch
+    }
+    pub fn steering(&self) -> &Steering {
+        &self.steering
     }
     pub fn counts(&self) -> FrameCounts {
         self.counts
@@ -107,28 +114,46 @@ impl<M: Machine> World<M> {
 
     fn act(&mut self) -> Result<(), String> {
         let now_ns = self.now_ns;
+        while let Some(incident) = self.incidents.take_due(now_ns) {
+            self.happen(incident)?;
+        }
         self.machine.advance(now_ns);
         while let Some(event) = self.agenda.take_due(now_ns) {
             self.handle(event);
         }
         loop {
             self.work_hosts()?;
+            let is_calm = self.incidents.is_empty() && self.steering.is_idle() && self.machine.link_is_up();
+            self.experiment.set_calm(is_calm);
             self.experiment.act(now_ns, &mut self.hosts, self.machine.link_is_up())?;
             if !self.hosts.iter().any(|host| host.is_due(now_ns)) {
                 break;
             }
+        }
+        if let Some(from_ns) = self.experiment.window_from_ns() {
+            self.incidents.begin_window(from_ns);
         }
         self.collect_from_hosts();
         self.collect_from_card();
         Ok(())
     }
 
+    fn happen(&mut self, incident: Incident) -> Result<(), String> {
+        match incident {
+            Incident::Card(incident) => self.machine.suffer(self.now_ns, &incident),
+            Incident::Network(impairments) => self.switch.impair(impairments),
+            Incident::Control(line) => self.steering.add(line, self.now_ns, &mut self.hosts[STEERING_HOST]),
+            Incident::End { connection, at_once } => self.experiment.end_connection(connection, at_once, self.now_ns, &mut self.hosts)?,
+        }
+        Ok(())
+    }
+
     fn handle(&mut self, event: Event) {
         let now_ns = self.now_ns;
         match event {
-            Event::AtSwitch(from, frame) => {
+            Event::AtSwitch(from, mut frame) => {
                 let mut arrivals = Vec::new();
-                self.switch.forward(now_ns, from, &frame, |at_ns, to| arrivals.push((at_ns, to)));
+                self.switch.forward(now_ns, from, &mut frame, |at_ns, to| arrivals.push((at_ns, to)));
                 for (at_ns, to) in arrivals {
                     let frame = frame.clone();
                     self.add(at_ns, if let Port::Client(client) = to { Event::AtClient(client, frame) } else { Event::AtCard(frame) });
@@ -161,7 +186,13 @@ impl<M: Machine> World<M> {
             while self.hosts[host].is_due(self.now_ns) {
                 self.hosts[host].poll(self.now_ns);
                 self.experiment.service(self.now_ns, host, &mut self.hosts)?;
+                if host == STEERING_HOST {
+                    self.steering.service(self.now_ns, &mut self.hosts[host]);
+                }
             }
+        }
+        if self.steering.next_ns().is_some_and(|at_ns| at_ns <= self.now_ns) {
+            self.steering.service(self.now_ns, &mut self.hosts[STEERING_HOST]);
         }
         Ok(())
     }
@@ -191,7 +222,8 @@ impl<M: Machine> World<M> {
     /// The next time at which anything happens here.
     fn next_event_ns(&mut self) -> Option<u64> {
         let hosts = self.hosts.iter().filter_map(Host::next_ns).min();
-        [self.machine.next_ns(), self.agenda.next_ns(), hosts, self.experiment.next_ns()].into_iter().flatten().min()
+        let planned = [self.incidents.next_ns(), self.steering.next_ns()].into_iter().flatten().min();
+        [self.machine.next_ns(), self.agenda.next_ns(), hosts, planned, self.experiment.next_ns()].into_iter().flatten().min()
     }
 
     /// The earliest time at which something can reach the card, or at which the phase changes. It is later than now.
@@ -200,11 +232,11 @@ impl<M: Machine> World<M> {
             self.reaches.pop();
         }
         let from_network = self.reaches.peek().map(|Reverse((reach_ns, _))| *reach_ns);
-        let of_clients = self.hosts.iter().filter_map(Host::next_ns).chain(self.experiment.next_ns()).min();
+        let of_clients = self.hosts.iter().filter_map(Host::next_ns).chain(self.experiment.next_ns()).chain(self.steering.next_ns()).min();
         let from_clients = of_clients.map(|at_ns| at_ns.saturating_add(self.switch.client_to_card_ns()));
         // The card reports completions to its driver when the cable takes its frames.
         let completion = self.card_line_free_ns.filter(|_| self.machine.waits_for_wire());
-        let all = [self.machine.next_ns(), self.experiment.change_ns(), from_network, from_clients, completion];
+        let all = [self.machine.next_ns(), self.incidents.next_ns(), self.experiment.change_ns(), from_network, from_clients, completion];
         let next_ns = all.into_iter().flatten().min();
         next_ns.map(|at_ns| at_ns.max(self.now_ns + 1))
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use world::experiment::Phase;
 use world::machine::Machine;
 use world::options::Options;
-use world::report::{report, Figures};
+use world::report::{report, Figures, Trial};
 use world::start;
 use world::world::World;
 
@@ -66,6 +66,13 @@ impl Run {
             frames: self.world.counts(),
             card: Vec::new(),
             digest: self.world.digest(),
+            trial: Trial {
+                impaired: self.world.switch().impaired,
+                totals: load.totals,
+                changes: self.world.steering().counts,
+                recovery: load.recovery().map(|recorder| &recorder.measurement),
+                statistics: self.world.experiment().statistics(),
+            },
         })
     }
 }
@@ -157,6 +164,49 @@ fn settings_precede_the_warm_up_and_logs_follow_the_window() {
     std::fs::write(&settings, "itr,900us\n").unwrap();
     let why = run_error(&words);
     assert!(why.contains("itr,900us") && why.contains("not accepted"), "{why}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn incidents_happen_in_their_order_and_afterwards_each_request_is_answered() {
+    let folder = folder("incidents");
+    let mut options = options(&format!("--load etc --rate 20000 --keys 100 --window 50ms --recovery 50 --log {}", folder.display()));
+    options.fault = ["at window+1ms control itr,8us", "at window+2ms control itr,900us", "at window+3ms close 3", "at window+4ms reset 4"]
+        .into_iter()
+        .chain(["at window+5ms network duplicate=0.3,corrupt=0.1,reorder=0.3", "at window+40ms network"])
+        .map(String::from)
+        .collect();
+    let run = run(&options).unwrap();
+    let commands = &run.world.machine.service.commands;
+    assert_eq!(commands[..], ["stats", "status", "start", "stats", "itr,8us", "itr,900us", "stats", "stop", "stats", "get,0", "get,1"]);
+    let report = run.report(&options);
+    let trial = &report["trial"];
+    assert_eq!(trial["changes"], serde_json::json!({"accepted": 1, "refused": 1, "failed": 0}));
+    assert_eq!(trial["statistics"], serde_json::json!(["stats", "stats", "stats", "stats"]));
+    assert_eq!(report["connections"]["ended"], 2);
+    assert!(["duplicated", "corrupted", "reordered"].iter().all(|kind| trial["impaired"][kind].as_u64().unwrap() > 10), "{trial}");
+    let recovered: u64 = trial["recovery"]["operations"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|outcomes| outcomes["hit"].as_u64().unwrap_or(0) + outcomes["done"].as_u64().unwrap_or(0))
+        .sum();
+    assert_eq!((trial["recovery"]["offered"].as_u64().unwrap(), &trial["recovery"]["failures"]), (recovered, &serde_json::json!({})));
+    assert!(recovered >= 40, "{trial}");
+    let requests = &trial["requests"];
+    assert!(requests["submitted"].as_u64() >= requests["answered"].as_u64(), "{trial}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn an_answer_after_the_drain_is_not_taken_for_another_requests() {
+    let folder = folder("late");
+    // A set needs 0.9 ms on the cable, so requests are in flight when the drain ends after 60 ms.
+    let words = "--load fixed --value-size 1000 --update 1 --keys 20 --rate 20000 --network rate_mbps=10 --clients 1 --connections 2";
+    let report = report_of(&format!("{words} --warmup 0ms --window 20ms --time-out 30ms --log {}", folder.display()));
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(count("offered"), count("answered") + count("failed"));
+    assert!(report["failures"]["unanswered"].as_u64().is_some_and(|count| count > 0), "{report}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
