@@ -41,6 +41,7 @@ def options(
     seed: int = 0,
     quantum_ns: int | None = None,
     stay: bool = False,
+    lines: bool = False,
     trace: Path | None = None,
 ) -> list[str]:
     """QEMU's options beside -accel and -cpu. The model's flat file and the snapshots are in `directory`."""
@@ -53,6 +54,8 @@ def options(
         words.append(f"quantum_ns={quantum_ns}")
     if stay:
         words.append("stay=on")
+    if lines:
+        words.append("lines=on")
     if trace:
         words.append(f"trace={trace}")
     clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
