@@ -22,7 +22,7 @@ from pathlib import Path
 
 IMAGE_BASE = 0xFFFFFFFF80000000
 PIECES_PER_ROUND = 32
-ROUNDS = 4  # 128 pieces: the bytes from 0x80 up
+ROUNDS = 4  # up to 128 pieces of names, each abbreviated to a byte from 0x80 on
 FIRST_PIECE = 0x80
 PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180

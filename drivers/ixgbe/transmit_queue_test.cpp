@@ -253,7 +253,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
     queue.flush();
     EXPECT_FALSE(queue.ready());
     told = (told + 5) % ring;
-    write_head(told - 1 + (told == 0 ? ring : 0));  // all descriptors but the last, which has the report
+    write_head(told - 1 + (told == 0 ? ring : 0));  // all descriptors but the last, whose RS bit asks for the report
     EXPECT_FALSE(queue.ready());
     write_head(told);
     EXPECT_TRUE(queue.ready());

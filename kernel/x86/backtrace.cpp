@@ -63,8 +63,8 @@ struct Outermost {
   [[nodiscard]] const Frame& from_outside(unsigned i) const { return frames[(count - 1 - i) % kept]; }
 };
 
-// Prints a walk. Equal consecutive frames (a recursion) become one line with a count. Beyond `lines_max`, only the outermost frames are
-// printed.
+// Prints a walk: the innermost frames in at most `lines_max` lines, then the outermost ones. Frames between them are only counted. Equal
+// consecutive frames (a recursion) become one line with a count.
 struct Printer {
   unsigned skip;
   unsigned lines_max;

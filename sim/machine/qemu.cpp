@@ -349,7 +349,7 @@ bool is_pinned_version() {
   return std::strcmp(text, pinned_version) == 0;
 }
 
-// The accelerator's table exists once the first CPU does.
+// MUST be called after the first CPU was made, because the accelerator's table does not exist before.
 const char* replace_clock() {
   void* const table = q.cpus_get_accel();
   if (!replace(table, offset::clock, as_pointer(q.icount_get), as_pointer(hooks.clock_ns)) ||

@@ -256,7 +256,7 @@ impl Host {
     }
 }
 
-/// The server's answer to a question for its MAC.
+/// The server's answer to an ARP request.
 fn arp_reply(server: Server, mac: [u8; 6], address: Ipv4Addr) -> Vec<u8> {
     let arp = ArpRepr::EthernetIpv4 {
         operation: ArpOperation::Reply,
