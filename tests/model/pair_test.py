@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.modelled import busy_host, image
+from tests.model.modelled import image
+from tools.bench.determinism import busy_host
 from tools.errors import Failure, UsageError
 from tools.model import pair
 from tools.model.pair import Pairing
