@@ -230,7 +230,8 @@ TEST(Log, ARequestBoundIsExceededByLittle) {
   EXPECT_GE(in_run, bound);
 }
 
-// When a client stops at the bound, every core has a few requests that are not in the run's sum. `before_sleep` adds them.
+// Each core adds its requests to the run's sum in batches. If clients send exactly as many requests as the bound, the last batches are not
+// full. `before_sleep` adds them.
 TEST(Log, ARequestBoundIsMetExactlyWhenTheCoresGoIdle) {
   Machine machine(2);
   ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);

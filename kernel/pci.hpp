@@ -44,7 +44,7 @@ struct Device {
 
   /// Number of MSI-X vectors; 0 without the capability.
   [[nodiscard]] unsigned msix_vectors() const noexcept;
-  /// Sends MSI-X message `entry` to `core` as `vector` (from `allocate_vector`) and unmasks it. Turns MSI-X on at the first call.
+  /// Routes MSI-X message `entry` to `core` as `vector` (from `allocate_vector`) and unmasks it. Turns MSI-X on at the first call.
   [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const;
 };
 

@@ -121,7 +121,7 @@ bool pass_boundary(unsigned budget) noexcept {
 }
 
 // A sleeping core cannot check its batch. So a core that is about to sleep sends a request to the first core that has not passed the batch.
-// That core is awake, because it would be offline otherwise. So the request wakes no sleeping core; at worst it delays a sleep.
+// That core is awake, because a sleeping core is offline. So the request wakes no sleeping core; at worst it delays a sleep.
 bool prepare_sleep() noexcept {
   Batches& own = batches;
   if (own.pending == 0) [[likely]]

@@ -38,7 +38,7 @@ constexpr Ipv4Address machine_address{0x0A000001}, client_address{0x0A000002};
 constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
-// Memory that the account does not include: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
+// The stack's account of memory does not include the objects of a connection, and a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
 // Also not included: incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;

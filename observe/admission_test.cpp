@@ -114,7 +114,7 @@ TEST(Control, ConnectionsWithoutTheTokenDoNotLockOutTheOwner) {
   EXPECT_GE(world.server.counters().unproven_displaced.load(), 3 * clients_max - unproven_per_address_max);
 }
 
-/// Opens a connection that sends nothing or some text.
+/// A connection that ignores all that it receives.
 class Stray final : public net::ConnectionHandler {
  public:
   void received(net::Buffer) override {}

@@ -24,7 +24,7 @@ BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
 
-# Threads of one neap wait for each other silently; waiting for another neap process is reported.
+# Threads of this process wait for their turn silently; waiting for another `./neap` is reported.
 _turn = threading.Lock()
 
 # Settings of the machine's apt configuration that the private apt must copy to reach the network.

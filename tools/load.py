@@ -30,7 +30,8 @@ PRESETS = ("etc", "usr", "fixed")
 # After Ctrl-C the load generator waits for requests in flight and prints the results so far. It is killed after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
-# An emulated machine is slow, and its network loses segments. A lost segment is sent again after one second, and then after three more.
+# An emulated machine is slow, and its network loses segments. TCP sends a lost segment again after one second, then after three more.
+# This time limit is longer than several such waits.
 TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 

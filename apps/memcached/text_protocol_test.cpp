@@ -186,7 +186,7 @@ TEST_F(TextProtocol, DelayedFlushTakesWhatIsThereThen) {
   EXPECT_EQ(client.talk("set c 0 0 1\r\n3\r\nget a b c\r\n"), "STORED\r\nVALUE c 0 1\r\n3\r\nEND\r\n");
   EXPECT_EQ(client.talk("flush_all 5\r\nflush_all\r\nset d 0 0 1\r\n4\r\n"), "OK\r\nOK\r\nSTORED\r\n");
   test::advance_s(6);
-  EXPECT_EQ(client.talk("get c d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");  // the second call replaced the first
+  EXPECT_EQ(client.talk("get c d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");  // the second flush_all replaced the first
 }
 
 TEST_F(TextProtocol, StatisticsCountRequests) {

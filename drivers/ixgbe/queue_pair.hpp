@@ -140,8 +140,8 @@ class QueuePair final : public FrameSender {
   PairCounters counters_;
 };
 
-/// Calls `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released, so a later `program` keeps
-/// the rings of the current options.
+/// Calls `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released. A later `program` then
+/// uses the present rings, because it uses new ones only if they are prepared.
 [[nodiscard]] task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options);
 
 }  // namespace neap::ixgbe

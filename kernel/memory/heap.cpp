@@ -208,14 +208,14 @@ Slab* Heap::new_slab(unsigned size_class) noexcept {
 }
 
 void Heap::make_fresh(Slab& slab) noexcept {
-  const unsigned size_class = slab.size_class;
-  std::byte* const first = reinterpret_cast<std::byte*>(&slab) + first_object(size_class);
-  const std::uint32_t begin = slab.capacity - slab.fresh;
-  const std::uint32_t end = begin + std::min(slab.fresh, fresh_batch);
-  for (std::uint32_t index = end; index-- > begin;) {
-    slab.free = new (first + std::size_t{index} * class_bytes[size_class]) FreeObject{slab.free};
-  }
-  slab.fresh = slab.capacity - end;
+  const std::size_t object_bytes = class_bytes[slab.size_class];
+  const std::uint32_t count = std::min(slab.fresh, fresh_batch);
+  const std::size_t offset = first_object(slab.size_class) + (slab.capacity - slab.fresh + count) * object_bytes;
+  std::byte* object = reinterpret_cast<std::byte*>(&slab) + offset;
+  FreeObject* free = slab.free;  // a local: the compiler cannot keep `slab.free` in a register, because objects may alias it
+  for (std::uint32_t i = 0; i < count; ++i) free = new (object -= object_bytes) FreeObject{free};
+  slab.free = free;
+  slab.fresh -= count;
 }
 
 void* Heap::allocate_slowly(unsigned size_class) noexcept {

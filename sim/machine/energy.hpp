@@ -52,7 +52,7 @@ struct PowerShares {
   double other_w = 0;
 };
 
-/// The package's sustained limit (PL1, SDM 3B 15.10.3): the mean power over a window stays below it, by a lower frequency.
+/// The package's sustained limit (PL1, SDM 3B 15.10.3). A lower frequency keeps the mean power over a window below it.
 ///
 /// Every period it takes the mean so far, as an exponential average over the window. If the mean is below the limit, the next period may
 /// exceed the limit by the difference. The control loop allows the highest ratio whose estimated power is below that. Intel does not

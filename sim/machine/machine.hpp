@@ -102,7 +102,7 @@ class Machine {
   std::array<Runner, cores_max> runners_{};
   std::array<bool, cores_max> waits_for_others_{};
   std::array<std::atomic<bool>, cores_max> raised_outside_{};
-  std::array<std::optional<WakeCause>, cores_max> first_call_{};  // of the calls that the core has not yet answered
+  std::array<std::optional<WakeCause>, cores_max> first_call_{};  // oldest wake-up request that the core has not answered
   bool card_calls_ = false;                                       // a message of the card is being delivered
   int owner_ = -1;                                                // the core whose instructions are counted
   Ticks run_end_ = 0;                                             // local, of the run in progress

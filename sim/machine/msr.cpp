@@ -36,7 +36,8 @@ std::uint64_t power_limit_of(const Package& package) {
   return written != 0 ? written : power_limit_at_reset(package.cpu());
 }
 
-// Eight bytes: from 1 to 8 active cores; beyond that one register per 8 (1AEh, 1AFh). On models with HWP, 1AEh holds group sizes instead.
+// Each byte is the ratio for one number of active cores: 1 to 8 here, more in 1AEh and 1AFh. On models with HWP, 1AEh holds group sizes
+// instead.
 std::uint64_t turbo_ratios(const CpuModel& cpu, unsigned first, unsigned step) {
   std::uint64_t value = 0;
   for (unsigned i = 0; i < 8; ++i) value |= std::uint64_t{cpu.turbo_ratio(first + (i + 1) * step)} << (8 * i);

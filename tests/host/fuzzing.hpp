@@ -74,7 +74,8 @@ class Pieces {
   std::uint32_t state_;
 };
 
-/// Splits an input into `selection` (four bytes) and `stream`, and calls `check(stream, selection)`; for fuzzers of a divided stream.
+/// Splits an input into `selection` (its first four bytes) and `stream` (the others), and calls `check(stream, selection)`. `check` passes
+/// the stream in pieces, which `selection` determines.
 template <class Check>
 int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
   std::uint32_t selection = 0;

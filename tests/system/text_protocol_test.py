@@ -149,7 +149,7 @@ def test_incr_grows_the_value_and_keeps_flags(wire: Wire) -> None:
 
 
 def test_decr_may_leave_the_length_as_it_was(wire: Wire) -> None:
-    # memcached pads the shorter number with blanks (protocol.txt). A value with or without padding is accepted here.
+    # If the result has fewer digits, memcached may pad it with blanks (protocol.txt). A value with or without padding is accepted here.
     wire.store(b"n", b"100")
     wire.ask(b"decr n 1\r\n", b"99\r\n")
     assert wire.fetch(b"n") in (b"99", b"99 ")

@@ -21,7 +21,8 @@ COUNTS = (
 # residencies 64 bits, and energy counters 32 bits (SDM volume 3, "RAPL Interfaces").
 COUNTER_BITS = 48
 ENERGY_BITS = 32
-# Two cores that read one energy counter at the same time may record it in either order. So a decrease of up to so many counts is no wrap.
+# Two cores that read one energy counter at the same time may record it in either order. So a decrease of up to this number of counts is
+# no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
 # No package draws more power. After a pause in which a counter could wrap twice at this power, the energy is doubtful.
 WATTS_MAX = 500.0

@@ -59,6 +59,13 @@ impl Guest {
         }
     }
 
+    /// Ends the connection of a guest whose machine has ended, if it is still there.
+    pub fn end(&mut self, rig: &mut Rig) {
+        if self.connection.is_some() {
+            self.disconnect(rig, None);
+        }
+    }
+
     fn disconnect(&mut self, rig: &mut Rig, error: Option<io::Error>) {
         self.connection = None;
         if let Some(error) = error {

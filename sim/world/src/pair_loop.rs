@@ -129,6 +129,9 @@ impl PairLoop {
                     Input::Advance(to_ns) => self.advance(side, to_ns),
                     Input::Nothing => {}
                     Input::Closed => {
+                        // A process closes its two sockets in any order. Here the guest's last messages and its end come first in any case.
+                        while self.serve_guest(side) {}
+                        self.ends[side].guest.end(&mut self.pair.machine(side).rig);
                         self.ends[side].gone = true;
                         let go_on = self.pair.leave(side);
                         self.release(go_on);
@@ -166,10 +169,10 @@ impl PairLoop {
         }
     }
 
-    /// Handles a guest's messages at its page's time.
-    fn serve_guest(&mut self, side: usize) {
+    /// Handles a guest's messages at its page's time. Returns false if there were none.
+    fn serve_guest(&mut self, side: usize) -> bool {
         if !self.ends[side].guest.receive(&mut self.pair.machine(side).rig) {
-            return;
+            return false;
         }
         let now_ns = self.ends[side].link.page.load(Field::Now).min(self.limit_ns);
         self.act(side, now_ns);
@@ -178,6 +181,7 @@ impl PairLoop {
         self.check_rules(side);
         self.publish(side);
         self.ends[side].guest.answer(&mut self.pair.machine(side).rig);
+        true
     }
 
     fn act(&mut self, side: usize, now_ns: u64) {

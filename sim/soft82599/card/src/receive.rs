@@ -46,7 +46,7 @@ pub struct Unseen {
     /// Frames that arrived while reception was off. A reset of the card adds the frames that waited for a descriptor, for coalescing or for
     /// a late write-back, and the frames in QPRDC, which the driver can no longer read.
     pub by_reset: u64,
-    /// Frames for a queue that a fault on demand hangs. QPRDC counts them, too, if the queue is set to drop.
+    /// Frames for a queue that does not work because of an injected fault (faults.rs). QPRDC counts them, too, if the queue is set to drop.
     pub by_hang: u64,
     /// Sent frames that overran the packet buffer, because there was no room above its threshold (transmit_buffer.rs).
     pub by_overrun: u64,

@@ -98,9 +98,9 @@ impl Wire {
         }
     }
 
-    /// Returns the time after which the wire has work even if no descriptor becomes ready.
+    /// Returns the time after which the wire has work even if no file descriptor becomes ready.
     pub fn due_after(&self, take: bool) -> Option<Duration> {
-        // Frames may have arrived before the card requested a pause. For these frames no descriptor becomes ready again.
+        // Frames may have arrived before the card requested a pause. For these frames no file descriptor becomes ready again.
         let frames_wait = take && self.input().is_some_and(Batch::has_frame);
         match self {
             _ if frames_wait => Some(Duration::ZERO),
