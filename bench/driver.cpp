@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The cost of a frame in the driver: instructions of an event with exactly 1, 8 or 32 frames. tools/bench/driver.py counts them.
 //
-// The card receives its own frames (`--net loopback`), and its interrupts are masked. Before each event the image waits, without counting,
-// until the card has written back as many descriptors as the batch has frames. So each batch has its exact size at any speed of the card. A
-// count covers the event of the queue pair, from its first instruction to the tail writes at its end:
+// The card receives the frames that it sends (`--net loopback`), and its interrupts are masked. Before each event the image waits, without
+// counting, until the card has written back as many descriptors as the batch has frames. So each batch has its exact size at any speed of
+// the card. A count covers the event of the queue pair, from its first instruction to the tail writes at its end:
 //   receive    frames with good checksums and an RSS hash go to a stack that reads both and returns the buffer at once
 //   transmit   frames whose checksums the card computes; the reclaiming after their completion is counted separately
 //   forward    received frames are sent again from the same buffer, and the frames of the previous round are reclaimed
@@ -23,7 +23,7 @@ namespace {
 using namespace neap;
 using namespace std::chrono_literals;
 
-// tools/bench/driver.py uses these numbers: a region is kind + kinds * (batch's index + 3 * (log on: 1, off: 0)).
+// tools/bench/driver.py uses these numbers: a region's number is kind + kinds * (batch's index + 3 * (log on: 1, off: 0)).
 enum Kind : unsigned { receive, transmit, take_back, forward, kinds };
 constexpr std::array<unsigned, 3> batches{1, 8, 32};
 constexpr unsigned rounds_warm = 20;
@@ -157,8 +157,8 @@ class Bench {
     co_return false;
   }
 
-  /// If `prepare()` returns true, `work()` runs in the same event and requests the driver's work at the event's end. The instructions of
-  /// `work()` and of the driver are counted together.
+  /// If `prepare()` returns true, `work()` runs in the same event, and the driver's event-end hook runs after it. The instructions of both
+  /// are counted together.
   template <unsigned region, class Prepare, class Work>
   task<bool> event(bool counted, Prepare prepare, Work work) {
     bool prepared = false;
@@ -175,7 +175,7 @@ class Bench {
     co_return prepared;
   }
 
-  /// Waits without leaving the event, because no other code may access the rings.
+  /// Waits inside the event, so that no other event accesses the rings.
   template <class Ready>
   [[nodiscard]] static bool wait(Ready ready, const char* what) {
     for (const auto deadline = BootClock::now() + patience; !ready();) {
@@ -208,7 +208,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   stack.sender = &card.attach(stack);
   card.set_interrupt(0, false);
   for (const auto deadline = BootClock::now() + patience; !card.link_up() && BootClock::now() < deadline;) co_await sleep_for(1ms);
-  co_await sleep_for(10ms);  // the queue pair's own first poll ends meanwhile
+  co_await sleep_for(10ms);  // in this time the queue pair's first poll ends
 
   Bench bench(card, stack);
   bool complete = co_await bench.all<0>();

@@ -52,7 +52,7 @@ struct Executed {
   uint64_t instructions;
 } __attribute__((aligned(64)));
 struct Cpu {
-  uint64_t repeating;  // address of the last instruction if it was a repeated one; otherwise 0
+  uint64_t repeating;  // address of the last instruction, if that instruction was a repeated one; otherwise 0
   uint64_t region_began[regions_max];
   bool region_open[regions_max];
 } __attribute__((aligned(64)));

@@ -2,7 +2,7 @@
 // Measures the cost of the kernel's own work, as instructions of each step that an application repeats. tools/bench/kernel.py counts them.
 //
 // Each region is the code between two marks, executed 10,000 times with warm caches. A step may begin in one event and end in another. Then
-// each of the two events has one mark, and the event loop's work in between counts. The marks themselves are not counted.
+// each of the two events has one mark, and the event loop's work in between is counted. The marks themselves are not counted.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -55,8 +55,8 @@ void must(bool holds) {
   if (!holds) machine::exit(machine::ExitStatus::failure);
 }
 
-// --- This core's events ------------------------------------------------------------------------------------------------------------------
-/// A chain of events: from one event's call of `spawn` to the first instruction of the next event.
+// --- Events on the calling core ----------------------------------------------------------------------------------------------------------
+/// A chain of events. Counts from one event's call of `spawn` to the first instruction of the next event.
 struct Chain {
   unsigned left = warm_up + repetitions;
   Completion<> done;
@@ -79,8 +79,8 @@ task<void> count_spawns() {
   co_await chain.done;
 }
 
-// --- Another core's ----------------------------------------------------------------------------------------------------------------------
-/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed. Then core 1 executes the received work.
+// --- Events on another core --------------------------------------------------------------------------------------------------------------
+/// Core 0 sends work while core 1 executes an event, so no wake-up is needed. When that event ends, core 1 executes the received work.
 struct Remote {
   static constexpr unsigned batch = 1000;
   std::atomic<bool> hold{true}, held{false};
@@ -151,7 +151,7 @@ std::atomic<Settings*> shared_settings{&first_settings};
 // Counts accesses to an object: directly, by an Ebb (a name for an object on each core), and by RCU. Each count includes the object's use.
 void count_ebbs_and_rcu() {
   Requests plain;
-  asm volatile("" ::"r"(&plain) : "memory");  // forces it into memory
+  asm volatile("" ::"r"(&plain) : "memory");  // forces `plain` into memory
   for (unsigned i = 0; i < warm_up + repetitions; ++i) {
     begin<plain_call>();
     plain.served = i;
@@ -166,7 +166,7 @@ void count_ebbs_and_rcu() {
     seen = plain_settings->value;
     asm volatile("" ::"r"(seen) : "memory");
     end<plain_read>();
-    // Other code may replace and retire `shared_settings` meanwhile. A reader needs no further protocol than to be inside an event.
+    // Other code may replace and retire `shared_settings` meanwhile. A reader only needs to be inside an event.
     begin<rcu_read>();
     seen = shared_settings.load(std::memory_order_acquire)->value;
     asm volatile("" ::"r"(seen) : "memory");

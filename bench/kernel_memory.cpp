@@ -43,7 +43,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     std::free(hidden(object));
     bench::end_counting<remote_free>();
   }
-  // Waits until all remote frees have arrived. Then the owner frees them in one batch.
+  // Core 0 returns the remaining objects to their owner, core 1. Then core 1 puts all of them into its slabs.
   (void)memory::pass_boundary();
   co_await on_core(1, [] {
     bench::begin_counting<coming_home>();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C library and the standard library.
+// Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C and C++ libraries.
 //
-// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, and counts
-// with the plugin that counts Neap's images. So the count of a system call includes the kernel's work. Each thread stays on one CPU,
-// because both marks of a region must be on the same CPU.
+// This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with this program as the only process. It counts
+// instructions by the plugin that also counts those of Neap's images. So the count of a system call includes the kernel's work. Each thread
+// stays on one CPU, because both marks of a region must be on the same CPU.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/reboot.h>
@@ -76,7 +76,7 @@ void stay_on(unsigned cpu) {
   must(sched_setaffinity(0, sizeof set, &set) == 0, "a CPU for each thread");
 }
 
-// --- Work for later, here and on another thread ------------------------------------------------------------------------------------------
+// --- Deferred work, on this thread and on another one ------------------------------------------------------------------------------------
 void count_function_queue() {
   std::deque<std::function<void()>> queue;
   unsigned ran = 0;
@@ -100,7 +100,7 @@ struct Work {
 
 /// Sends a pointer through a pipe to a thread that is executing other work.
 void count_pipe() {
-  constexpr unsigned batch = 1000;  // pointers of eight bytes; a pipe holds 65,536 bytes
+  constexpr unsigned batch = 1000;  // a pipe has room for this many pointers: it holds 65,536 bytes
   std::array<int, 2> ends{};
   must(pipe(ends.data()) == 0, "a pipe");
   std::atomic<unsigned> sent{0}, received{0};
@@ -166,7 +166,7 @@ void count_timers() {
   }
 }
 
-// --- Thread-local data, and data that is read while other threads may change it ----------------------------------------------------------
+// --- Thread-local data, and shared data that other threads may change --------------------------------------------------------------------
 struct Requests {
   Requests() : served(hidden(std::uint64_t{0})) {}
   std::uint64_t served;
@@ -272,7 +272,7 @@ void count_remote_frees() {
 int main() {
   stay_on(0);
   bench::count_known_sequences<known_sequence, string_instruction>();
-  count_pipe();  // first, as it starts a second thread: with one thread, the C library is faster
+  count_pipe();  // first, so that all counts are with two threads: with one thread, the C library is faster
   count_function_queue();
   count_timers();
   count_calls_and_reads();

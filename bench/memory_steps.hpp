@@ -20,7 +20,7 @@ T hidden(T value) {
   return value;
 }
 
-/// The number of objects that are alive while one is freed and the next one is allocated.
+/// The number of objects that are allocated at a time.
 constexpr unsigned objects_held = 64;
 
 /// Counts a `free` and a `malloc` of `bytes` bytes together.

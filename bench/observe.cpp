@@ -33,7 +33,7 @@ log::Traffic traffic;
 /// `before` runs before each call and is not counted.
 template <Region region, class Call, class Before = void (*)()>
 void repeat(Call call, Before before = [] {}) {
-  for (unsigned i = 0; i < 100; ++i) call();  // warms up pages, translations and the log's first chunks
+  for (unsigned i = 0; i < 100; ++i) call();  // warms up pages, QEMU's translations and the log's first chunks
   for (unsigned i = 0; i < repetitions; ++i) {
     traffic.rx_descriptors.add(3);
     traffic.rx_frames.add(3);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Links an image that contains the names of its own functions.
 
-A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after the link, so
-there are two links: the second includes the table that describes the first. The table is placed behind all code, so it moves no function;
-that is checked. To keep both links fast, all our code is first joined into one relocatable file. Link-time optimisation runs there, once.
+A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after a link, so there
+are two links: the second adds the table, made from the first one's result. The table is placed behind all code, so it moves no function;
+this is checked. To keep both links fast, a first step joins all our code into one relocatable file and runs link-time optimisation.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 
@@ -106,7 +106,7 @@ def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
         chosen: list[bytes] = []
         for piece, _saving in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
             if any(piece in other or other in piece for other in chosen):
-                continue  # it overlaps a chosen piece; the next round counts again
+                continue  # the piece overlaps a chosen one, so it waits for the next round, which counts again
             chosen.append(piece)
             if len(chosen) == PIECES_PER_ROUND:
                 break

@@ -56,7 +56,7 @@ class DescriptorRing {
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
-  /// A `position` grows beyond the ring's size; its low bits are the slot in the ring.
+  /// A `position` counts up without wrapping at the ring's size; its low bits are the slot in the ring.
   [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
 
   /// Returns the descriptor at this position. The next descriptors, up to the ring's end, follow it in memory.

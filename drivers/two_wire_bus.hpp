@@ -19,7 +19,7 @@ class TwoWireBus {
  public:
   explicit TwoWireBus(Lines lines) noexcept : lines_(lines) {}
 
-  /// Reads one byte of the device at `address` (the seven bits shifted up by one). Returns false if no device acknowledged.
+  /// Reads one byte of the device at `address` (the 7-bit address, shifted left by one). Returns false if no device acknowledged.
   [[nodiscard]] bool read(std::uint8_t address, std::uint8_t offset, std::uint8_t& value) const noexcept {
     start();
     bool answered = write_byte(address) && write_byte(offset);

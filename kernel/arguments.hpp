@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The command line: `key=value` words.
 //
-// A typing error in a boot option must not lead to a measurement with other settings than intended. Every part of the kernel or application
-// asks for its own keys. `finish()` then stops the boot if the command line has a bad value or a key that nothing asked for, and prints the
-// accepted keys. The calls that ask for the keys also give their help texts, so every accepted key is documented.
+// A typing error in a boot option must stop the boot, because a measurement with wrong settings is worthless. Each part of the kernel and
+// of the application queries its keys by the functions below. `finish()` then stops the boot if the command line has a bad value or a key
+// that was not queried, and prints the accepted keys. A query also gives the key's help text, so every accepted key is documented.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class Arguments {
     std::uint64_t max = ~std::uint64_t{0};
   };
 
-  /// The value of `key`, decimal or 0x hexadecimal. This and the next five functions return `otherwise` if it is missing or bad.
+  /// The value of `key`, decimal or 0x hexadecimal. This and the next five functions return `otherwise` if the key is missing or bad.
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
   /// A number with an optional suffix K, M or G (powers of 1024).
   [[nodiscard]] std::uint64_t bytes(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
@@ -34,19 +34,19 @@ class Arguments {
   /// `on` or `off`.
   [[nodiscard]] bool flag(std::string_view key, bool otherwise, std::string_view help);
   [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise, std::string_view help);
-  /// One of `choices`; returns its index.
+  /// The value of `key` MUST be one of `choices`. Returns its index.
   [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
                                    std::string_view help);
-  /// Refuses the value of `key`, which was asked for earlier. `why` is the reason.
+  /// Adds a complaint about the value of `key`, which was queried earlier. `why` is the reason.
   void reject(std::string_view key, std::string_view why);
-  /// From now on, printed command lines show the value of `key` as `***`. May be called before or after the key is asked for.
+  /// From now on, printed command lines show the value of `key` as `***`. May be called before or after the query of the key.
   void mark_secret(std::string_view key);
-  /// The command line as it may be printed.
+  /// The command line with `***` in place of secret values.
   [[nodiscard]] std::string shown() const;
 
-  /// All complaints so far, and the words that were not asked for. Empty if every word is good.
+  /// All complaints so far, and the words of the command line that were not queried. Empty if every word is good.
   [[nodiscard]] std::string complaints() const;
-  /// All keys that were asked for: one line for each key, with default, range and help.
+  /// All keys that were queried: one line for each key, with default, range and help.
   [[nodiscard]] std::string accepted() const;
   /// If there is a complaint, prints the complaints and the keys, and stops the boot (`ExitStatus::bad_command_line`). Otherwise prints the
   /// command line.

@@ -44,7 +44,7 @@ TEST(Arguments, ValuesOfEveryKind) {
   EXPECT_EQ(arguments.complaints(), "");
 }
 
-/// Asks for one value of `line` and returns the complaints.
+/// Queries one key of the command line `line` and returns the complaints.
 template <typename Ask>
 std::string complaint(std::string_view line, Ask ask) {
   Arguments arguments(line);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A mutex for tasks.
 //
-// A change that is carried out on all cores must not overlap with another such change. The task that carries it out suspends many times.
-// With a spin lock, waiting cores would spin for milliseconds. Here a waiting task is suspended, and its core runs other work.
+// Two changes of settings on all cores must not overlap. The task that makes a change suspends many times. With a spin lock, waiting cores
+// would spin for milliseconds. With this mutex a waiting task is suspended, and its core runs other work.
 //
 //   AsyncMutex::Lock lock = co_await mutex.lock();   // held until `lock` is destroyed
 #pragma once
@@ -63,7 +63,7 @@ class AsyncMutex {
   AsyncMutex& operator=(AsyncMutex&&) = delete;
   ~AsyncMutex() { require(!held_, "a mutex is destroyed while a task holds it"); }
 
-  /// The caller MUST await the result at once; it resumes on its own core. Cannot fail or allocate. A cancellation does not end the wait.
+  /// The caller MUST await the result at once, and resumes on its own core. Cannot fail. A cancellation does not end the wait.
   Wait lock() noexcept { return Wait(*this); }
 
  private:

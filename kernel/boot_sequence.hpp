@@ -8,7 +8,7 @@
 
 namespace neap {
 
-/// Called once, on core 0, on its own stack, with interrupts disabled. Every function of machine.hpp and pci.hpp is usable.
+/// Called once, on core 0 and its stack, with interrupts disabled. Every function of machine.hpp and pci.hpp is usable.
 [[noreturn]] void run_kernel() noexcept;
 
 }  // namespace neap

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A callable that is stored and called later.
 //
-// Every event, timer and interrupt vector holds a `Callback`, so making, moving or calling one costs a handful of instructions. The usual
-// capture of a few pointers allocates nothing. `std::move_only_function` would need an indirect call to move even a trivially copyable
-// callable. It also hides the address of its code, which the watchdog needs to name an event.
+// Every event, timer and interrupt vector has a `Callback`, so making, moving or calling a `Callback` must cost only a handful of
+// instructions. The usual capture of a few pointers allocates nothing. `std::move_only_function` would need an indirect call to move even a
+// trivially copyable callable. It also hides the address of the callable's code. The watchdog needs this address to print an event's name.
 #pragma once
 
 #include <concepts>
@@ -16,8 +16,8 @@
 
 namespace neap {
 
-/// Owns a callable without arguments and ignores its result. Can be moved, not copied. A callable of up to `room_bytes` is stored inside. A
-/// larger callable, or one whose move may throw, is stored on the heap (throws `bad_alloc`).
+/// Owns a callable without arguments and ignores its result. Can be moved, not copied. A callable of up to `room_bytes` is stored inside
+/// the `Callback`. A larger callable, or one whose move may throw, is stored on the heap (throws `bad_alloc`).
 class Callback {
  public:
   static constexpr std::size_t room_bytes = 32;

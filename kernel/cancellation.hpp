@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // Ending tasks early.
 //
-// A client disconnects, a time limit passes or the system shuts down. Then a task that waits must stop waiting, however deep in its calls,
-// and release what it holds. So its wait ends by an exception, `Cancelled`, and destructors do the rest.
+// A client disconnects, a time limit passes or the system shuts down. A waiting task must then stop, even deep in nested calls, and release
+// its resources. So its wait throws the exception `Cancelled`, and destructors release the resources.
 //
 //   Cancellation cancellation;
-//   start(cancelled_by(cancellation, serve(connection)));      // and every task that `serve` awaits
+//   start(cancelled_by(cancellation, serve(connection)));      // covers every task that `serve` awaits, too
 //   …
 //   cancellation.request();
 //
 // Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) end as usual, because another core or a callback refers to them. A cancelled task's next cancellable wait throws.
+// `co_await completion`) are not cut short, because another core or callback points to them. A later cancellable wait throws.
 #pragma once
 
 #include <exception>
@@ -30,17 +30,17 @@ class Cancellation;
 
 namespace detail {
 
-/// A wait that can be cancelled. While it lasts, its `Cancellation` lists it. `give_up` ends it, in an event of its own.
+/// A wait that can be cancelled. During the wait it is in the list of its `Cancellation`. `give_up` resumes the task, in a new event.
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
-  CancellableWait** link = nullptr;  // the list's pointer to this wait; null while not registered
+  CancellableWait** link = nullptr;  // the pointer in the list that points to this wait; null while not registered
   bool cancelled = false;
 
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers this wait with the task's cancellation, if it has one. False: the cancellation was requested already, so the wait is over.
+  /// Registers this wait with the task's cancellation, if it has one. False: it was already requested, so the task does not wait.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

@@ -101,8 +101,8 @@ TEST(RcuTable, InsertsFindsReplacesAndErases) {
   });
 }
 
-// Readers on two cores walk chains that two writers change. A reader sees no half-written entry and no freed one (a sanitizer checks that),
-// and it finds every entry that was not removed.
+// Readers on two cores walk hash chains that two writers change. A reader sees no half-written entry and no freed one (a sanitizer checks
+// that), and it finds every entry that was not removed.
 TEST(RcuTable, ReadersSeeCompleteEntriesWhileWritersReplaceAndErase) {
   constexpr unsigned keys = 64, changes = 20'000;
   struct Pair {
@@ -209,7 +209,7 @@ TEST(OnEachCore, RunsOnAllCoresConcurrently) {
     machine.run(cores - 1, [&]() -> task<void> {
       co_await on_each_core([&] {
         ++inside;
-        while (inside < cores) {  // no core leaves before all are inside
+        while (inside < cores) {  // no call ends before all cores are in the call
         }
         calls += 1 + this_core();
       });
@@ -321,7 +321,7 @@ TEST(Cancellation, EndsTheWaitForAnUnfulfilledCompletionOnly) {
       Cancellation cancellation;
       spawn([&] { cancellation.request(); });
       co_await cancelled_by(cancellation, wait(given_up, first));
-      given_up.fulfil(1);  // without a waiter
+      given_up.fulfil(1);  // no task waits any longer
     }
     {
       Cancellation cancellation;

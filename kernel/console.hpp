@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Printing a line on the console.
 //
-// The console is for boot, faults and people. A serial line at 115200 baud takes 87 us a byte, so no request path prints. A line is
-// composed in a fixed buffer, without the heap, so that printing works when memory is exhausted and in a panic.
+// The console shows boot messages and faults. A serial line at 115200 baud takes 87 us a byte, so code that serves requests does not print.
+// A line is composed in a fixed buffer, without the heap, so that printing works when memory is exhausted and in a panic.
 //
 //   print("ixgbe: RXDCTL[", index, "] = ", hex(value), ", no answer for ", waited_ms, " ms");
 #pragma once
@@ -20,7 +20,7 @@ namespace neap {
 struct Hex {
   std::uint64_t value;
 };
-/// `print` shows the result as 0x and lower-case digits.
+/// `print` shows the result as `0x` and lower-case hexadecimal digits.
 constexpr Hex hex(std::uint64_t value) { return {value}; }
 
 /// Text of bounded length, composed piece by piece. Text that does not fit is cut off; the line then ends with `...`.

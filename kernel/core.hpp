@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The state of a core that other cores may access.
 //
-// All other state of a core is in its thread-local storage. Other cores access the members here, so these are atomic and in separate cache
-// lines. Core 0 makes the state of a core before that core starts, so no core sees half-initialised state. Kernel-internal.
+// All other state of a core is in its thread-local storage. Other cores access the members here, so these members are atomic and in
+// separate cache lines. Core 0 makes the state of a core before that core starts, so no core sees half-initialised state. Kernel-internal.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ namespace policy {
 enum class Segmentation : std::uint8_t;
 }
 
-/// One vector of a core. The core runs the callback only in the state `owned`.
+/// One interrupt vector of a core. The core runs the callback only in the state `owned`.
 struct VectorSlot {
   enum class State : std::uint8_t { free, changing, owned };
   std::atomic<State> state{State::free};
   Callback callback;
 
-  /// Returns the slot to its core when the vector is freed.
+  /// Queues the vector on its core, which destroys the callback and frees the vector.
   struct ReleaseNode : RemoteNode {
     VectorSlot* slot = nullptr;
   };
@@ -41,7 +41,7 @@ struct CoreCounters {
   Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ticks;
 };
 
-/// The settings of a core (policy.cpp). Only the core itself writes them, except the values of a card, which `policy::use` writes.
+/// The settings of a core (policy.cpp). Only the core itself writes them. Exception: `policy::use` writes the values of a card.
 struct PolicySlot {
   std::atomic<IdleState> idle{IdleState::halt};
   std::atomic<std::uint8_t> turbo{2};
@@ -53,13 +53,13 @@ struct PolicySlot {
 };
 
 struct Core {
-  /// `Core::quiescent_epoch` of a core that sleeps or has not started. Such a core holds no RCU pointer.
+  /// The value of `quiescent_epoch` for a core that sleeps or has not started. Such a core has no pointer to an RCU node.
   static constexpr std::uint64_t offline = ~std::uint64_t{0};
 
   RemoteQueue<Callback, remote_queue_capacity> remote;
   alignas(64) RemoteList<RemoteNode, &queue_end<RemoteNode>> handed_over;
-  /// The core sets `asleep` before the last check of its queues; the sender that will wake the core clears it. Core and sender each store
-  /// first and load afterwards, sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
+  /// The core sets `asleep`, then checks its queues a last time. A sender queues its work, then checks `asleep`, and clears it to wake the
+  /// core. All these accesses are sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
   alignas(64) std::atomic<bool> asleep{false};
   /// The last RCU epoch that this core saw at an event boundary (rcu.cpp).
   alignas(64) std::atomic<std::uint64_t> quiescent_epoch{offline};

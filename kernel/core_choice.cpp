@@ -57,7 +57,7 @@ std::vector<CorePlace> present_places() {
   return places;
 }
 
-/// Number of different values of `key` among the places.
+/// Number of different values of `key(place)` in `places`.
 template <typename Key>
 std::size_t count_different(const std::vector<CorePlace>& places, Key key) {
   std::vector<decltype(key(places[0]))> keys;
@@ -122,7 +122,7 @@ CoreSet choose_cores(Arguments& arguments) {
   const std::string text =
       arguments.text("cores", std::to_string(present.size()), "number of cores that run, or a list such as 0-3,6; others are parked");
   const bool smt = arguments.flag("smt", true, "off: one thread of each physical core runs");
-  // The default is the number of all threads. With `smt=off` it would be refused as too large.
+  // The default is the number of all threads, which is too large with `smt=off`. Then the default means: all cores.
   const auto chosen = choose_cores(text == std::to_string(present.size()) && !smt ? std::string() : text, smt, present);
   if (chosen) return *chosen;
   arguments.reject("cores", chosen.error());

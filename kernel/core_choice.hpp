@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The choice of the cores that run.
 //
-// A study compares two cores with eight, or one thread of each core with both threads, on the same machine. A core that does not run must
-// not disturb the others. So it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores
-// that run have dense numbers. `cores=` selects by positions in firmware's list, so the numbers in `cores=` may have gaps.
+// Measurements compare two cores with eight cores, or one thread of each core with both threads, on the same machine. A core that does not
+// run must not disturb the others. So it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The
+// cores that run are numbered without gaps. The option `cores=` selects by positions in firmware's list, so its numbers may have gaps.
 #pragma once
 
 #include <expected>
@@ -23,7 +23,7 @@ class Arguments;
 [[nodiscard]] std::expected<machine::CoreSet, std::string> choose_cores(std::string_view text, bool smt,
                                                                         std::span<const machine::CorePlace> present);
 
-/// Reads `cores=` and `smt=`. Values that do not fit this machine become complaints of `arguments`.
+/// Reads the options `cores=` and `smt=`. Values that do not fit this machine become complaints of `arguments`.
 [[nodiscard]] machine::CoreSet choose_cores(Arguments& arguments);
 
 /// Prints at boot which cores exist and which run, by package and NUMA node. Threads of one core are joined by `+`; a parked thread is

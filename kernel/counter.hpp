@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // A counter that one core writes and any core may read.
 //
-// A plain integer would be a data race, and a locked add costs about twenty cycles. With a single writer, a relaxed load and a relaxed
+// A plain integer would cause a data race, and a locked add costs about twenty cycles. With a single writer, a relaxed load and a relaxed
 // store are enough, and they compile to an ordinary add. A reader on another core sees a recent value.
 #pragma once
 
@@ -12,7 +12,6 @@
 
 namespace neap {
 
-/// One core writes it; any core may read it.
 class Counter {
  public:
   void add(std::uint64_t amount = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed); }
@@ -23,7 +22,7 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// Receives one counter in each call: its dotted name and its value.
+/// A function that is called once for each counter, with its dotted name and its value.
 using Emit = std::function<void(std::string_view name, std::uint64_t value)>;
 
 /// A counter and the name under which it is reported: one row of a table of counters. `Count` is a plain number or `Counter`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// CRC-32C (Castagnoli; RFC 3720 appendix B.4). It protects the log's header, the blocks of a stream and the kept text of a panic.
+// CRC-32C (Castagnoli; RFC 3720 appendix B.4). It protects the log's header, the blocks of a log stream and a panic's text
+// (kept_panic.hpp).
 #pragma once
 
 #include <boost/crc.hpp>

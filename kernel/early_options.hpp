@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The words of the command line that are needed before there is a heap: the console, the reaction to a panic, assumptions about the CPU.
 //
-// These words select the console, and the first messages are printed before `Arguments` can be made. So they are read from the bare text
-// here. Afterwards `check` passes them to `Arguments`, so that they are in its list of accepted keys and a mistake in them stops the boot.
-// Until then a word that cannot be parsed is ignored, because a complaint needs a console.
+// The first messages are printed before the heap exists, and the parser `Arguments` needs the heap. So these words are parsed here,
+// directly from the command line's text. A word that cannot be parsed is ignored here, because the console for a complaint may not exist
+// yet. Later `check` passes the words to `Arguments`, which lists them as accepted keys and stops the boot if one is bad.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace neap {
 /// A 16550-compatible UART at an I/O port.
 struct SerialPort {
   std::uint16_t port = 0x3f8;
-  std::uint32_t baud = 115200;  ///< divides 115200
+  std::uint32_t baud = 115200;  ///< a divisor of 115200
   bool operator==(const SerialPort&) const = default;
 };
 
@@ -29,7 +29,7 @@ struct EarlyOptions {
   std::size_t serial_count = 1;
   bool vga = false, reboot_after_panic = false, checked_heap = false, assume_mwait = false, keep_demotion = false;
 
-  /// Accepts any command line. Uses the first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=`.
+  /// Reads `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` from any command line. If a key is repeated, its first value is used.
   static EarlyOptions from(std::string_view command_line) noexcept;
   /// Parses a list separated by commas: `com1` to `com4`, `serial` (com1) or a port (0x2e8), each optionally followed by its speed; `vga`;
   /// or `none` alone. The default speed is 115200. Returns null on success. Otherwise returns the reason and changes nothing.

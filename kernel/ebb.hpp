@@ -3,7 +3,7 @@
 //
 // An object that all cores use at every request (a counter, a cache, a pool of connections) becomes slow if the cores share it. An elastic
 // building block (Ebb) is one name for several objects, one on each core. A core's object is made when that core first uses the name.
-// (Appavoo et al., "Distributed Shared Objects", 2007, and EbbRT.) A call costs a thread-local load and a test.
+// (Appavoo et al., "Distributed Shared Objects", 2007, and EbbRT.) An access costs a thread-local load and a test.
 //
 //   struct Requests { std::uint64_t served = 0; … };
 //   constexpr Ebb<Requests> requests;
@@ -18,9 +18,9 @@
 
 namespace neap {
 
-/// `Representative` is made by its default constructor, on the core that uses it, and exists until the machine ends. `Name` tells two Ebbs
-/// with the same representative type apart. State that all representatives share is a static member, or an object that the application
-/// makes before the first use.
+/// `Representative` is the type of the objects. A core's object is made by the default constructor, on that core, and exists until the
+/// machine ends. `Name` tells two Ebbs with the same representative type apart. State that all representatives share is a static member, or
+/// an object that the application makes before the first use.
 template <typename Representative, typename Name = Representative>
 class Ebb {
  public:
@@ -54,7 +54,7 @@ class Ebb {
   }
 
   static inline constinit thread_local Representative* own_ = nullptr;
-  // On the host an entry outlives its core's thread, because the next machine of a test has cores with the same numbers.
+  // In host tests a core is a thread. An entry outlives the thread, because the cores of the next test have the same numbers.
   static inline constinit std::array<std::atomic<Representative*>, machine::cores_max> all_{};
 };
 

@@ -16,9 +16,9 @@ enum class ErrorCode : std::uint8_t {
   not_found,      ///< no such device, table or name
   out_of_memory,  ///< the request is refused; the system continues
   full,           ///< a bounded queue has no room; the function has counted the refusal
-  timeout,        ///< a device or a peer did not answer in the stated time
+  timeout,        ///< a device or a peer did not answer within the time limit
   device,         ///< the device answered wrongly
-  closed,         ///< the other side is gone
+  closed,         ///< the device or connection is gone, or the present state forbids the call
 };
 
 struct Error {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The loop behind events.hpp. Kernel-internal: interrupts, timers, RCU and tasks queue their events here.
+// The implementation of the event loop of events.hpp. Kernel-internal: interrupts, timers, RCU and tasks queue their events here.
 //
 // One iteration runs a bounded number of events of each kind. So a flood of one kind delays the others by a few events and never starves
 // them.
@@ -29,13 +29,13 @@ class EventLoop {
   /// Queues an event of this core: `node.run(&node)` is called after the events already queued. Cannot fail. `node` MUST NOT be in a queue.
   void enqueue(RemoteNode& node) noexcept { local_.push_back(node); }
 
-  /// MUST be called before each callback of any kind. `code` names the event for the watchdog.
+  /// MUST be called before each callback of any kind. The watchdog finds the event's name by `code`, the callback's address.
   static void begin_event(std::uintptr_t code) noexcept {
     if (watchdog::on) [[unlikely]]
       watchdog::begin(code);
   }
   static void begin_event(const RemoteNode& node) noexcept { begin_event(reinterpret_cast<std::uintptr_t>(node.run)); }
-  /// MUST be called after each callback of any kind. Runs the hooks that the callback requested.
+  /// MUST be called after each callback of any kind. Runs the event-end hooks that the callback requested.
   void finish_event() noexcept {
     self_->counters.events.add();
     end_event();
@@ -88,18 +88,18 @@ class EventLoop {
 
   Core* self_ = nullptr;
   IntrusiveQueue<RemoteNode> local_;     // events of this core
-  IntrusiveQueue<RemoteNode> received_;  // events from other cores, already taken from `Core::handed_over`
+  IntrusiveQueue<RemoteNode> received_;  // events from other cores, moved here from `Core::handed_over`
   struct SpareEvent {
     SpareEvent* next;
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
-  unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps at most `spare_events_kept`
+  unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps `spare_events_kept` at most
   IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // hooks requested in this event
-  IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
+  IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // hooks of place `last` requested in this event
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
-  IdleHook* idle_next_ = nullptr;  // the next hook, while the list is walked
+  IdleHook* idle_next_ = nullptr;  // the next hook, while the loop runs the hooks
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;
@@ -107,14 +107,14 @@ class EventLoop {
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
   std::uint64_t found_none_at_tsc_ = 0;     // TSC of the last check by `poll`, if it found nothing; else 0
-  WatchedLine watched_;                     // for `monitor`: a copy of the line that the card writes next, made before the last check
+  WatchedLine watched_;                     // for idle state `monitor`: the line that the card writes next, as it was before the last check
 };
 
 extern constinit thread_local EventLoop event_loop;
 
 // Parts of an iteration that other files implement. The `run_…` functions return true if they ran something.
-/// `bits` has one bit for each vector that is marked; `words` has one bit for each element of `bits` that is not zero. The interrupt
-/// handler runs on this core, and only in the loop's interrupt window. So it never writes them at the same time as the loop.
+/// `bits` has one bit for each vector whose interrupt has arrived and whose callback has not run. Bit i of `words` is set if `bits[i]` is
+/// not zero. The interrupt handler runs only in this core's interrupt windows, so handler and loop never write these at the same time.
 struct MarkedInterrupts {
   std::uint32_t words = 0;
   std::uint64_t bits[4] = {};

@@ -173,8 +173,8 @@ void EventLoop::run_handed_over() noexcept {
   }
 }
 
-// Interrupts are taken between two events, here and in `run_local`. A taken interrupt ends the iteration's share of queued events, so its
-// callback waits for one event at most.
+// Interrupts are taken between two events, here and in `run_local`. After an interrupt, the iteration runs no more queued events, so the
+// interrupt's callback waits for one event at most.
 void EventLoop::run_remote() noexcept {
   unsigned ran = 0;
   while (Callback* const callback = self_->remote.front()) {
@@ -219,7 +219,7 @@ bool EventLoop::run_idle_hooks() noexcept {
   return found || !local_.empty();
 }
 
-// --- Nothing to do -----------------------------------------------------------------------------------------------------------------------
+// --- The idle loop -----------------------------------------------------------------------------------------------------------------------
 void EventLoop::found_work() noexcept {
   idle_since_ns_ = 0;
   found_none_at_tsc_ = 0;
@@ -257,7 +257,7 @@ bool EventLoop::poll_budget_lasts() noexcept {
 
 // Called before the core sleeps until the card's next write. Copies the line that the card writes next, then checks the rings once more. A
 // write after the copy changes the line, which `still_idle` checks; a write after MONITOR ends the sleep. Returns false if there is work,
-// or if the driver offers no line now, so that the core must check again soon. Without a card the core halts.
+// or if the driver offers no line now. The core then checks again soon. Without a card the core halts.
 bool EventLoop::watch_card() noexcept {
   const policy::Device* const device = policy::device();
   if (device == nullptr) return true;
@@ -275,7 +275,7 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// Called inside `machine::sleep`, when a wake-up would already end the sleep.
+// The last check of `machine::sleep`: a wake-up after its beginning ends the sleep.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
   return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&
@@ -313,7 +313,7 @@ void EventLoop::check_hardware_errors(std::uint64_t now_tsc) noexcept {
   machine::check_hardware_errors();
 }
 
-// Only the loops of tests end. Spawned events are destroyed here, on their own core. Nodes of other kinds have an owner that frees them.
+// A loop ends only in tests. Spawned events are destroyed here, on their own core. Nodes of other kinds have an owner that frees them.
 void EventLoop::discard_queued() noexcept {
   while (RemoteNode* const node = local_.pop_front()) {
     if (node->discard != nullptr) node->discard(node);

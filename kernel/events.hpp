@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The event loop: one on each core. Every event runs to completion.
 //
-// Without preemption there is nothing to lock: no other event of the core runs between two statements of an event. The price is that an
-// event must be short and must not wait; code that waits is a coroutine (task.hpp). An iteration of the loop takes interrupts. Then it runs
-// the callbacks of marked vectors, a share of the queued events (taking interrupts between them) and due timers. An iteration that found no
-// work runs the idle hooks and sleeps according to the core's policy.
+// Events are not preempted, so the state of a core needs no lock: no other event of the core runs between two statements of an event. The
+// price is that an event must be short and must not wait; code that waits is a coroutine (task.hpp). An iteration of the loop first takes
+// interrupts. Then it runs the callbacks of their vectors, a bounded number of queued events (taking interrupts between them) and due
+// timers. If it found no work, it runs the idle hooks and sleeps according to the core's policy.
 #pragma once
 
 #include <atomic>
@@ -32,9 +32,9 @@ using machine::this_core;
 struct RemoteNode {
   void (*run)(RemoteNode*) noexcept = nullptr;
   RemoteNode* next = nullptr;                       ///< null while the node is in no queue
-  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test's loop ends first; null: an owner frees the node
+  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test ends first; null: an owner frees the node
 };
-/// Runs `node` as an event on `core` (this one too). A node that waits in a queue MUST NOT be handed over again.
+/// Runs `node` as an event on `core`, which may be the calling core. A node that waits in a queue MUST NOT be handed over again.
 void hand_over(unsigned core, RemoteNode& node) noexcept;
 
 /// Runs `function()` as an event of its own on this core, after those already queued. Allocates (`bad_alloc`) only if more events are
@@ -43,13 +43,13 @@ template <typename F>
   requires std::invocable<std::decay_t<F>&>
 void spawn(F&& function);
 
-/// Runs `callback` as an event on `core` (this one too). The queue of remote events is bounded (`remote_queue_capacity`). If it is full,
-/// the call is counted and returns `full`, and `callback` is destroyed. Never spins. `on_core` (task.hpp) waits for the call.
+/// Runs `callback` as an event on `core`, which may be the calling core. The queue of remote events is bounded (`remote_queue_capacity`).
+/// If it is full, the function counts a refusal, destroys `callback` and returns `full`. `on_core` (task.hpp) also waits for the result.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 
-/// A call on another core that is requested again and again. While a request is pending, further calls of `ask` are merged into it. MUST
-/// outlive its last run.
+/// A call on another core that is requested again and again. While a request is pending, further calls of `ask` are merged into it. The
+/// object MUST outlive its last call.
 class CoalescedCall : RemoteNode {
  public:
   CoalescedCall(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {
@@ -66,7 +66,7 @@ class CoalescedCall : RemoteNode {
  private:
   static void go(RemoteNode* node) noexcept {
     auto* const self = static_cast<CoalescedCall*>(node);
-    self->asked_.store(false);  // before the call, which may miss a request that comes later
+    self->asked_.store(false);  // before the call: a request during the call causes another call
     self->call_(self->context_);
   }
 
@@ -80,7 +80,7 @@ class CoalescedCall : RemoteNode {
 /// run when no other hook is left. A hook may request others, which run in the same pass. A hook MUST NOT be destroyed by its own `run`.
 class EventEndHook : QueueLink {
  public:
-  /// `last` is for a hook that collects the work of all others, such as a driver's frames.
+  /// `last` is for a hook that handles the results of all others: a driver's hook sends their frames.
   enum class Place : std::uint8_t { as_asked, last };
 
   explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {
@@ -101,8 +101,8 @@ class EventEndHook : QueueLink {
   Place place_;
 };
 
-/// Called when the loop has nothing to do, before the core sleeps. A driver checks its ring a last time here. `look` returns true if it
-/// found work. The hook MUST NOT be destroyed by its own `look`; other hooks may be.
+/// A callback for the time when the loop has nothing to do, before the core sleeps. A driver's hook checks its ring a last time. `look`
+/// returns true if it found work. `look` MUST NOT destroy its own hook; it MAY destroy others.
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);
@@ -123,7 +123,7 @@ void stop_event_loop() noexcept;
 /// Counters of a core's loop since boot, read without synchronisation.
 struct EventCounters {
   std::uint64_t events;           ///< callbacks of every kind that were run
-  std::uint64_t interrupts;       ///< vectors that were marked
+  std::uint64_t interrupts;       ///< interrupt vectors handled; a vector raised twice before that counts once
   std::uint64_t spurious;         ///< interrupts on a vector without an owner
   std::uint64_t alarms;           ///< timer interrupts
   std::uint64_t remote_received;  ///< events and nodes from other cores

@@ -182,7 +182,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
       third->request();
       first->request();
       second->request();
-      delete second;  // a destroyed hook is not run; its neighbours are run
+      delete second;  // a destroyed hook is not run, but the hooks before and after it are
       spawn([first, third] {
         delete first;
         delete third;
@@ -196,7 +196,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
   EXPECT_EQ(order, expected);
 }
 
-// For a driver's tail write: the hook runs when no other hook is left, whatever the order of the requests.
+// A driver's hook for the tail write has place `last`: it runs when no other hook is left, whatever the order of the requests.
 TEST(EventEndHook, PlaceLastRunsAfterAllOthers) {
   std::vector<std::string> order;
   std::unique_ptr<EventEndHook> driver, server, gatherer, gone;
@@ -246,7 +246,7 @@ TEST(IdleHook, RunsBeforeEverySleepAndFoundWorkCountsAsAnEvent) {
     end = std::make_unique<EventEndHook>([&] { ++ends; });
     hook = std::make_unique<IdleHook>([&] {
       const int now = ++asked;
-      if (now == 3) spawn([&] { ++spawned; });  // must run before the sleep, even if the hook returns false
+      if (now == 3) spawn([&] { ++spawned; });  // the event must run before the sleep, even if the hook returns false
       if (now == 2) other.reset();              // a hook may remove another
       end->request();
       return now <= 2;
@@ -321,10 +321,10 @@ TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
   machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.call.asked()); });
 }
 
-// Corrected errors are counted when the core is awake; no alarm is armed for that.
+// Corrected errors are counted when the core is awake; no alarm is armed for the check.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
-  static_cast<void>(host::take_error_looks(0));  // discards the checks of other tests
+  static_cast<void>(host::take_error_looks(0));  // discards the count of earlier tests
   host::ManualClock clock(1'000'000'000);
   HostMachine machine(1);
   const auto asleep = [] { return HostMachine::wait_until([] { return host::asleep_in(0).has_value(); }); };

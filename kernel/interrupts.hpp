@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// From an interrupt to an event.
+// Interrupts run their callbacks as events.
 //
 // A device's interrupt must not run the application's code, because that would need locks everywhere. So the handler only marks its vector,
 // by one bit in this core's memory. The event loop takes interrupts between events and then runs the callback as an ordinary event. If a

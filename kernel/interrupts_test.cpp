@@ -44,7 +44,7 @@ TEST(Interrupts, WakeASleepingCoreAndRunThereOnly) {
   machine.interrupt(2, vector);
   EXPECT_TRUE(HostMachine::wait_until([&] { return ran_on == 2; }));
   const std::uint64_t spurious = event_counters(1).spurious;
-  machine.interrupt(1, vector);  // the same number is another vector on another core
+  machine.interrupt(1, vector);  // core 1 has no vector with this number
   EXPECT_TRUE(HostMachine::wait_until([&] { return event_counters(1).spurious == spurious + 1; }));
 }
 

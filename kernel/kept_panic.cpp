@@ -22,7 +22,7 @@ struct Header {
   std::uint32_t panic_boot;
   std::uint32_t text_bytes;
   std::uint32_t reserved;
-  std::uint32_t crc32c;  ///< over the header before this field, and the text
+  std::uint32_t crc32c;  ///< checksum of the text and of the header before this field
 };
 static_assert(sizeof(Header) == header_bytes);
 
@@ -36,9 +36,9 @@ std::uint32_t checksum(const Header& header, std::span<const std::byte> text) {
 constinit char found[text_bytes_max]{};
 constinit std::size_t found_bytes = 0;
 constinit std::uint32_t this_boot = 0;
-constinit std::uint64_t own_lines = 0;  // position in the boot log after the previous run's text, which is not kept again
+constinit std::uint64_t own_lines = 0;  // position in the boot log after the text of the previous panic, which is not saved again
 constexpr std::uint64_t no_panic = ~std::uint64_t{0};
-constinit std::uint64_t message_at = no_panic;  // position shortly before the panic's message; the kept text begins here or earlier
+constinit std::uint64_t message_at = no_panic;  // position shortly before the panic's message; the saved text begins here or earlier
 
 }  // namespace
 

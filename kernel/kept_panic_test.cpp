@@ -32,7 +32,7 @@ TEST(KeptPanic, ReadReturnsTheWrittenText) {
   EXPECT_GT(last.size() + 20, kept_panic::text_bytes_max);
 }
 
-// Memory that was cleared or overwritten, or that lost a bit, holds no panic.
+// An area that was cleared or overwritten, or in which a bit changed, is not taken for a panic's text.
 TEST(KeptPanic, DamagedMemoryIsNoPanic) {
   Area area{};
   EXPECT_EQ(kept_panic::read(area).boot, 0U);
@@ -64,7 +64,7 @@ TEST(KeptPanic, TooSmallAreaIsNotWritten) {
   EXPECT_EQ(area, std::vector<std::byte>(kept_panic::header_bytes - 1, std::byte{5}));
 }
 
-// The other cores' backtraces are at the end and may be long.
+// The other cores' backtraces are at the end of a report. They may be long, but must not displace the panic's message.
 TEST(KeptPanic, MessageOfALongReportIsKept) {
   static Area area{};
   host::set_kept_memory(area);
@@ -84,8 +84,7 @@ TEST(KeptPanic, MessageOfALongReportIsKept) {
   host::set_kept_memory({});
 }
 
-// Several starts of a machine in one process. A death test would panic in a child process and lose the area. So the test itself does what a
-// panic does at the end of a run.
+// The test simulates several starts of a machine in one process. It calls `keep` as a panic does, because a panic would end the process.
 TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   static Area area{};
   host::set_kept_memory(area);
@@ -104,7 +103,7 @@ TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   EXPECT_TRUE(kept_panic::text().ends_with("panic on core 0: nobody looked\n"));
   EXPECT_EQ(kept_panic::boot_number(), 2U);
 
-  // A panic of this start keeps the lines of this start, not those of the earlier start again.
+  // A panic of this start saves the lines of this start, without the printed text of the earlier panic.
   machine::console_write("panic on core 1: again\n");
   kept_panic::keep();
   EXPECT_EQ(kept_panic::read(area).text, "panic on core 1: again\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs: all cores begin and end them together, observers are notified, any core may read. log_writer.cpp composes the entries of one core.
+// Runs of the log: all cores begin and end a run together. log_writer.cpp composes the entries of one core.
 #include "kernel/log.hpp"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ constinit bool prepared = false;
 enum class Phase : std::uint8_t { idle, starting, running, stopping, clearing };
 constinit std::atomic<Phase> phase{Phase::idle};
 constexpr std::uint64_t state_running = std::uint64_t{1} << 32;
-constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag, read together
+constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag in one word, so that both are read at once
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
@@ -67,7 +67,7 @@ struct Broadcast {
   void (*on_completion)() noexcept = nullptr;  // called on the core that began the broadcast
   Completion<void>* waiter = nullptr;          // fulfilled after `on_completion`
 };
-/// The only broadcast; it belongs to the owner of the phase.
+/// The only broadcast. Only the core that has changed the phase uses it.
 constinit Broadcast broadcast{};
 
 void call_on_core(RemoteNode*) noexcept {
@@ -83,7 +83,7 @@ void complete_broadcast(RemoteNode*) noexcept {
   if (waiter != nullptr) waiter->fulfil();
 }
 
-/// Only the owner of the phase may call it.
+/// Only the core that has changed the phase may call it.
 void begin_broadcast(void (*on_each_core)() noexcept, void (*on_completion)() noexcept, Completion<void>* waiter) noexcept {
   require(broadcast.pending.load(std::memory_order_acquire) == 0, "log: one broadcast at a time", this_core());
   broadcast.on_each_core = on_each_core;
@@ -104,7 +104,7 @@ struct Observer : RemoteNode {
   std::function<void()> on_change;
   unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
-  bool removed = false;  // used only by its core; true: the queued or running event frees the observer
+  bool removed = false;  // used only by its core; true: the event that is queued or runs frees the observer
   bool running = false;
   Observer* after = nullptr;
 };
@@ -120,7 +120,7 @@ void call_observer(RemoteNode* node) noexcept {
     observer->on_change();
     observer->running = false;
   }
-  // The observer may have removed itself, and a change may have queued it again before that.
+  // The observer may have removed itself. If a change has queued it again, the queued event frees it.
   if (observer->removed && !observer->queued.load(std::memory_order_acquire)) delete observer;
 }
 
@@ -313,7 +313,7 @@ void remove_run_observer(unsigned id) noexcept {
   if (!gone->queued.load(std::memory_order_acquire) && !gone->running) delete gone;
 }
 
-// --- On each core ------------------------------------------------------------------------------------------------------------------------
+// --- Functions for the calling core ------------------------------------------------------------------------------------------------------
 void watch(const Traffic* traffic) noexcept {
   writer.watch(traffic);
   here().watched.store(traffic, std::memory_order_release);
@@ -363,7 +363,7 @@ void count_requests(std::uint64_t requests) noexcept {
 
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 
-// --- For any core ------------------------------------------------------------------------------------------------------------------------
+// --- Functions for readers on any core ---------------------------------------------------------------------------------------------------
 Extent extent(unsigned core) noexcept {
   const Ring* const ring = core < machine::cores_max ? per_core[core].ring.load(std::memory_order_acquire) : nullptr;
   return ring != nullptr ? ring->extent() : Extent{};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // The log: each core's records of its own events.
 //
-// A study measures the cost of an interrupt, so recording it must cost almost nothing. A record is assembled in registers and written by
-// non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries on another
-// core. Clients read the copies after the run, unless they ask for a live stream.
+// Users measure the cost of interrupts with the log, so recording an interrupt must cost almost nothing. A record is assembled in registers
+// and written by non-temporal stores into memory that only its core writes. No other core is notified. Readers (observe/) copy the entries
+// on another core. Clients read the copies after the run, unless they ask for a live stream.
 //
 // A log belongs to a core and holds one run: `start` empties it and writes an anchor (wall clock and totals), `stop` writes another anchor.
-// When the log is full, `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest entries.
-// Positions count all entries of the run from 0 and never go back, so a reader can tell which entries it missed.
+// When the log is full, the option `log_full=stop` counts new entries without writing them, and `log_full=overwrite` replaces the oldest
+// entries. Positions count all entries of the run from 0 and never go back, so a reader can tell which entries it missed.
 //
 // A log record holds the data of one event. It consists of one or more log entries of 64 bytes (kernel/log_record.hpp).
 #pragma once
@@ -31,7 +31,7 @@ enum class WhenFull : std::uint8_t { stop, overwrite };
 struct Options {
   std::uint64_t entries_per_core = 64 * 1024;  ///< rounded up to a power of two, at least 64; 0: no log
   WhenFull when_full = WhenFull::stop;
-  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: samples only with anchors
+  std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: only at the beginning and end of a run
   bool idle_records = false;              ///< true: each sleep gets a record of its own
 };
 
@@ -44,7 +44,7 @@ constexpr std::uint64_t entries_per_core_max = std::uint64_t{1} << 28;  // 16 Gi
 /// For tests. MUST NOT be called while a core runs.
 void release() noexcept;
 
-// --- Written by each core ----------------------------------------------------------------------------------------------------------------
+// --- Functions for the calling core ------------------------------------------------------------------------------------------------------
 /// Traffic of this core's queues since the card was opened; counted by the driver. A segmented frame counts as its segments. Bytes are
 /// without FCS and without the padding of short frames, as the card counts them for the queue.
 struct Traffic {
@@ -72,12 +72,12 @@ void count_control(const ControlTraffic& passed) noexcept;
 void interrupt() noexcept;
 /// Called after a check of the ring that found work without an interrupt: writes a record.
 void poll() noexcept;
-/// Makes all written entries readable and adds this core's requests to the run's sum. The event loop MUST call it before each sleep, and
-/// before each check of the ring that may find nothing. Outside a run it only tests one byte.
+/// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it before each
+/// sleep, and before each check of the ring that may find nothing. Outside a run it only tests one byte.
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
-/// Called after a policy change on this core: writes a record that ends the present interval, then `settings`, whose tsc and kind it sets.
+/// Called after a policy change on this core: writes a record that ends the present interval, then `settings` with tsc and kind set.
 void policy_changed(Settings settings) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
@@ -87,33 +87,33 @@ void count_requests(std::uint64_t requests) noexcept;
 /// Bounds at which a run ends by itself. Zero: no such bound.
 struct Bounds {
   std::chrono::nanoseconds time{0};
-  std::uint64_t requests = 0;  ///< of all cores together; a run may exceed it by up to 64 for each core
+  std::uint64_t requests = 0;  ///< bound on the requests of all cores together; a run may exceed it by up to 64 for each core
 };
 /// Empties all cores' logs and starts a run on every core; returns its number. Entries belong to a run if `state` names that run both
 /// before and after they were read. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time
 /// below zero).
 [[nodiscard]] task<Result<std::uint32_t>> start(Bounds bounds);
-/// Ends the run. The task ends when every core has written its last anchor. Errors: `closed` (no run is on).
+/// Ends the run. The task ends when every core has written its last entries. Errors: `closed` (no run is on).
 [[nodiscard]] task<Result<void>> stop();
 /// Empties all logs. Errors: `closed` (a run is on).
 [[nodiscard]] task<Result<void>> clear();
 
 struct State {
-  bool running = false;   ///< until every core has written its last anchor
-  std::uint32_t run = 0;  ///< the run in all cores' logs; 0: none since boot or `clear`, or one is just beginning
+  bool running = false;   ///< true from `start` until every core has written its last entries
+  std::uint32_t run = 0;  ///< number of the run in the logs; 0: no run since boot or `clear`, or a run is just beginning
 };
 [[nodiscard]] State state() noexcept;
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
 /// changes before the call cause one call. Returns an id. Throws `bad_alloc`.
 unsigned add_run_observer(std::function<void()> on_change);
-/// `on_change` is not called any more. MUST be called on the core that added the observer; `on_change` itself MAY call it.
+/// No call of `on_change` begins after this. MUST be called on the core that added the observer; `on_change` itself MAY call it.
 void remove_run_observer(unsigned id) noexcept;
 
-// --- Read from any core ------------------------------------------------------------------------------------------------------------------
+// --- Functions for readers on any core ---------------------------------------------------------------------------------------------------
 struct Extent {
-  std::uint64_t first = 0;      ///< position of the oldest entry that is still there
-  std::uint64_t end = 0;        ///< one past the newest entry that may be read
-  std::uint64_t unwritten = 0;  ///< entries that did not fit (`log_full=stop`)
+  std::uint64_t first = 0;      ///< position of the oldest entry that is not overwritten
+  std::uint64_t end = 0;        ///< one past the position of the newest entry that may be read
+  std::uint64_t unwritten = 0;  ///< number of entries that did not fit (`log_full=stop`)
 };
 [[nodiscard]] Extent extent(unsigned core) noexcept;
 /// Copies entries from `position` on; returns how many were copied whole. If the result is 0, the entries were overwritten meanwhile or are

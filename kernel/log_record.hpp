@@ -6,9 +6,9 @@
 //
 // The rows below define the format. The structs are generated from them, and so are the names, types and units in a log's header
 // (observe/log_file.cpp). tools/log/ builds its types from that header. docs/log-format.md shows the rows; tools/log/format_test.py
-// compares it with them.
+// compares that page with these rows.
 //
-// Every record closes an interval that the core's previous record opened: its counts cover the time between these two records.
+// The counts of a record cover the interval from the core's previous record to this one.
 #pragma once
 
 #include <cstdint>
@@ -142,7 +142,7 @@ struct Residency {
 struct Settings {
   NEAP_LOG_SETTINGS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-/// The wall clock and the totals at the beginning or the end of a run.
+/// The wall clock, and the totals of requests and sleeps, at the beginning or the end of a run.
 struct Anchor {
   NEAP_LOG_ANCHOR(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
@@ -155,11 +155,11 @@ struct Idle {
 /// The value of `Settings::changed` in a run's first Settings entry, which records no change.
 constexpr std::uint8_t nothing_changed = 255;
 
-/// One form of entries, as a log's header describes it: "name:type:unit:choices", a space between two fields.
+/// The layout of one form of entries as text of a log's header. Each field is "name:type:unit:choices"; a space separates two fields.
 struct Form {
   std::string_view name;
   std::string_view fields;
-  std::uint32_t fields_bytes;  ///< must equal the size of the struct; otherwise there is padding before a field
+  std::uint32_t fields_bytes;  ///< sum of the fields; it MUST equal the struct's size, so that there is no padding
 };
 #define NEAP_LOG_TEXT(bits, name, unit, meaning) " " #name ":u" #bits ":" unit
 #define NEAP_LOG_RESERVED_TEXT(name, bytes) " " #name ":u8x" #bytes ":"

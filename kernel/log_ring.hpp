@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's log entries in memory: one core writes, any core reads, and neither waits.
 //
-// Entries are written past the cache, so that a log of a gigabyte does not evict the application's data. Such stores are ordered only by a
-// fence. A fence waits until they have left the core, so a fence for every record would be too expensive. The writer works in chunks of 16
-// entries. Between two chunks it announces which entries it will overwrite next (`claimed`), executes one fence, and then announces the end
-// of the complete entries (`end`). One fence orders both: the old chunk's entries before `end`, and `claimed` before the new chunk's
-// entries. The entries of a partly filled chunk become readable before the core sleeps and when the run ends.
+// Entries are written by stores that bypass the cache, so that a log of a gigabyte does not evict the application's data. Such stores are
+// ordered only by a fence. A fence waits until they have left the core, so a fence for every record would be too expensive. The writer
+// works in chunks of 16 entries. Between two chunks it announces which entries it will overwrite next (`claimed`), executes one fence, and
+// then announces the end of the complete entries (`end`). One fence orders both: the old chunk's entries before `end`, and `claimed` before
+// the new chunk's entries. The entries of a partly filled chunk become readable before the core sleeps and when the run ends.
 //
 // A reader copies entries first. Then it checks whether these entries were claimed, or the ring was restarted, during the copy. It loads
 // every word by an acquiring load. So if it has loaded a word of a newer entry, it then also sees the newer `claimed`. Kernel-internal.
@@ -63,11 +63,11 @@ class Ring {
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] Entry* memory() const noexcept { return entries_; }
 
-  // For the writing core only.
+  // Functions for the writing core only.
 
-  /// The place of the entry at this position. The entries of a chunk are adjacent.
+  /// The address of the entry at this position. The entries of a chunk are adjacent.
   [[nodiscard]] Entry* entry(std::uint64_t position) const noexcept { return entries_ + (position & (capacity_ - 1)); }
-  /// Positions begin at 0 again.
+  /// Restarts the positions at 0.
   void restart() noexcept {
     // The order matters. A reader that sees the new epoch does not see the old end; a reader that sees a new entry sees the new epoch.
     end_.store(0, std::memory_order_release);
@@ -75,7 +75,7 @@ class Ring {
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     unwritten_.subtract(unwritten_.value());
   }
-  /// Entries before `end` may be read. The core may write entries before `claimed`. They overwrite entries `capacity` positions earlier.
+  /// Readers may now read entries before `end`. The core may write entries before `claimed`, over those `capacity` positions earlier.
   void publish(std::uint64_t end, std::uint64_t claimed) noexcept {
     claimed_.store(claimed, std::memory_order_release);
     _mm_sfence();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs over several cores, and readers that run at the same time as the writers.
+// Tests of runs over several cores, and of readers that run at the same time as the writers.
 #include "kernel/log.hpp"
 
 #include <gtest/gtest.h>
@@ -190,7 +190,7 @@ TEST(Log, ATimeBoundEndsTheRunOnEveryCoreAndLeavesNoAlarm) {
   EXPECT_TRUE(is(entries[2], Kind::stop));
   EXPECT_GE(entries[2].tsc - entries[0].tsc, 10'000'000'000U);
 
-  // The alarm of a run that was stopped does not end the next run.
+  // The time bound of a run that was stopped early does not end the next run.
   ASSERT_TRUE(machine.start({.time = std::chrono::seconds(10)}, 1).has_value());
   ASSERT_EQ(machine.stop(0), std::nullopt);
   ASSERT_TRUE(machine.start({}, 0).has_value());
@@ -325,7 +325,7 @@ TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeEntriesOrNone) {
     const std::size_t count = read(0, position, std::span(out).first(1 + random() % out.size()));
     if (count == 0) ++overtaken;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t number = position + i - 1;  // start and its anchor come first
+      const std::uint64_t number = position + i - 1;  // the start record's two entries come first
       ASSERT_EQ(out[i].rx_descriptors, static_cast<std::uint32_t>(number)) << "position " << position + i;
       ASSERT_EQ(out[i].rx_bytes, static_cast<std::uint32_t>(3 * number));
       ASSERT_TRUE(is(out[i], Kind::interrupt));

@@ -113,7 +113,7 @@ bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counter
   const bool has_sample = (sample.present & sample_counters) != 0;
   const bool has_residency = (sample.present & residency_counters) != 0;
   const unsigned entries = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + further_entries;
-  if (entries > room_end_ - position()) {  // all or none: flags MUST NOT announce entries that are missing
+  if (entries > room_end_ - position()) {  // writes all entries or none, because `flags` MUST NOT announce missing entries
     ring_->count_unwritten(entries);
     return false;
   }
@@ -207,7 +207,7 @@ void Writer::publish() noexcept {
   ring_->publish(here, (here + Ring::chunk_entries - 1) / Ring::chunk_entries * Ring::chunk_entries);
 }
 
-// --- Events of the core ------------------------------------------------------------------------------------------------------------------
+// --- Functions that count and record -----------------------------------------------------------------------------------------------------
 void Writer::watch(const Traffic* traffic) noexcept {
   const Traffic& next = traffic != nullptr ? *traffic : nothing;
   const Counts before = counts_of(*traffic_);

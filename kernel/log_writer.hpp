@@ -5,8 +5,8 @@
 // `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
 // exceeds its field or the chunk is full. A single comparison detects most of these cases, because they set `slow_path_tsc_` to zero.
 //
-// The fast path takes 54 instructions. On the slow path the same record takes 251 (medians of `neap bench observe`, row observe.record).
-// Kernel-internal.
+// The fast path takes 54 instructions. On the slow path the same record takes 251 instructions (medians of `neap bench observe`, row
+// observe.record). Kernel-internal.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace neap::log {
 
-/// The settings of a run that every core needs.
+/// The settings of a run, which every core needs.
 struct RunPlan {
   std::uint32_t run = 0;
   bool overwrite = false, idle_records = false, count_requests = false;
-  std::uint64_t sample_period_ticks = 0;  ///< 0: samples only with anchors
+  std::uint64_t sample_period_ticks = 0;  ///< 0: counters are sampled only at the beginning and end of the run
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
-  std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
+  std::uint64_t requests_bound = 0;       ///< bound on the requests of all cores together; 0: no bound
 };
 
 class Writer {
  public:
   constexpr Writer() = default;
 
-  /// `ring` is null if this core has no ring (any more).
+  /// `ring` is null if this core has no ring.
   void use(Ring* ring) noexcept { ring_ = ring; }
   [[nodiscard]] Ring* ring() const noexcept { return ring_; }
   [[nodiscard]] bool on() const noexcept { return on_; }
@@ -72,7 +72,7 @@ class Writer {
 
   static constexpr Traffic nothing{};
 
-  /// The second half of a record, in its final layout. It keeps all counts that are not the driver's.
+  /// The second half of a record, in its final layout. It contains all counts except those of the driver.
   struct alignas(16) PendingCounts {
     std::uint32_t tx_frames = 0, tx_bytes = 0;  // always 0 here: the driver counts them
     std::uint16_t control_rx_frames = 0, control_tx_frames = 0;
@@ -88,7 +88,7 @@ class Writer {
   std::uint8_t idle_state_ = 0;
   std::uint32_t generation_ = 0;
   std::uint64_t slow_path_tsc_ = 0;  // a record at this TSC or later takes the slow path
-  Entry* next_ = nullptr;            // `next_` and `limit_` are in one chunk; if they are equal, it is full
+  Entry* next_ = nullptr;            // `next_` and `limit_` are in one chunk; if they are equal, the chunk is full
   Entry* limit_ = nullptr;
   const Traffic* traffic_ = &nothing;
   std::uint64_t head_word_ = 0;                 // the second word of a record, without its kind
@@ -97,7 +97,7 @@ class Writer {
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
-  std::uint64_t room_end_ = 0;  // position at which the room ends for all entries except those of `stop`
+  std::uint64_t room_end_ = 0;  // entries other than those of a run's end are written only before this position
   std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;

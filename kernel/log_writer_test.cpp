@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's entries, byte by byte.
+// Tests of one core's log entries, byte by byte.
 #include "kernel/log_writer.hpp"
 
 #include <gtest/gtest.h>
@@ -197,7 +197,7 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
         subject.record(random() % 2 == 0 ? Kind::interrupt : Kind::poll);
     }
   }
-  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // counts that exceeded their fields
+  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // records for counts that exceeded their fields
   subject.end({});
   EXPECT_EQ(ring.extent().unwritten, 0U);
   EXPECT_EQ(sums_of(entries_of(ring)), passed);
@@ -228,7 +228,7 @@ TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
     subject.record(Kind::interrupt);
   }
   const auto entries = ended(plan);
-  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // without `start` and `stop`, which have sample, residency and anchor
+  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // without the entries of the first and last record
     if (!is_ordinary(entries[i]) || entries[i].flags == 0) continue;
     EXPECT_EQ(entries[i].flags, counter::instructions | counter::core_c6);
     const auto sample = as<Sample>(entries[i + 1]);
@@ -306,7 +306,7 @@ TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
   }
 }
 
-// Energy and time are computed from the last anchor: a full log must not lose it.
+// Energy and time are computed from the last anchor (the entry with clock and totals), so a full log must have room for it.
 TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   can_count(counter::package_energy | counter::core_c6);
   subject.begin({});

@@ -24,17 +24,17 @@ constexpr unsigned cores_max = 256;
 /// Cores that run, 1 to `cores_max`; constant once `start_cores` has returned.
 [[nodiscard]] unsigned core_count() noexcept;
 
-/// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
+/// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. Costs one thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Number of cores that firmware reports as usable, running or not. A `present` argument numbers all of these; 0 is the core that booted.
+/// Number of present cores: those that firmware reports as usable, running or not. Present core 0 is the core that booted.
 [[nodiscard]] unsigned cores_present() noexcept;
 
-/// The place of a present core. Package numbers are dense. The CPU itself numbers the cores of a package and the threads of a core.
+/// The position of a present core in the machine. Package numbers are dense. The numbers of cores and threads come from the CPU.
 struct CorePlace {
   unsigned package = 0, core = 0, thread = 0;
-  unsigned node = 0;             ///< as `node_of`
-  unsigned running = cores_max;  ///< its number among the running cores; `cores_max`: parked
+  unsigned node = 0;             ///< NUMA node, numbered as by `node_of`
+  unsigned running = cores_max;  ///< its core number if it runs; `cores_max`: it does not run (it is parked)
 };
 [[nodiscard]] CorePlace present_place(unsigned present) noexcept;
 
@@ -72,7 +72,7 @@ constexpr unsigned vector_last = 0xDF;
 /// Nanoseconds since boot, monotonic, equal on all cores within the accuracy of the TSC.
 [[nodiscard]] std::uint64_t now_ns() noexcept;
 
-/// The raw counter behind `now_ns` and its rate in Hz.
+/// The raw counter from which `now_ns` is computed, and its rate in Hz.
 [[nodiscard]] std::uint64_t timestamp() noexcept;
 [[nodiscard]] std::uint64_t timestamp_hz() noexcept;
 
@@ -84,7 +84,7 @@ constexpr unsigned vector_last = 0xDF;
 constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
 
-// --- Power: what this CPU has, and settings of this core or its package (kernel/x86/power/) ---------------------------------------------
+// --- Power: abilities of this CPU, settings of this core or its package (kernel/x86/power/) ----------------------------------------------
 /// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
 
@@ -98,8 +98,8 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// Requests this core's p-state. `raw` is written to IA32_PERF_CTL (clock ratio in bits 15:8). With HWP on, only the ratio is written, to
 /// IA32_HWP_REQUEST as minimum and maximum. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_pstate(std::uint64_t raw) noexcept;
-/// The ratio at which this core runs now (IA32_PERF_STATUS). It differs from the requested ratio if another thread or core with the same
-/// clock requests a higher one, or if a limit applies. Errors: `unsupported`.
+/// The ratio at which this core runs now (IA32_PERF_STATUS). It differs from the requested ratio if another thread or core that shares its
+/// clock requests a higher ratio, or if a limit applies. Errors: `unsupported`.
 [[nodiscard]] Result<std::uint8_t> granted_ratio() noexcept;
 /// The energy preference of this core's HWP: 0 (speed) to 255 (saving); `firmwares_preference` restores the value that it had at boot.
 /// Errors: `unsupported`.
@@ -118,8 +118,8 @@ constexpr unsigned firmwares_preference = 256;
 /// not count them.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
-/// Hardware errors of all cores since boot that did not stop the machine. No core had used the damaged data of those counted as
-/// uncorrected.
+/// Hardware errors of all cores since boot that did not stop the machine. An uncorrected error has damaged data, but no core had used the
+/// data.
 struct HardwareErrors {
   std::uint64_t corrected = 0, uncorrected = 0;
 };
@@ -161,7 +161,7 @@ void write_back_caches() noexcept;
 /// Random bits from the CPU, or mixed from the clock if the CPU has no generator (reported once at boot).
 [[nodiscard]] std::uint64_t random_bits() noexcept;
 
-// --- Console and the end -----------------------------------------------------------------------------------------------------------------
+// --- Console, exit and restart -----------------------------------------------------------------------------------------------------------
 /// Writes `text` to the console and to the boot log (boot_log.hpp). May be called anywhere, on any core. Lines of different cores do not
 /// mix.
 void console_write(std::string_view text) noexcept;
@@ -181,15 +181,15 @@ void print_backtrace(unsigned skip) noexcept;
 /// The name of the function at address `code`, in `buffer`; empty if there is none.
 [[nodiscard]] std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept;
 
-/// Interrupts another core for a moment and returns the name of the event that it runs, in `buffer`. Empty if the core runs no event or
-/// does not answer within 100 ms (1 s under a hypervisor).
+/// Interrupts another core briefly and returns the name of the event that it runs, in `buffer`. Empty if the core runs no event or does not
+/// answer within 100 ms (1 s under a hypervisor).
 [[nodiscard]] std::string_view event_on(unsigned core, std::span<char> buffer) noexcept;
 
 /// Stops every other core where it is. Returns after they have stopped, or after 100 ms (10 s under a hypervisor). Safe in a panic.
 void stop_other_cores() noexcept;
 
-/// Prints where `stop_other_cores` stopped the cores: one line for all cores that slept, and a backtrace for each other core (up to a
-/// limit).
+/// Prints where `stop_other_cores` stopped the cores: one line for all cores that slept, and a backtrace for each core that did not (up to
+/// a limit).
 void print_other_cores() noexcept;
 
 /// The command line from the boot loader, without the image's name.

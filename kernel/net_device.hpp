@@ -2,8 +2,8 @@
 // The interface between the network stack and a card's driver.
 //
 // A frame should not be copied between the wire and the application, and neither side should depend on the other. The driver does not use
-// lwIP, and the stack does not use descriptors. So driver and stack share one buffer type with room for the stack's own header, and a card
-// is an interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here takes a lock.
+// lwIP, and the stack does not use descriptors. So driver and stack share one buffer type with room for the stack's header, and an
+// interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here takes a lock.
 #pragma once
 
 #include <array>
@@ -47,11 +47,11 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// A card's findings about a received frame, packed into one word to be cheap. A driver builds the word from its descriptor by masks. If a
-/// card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
+/// The card's results for a received frame (checksums, RSS hash, VLAN tag) in one word, which is cheap to pass. A driver builds the word
+/// from its descriptor by masks. If a card has a result in another bit than `ReceiveInfo`, its driver shifts that bit.
 class ReceiveInfo {
  public:
-  // Findings about checksums. If none of these bits is set, the card did not check.
+  // Results of checksums. If none of these bits is set, the card did not check.
   static constexpr std::uint32_t l4_good = 1 << 5;  ///< the checksum of TCP or UDP is right
   static constexpr std::uint32_t ip_good = 1 << 6;  ///< the checksum of the IPv4 header is right
   static constexpr std::uint32_t bad = 1 << 7;      ///< one of the two checksums is wrong
@@ -63,8 +63,8 @@ class ReceiveInfo {
   constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t hash_type = 0, std::uint32_t hash = 0,
                                  std::uint16_t vlan_tag = 0) noexcept
       : word_(std::uint64_t{hash} << 32 | (hash_type & hash_type_mask) | checksums | std::uint64_t{vlan_tag} << 16) {}
-  /// `hash_and_type`: bits of `hash_mask` and `hash_type_mask` alone. `checksums`: `l4_good`, `ip_good` and `bad` alone. The result has no
-  /// VLAN tag.
+  /// `hash_and_type` MUST have no bits outside `hash_mask` and `hash_type_mask`, `checksums` none except `l4_good`, `ip_good` and `bad`.
+  /// The result has no VLAN tag.
   static constexpr ReceiveInfo of_parts(std::uint64_t hash_and_type, std::uint64_t checksums) noexcept {
     ReceiveInfo info;
     info.word_ = hash_and_type | checksums;
@@ -82,7 +82,7 @@ class ReceiveInfo {
   std::uint64_t word_ = 0;
 };
 
-/// A received frame: its first piece, and the card's findings.
+/// A received frame: its first piece, and the card's results.
 struct ReceivedFrame {
   ReceiveBuffer* frame = nullptr;
   ReceiveInfo info;
@@ -98,14 +98,14 @@ struct TransmitPiece {
 /// whose header has no checksum.
 enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
-/// A card's work on an outgoing frame. The IPv4 header's checksum field MUST be zero. The field of TCP or UDP MUST hold the sum of the
-/// pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. Eight bytes: the struct
-/// is passed in a register, and two structs are compared like two numbers.
+/// The work of a card on an outgoing frame. The IPv4 header's checksum field MUST be zero. The checksum field of TCP or UDP MUST hold the
+/// sum of the pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. The struct
+/// has eight bytes, so it is passed in a register, and two structs are compared like two numbers.
 struct TransmitOffload {
   std::uint8_t l2_bytes = 14, l3_bytes = 0;
-  std::uint8_t l4_bytes = 0;  ///< header, with options; needed for segmentation
+  std::uint8_t l4_bytes = 0;  ///< length of the TCP or UDP header with options; needed for segmentation
   Checksums checksums = Checksums::none;
-  std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card makes; 0: it makes none
+  std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card cuts; 0: no segmentation
   std::uint16_t unused = 0;
 
   [[nodiscard]] constexpr bool ipv4() const noexcept { return (static_cast<unsigned>(checksums) & 1) != 0; }
@@ -131,8 +131,8 @@ constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offl
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  /// Whole frames in the order of their arrival, at least one. The receiver owns each `frame` (and its `next` pieces) from here on. The
-  /// list itself belongs to the device and is not valid after the call.
+  /// Passes one or more whole frames, in the order of their arrival. The receiver owns each `frame` (and its `next` pieces) from here on.
+  /// The list itself belongs to the device and is not valid after the call.
   virtual void receive(std::span<const ReceivedFrame> frames) noexcept = 0;
   /// TX completions: the card has read every piece of the frames with these tokens. Tokens are reported in the order in which their frames
   /// were queued, one for each frame, including null tokens.
@@ -161,7 +161,7 @@ struct NetDeviceLimits {
   std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue
   std::uint32_t transmit_queues;      ///< cores 0 to transmit_queues - 1 have a transmit queue
   std::uint32_t frame_bytes_max;      ///< without FCS
-  std::uint32_t transmit_pieces_max;  ///< of one frame
+  std::uint32_t transmit_pieces_max;  ///< largest number of pieces of one frame
   std::uint32_t tso_bytes_max;        ///< 0: the card cannot segment
   bool checksum_offload;
 };
@@ -173,8 +173,8 @@ class NetDevice {
   [[nodiscard]] virtual NetDeviceLimits limits() const noexcept = 0;
   [[nodiscard]] virtual bool link_up() const noexcept = 0;
 
-  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. MUST be called at most once on each core.
-  /// The result MUST be used on this core only. It is valid as long as the device exists.
+  /// From the next event on, `receiver` gets the frames of this core's queue pair. MUST be called at most once on each core. The result
+  /// MUST be used on this core only. It is valid as long as the device exists.
   [[nodiscard]] virtual FrameSender& attach(FrameReceiver& receiver) = 0;
 
   /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4). The stack uses it to choose local
@@ -186,11 +186,11 @@ class NetDevice {
   /// core replaces the first. MUST NOT be called while the device is being closed.
   [[nodiscard]] virtual task<void> set_multicast(std::vector<MacAddress> groups) = 0;
 
-  /// Emits the driver's counters since start: those of `core`, or without `core` the sums over all cores and the counters of the device.
+  /// Emits the driver's counters since start: those of `core`, or without `core` the sums over all cores and the driver's global counters.
   /// Any core MAY call it. It runs nothing on other cores and reads no register.
   virtual void report_counters(std::optional<unsigned> core, const Emit& emit) const = 0;
   /// Emits the device's own counters since start: those of one core's queues, or without `core` those of the whole device. Reads registers,
-  /// on the device's home core. Errors: `closed` (the device is gone); then nothing was emitted.
+  /// on the core that opened the device. Errors: `closed` (the device is gone); then nothing was emitted.
   [[nodiscard]] virtual task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) = 0;
 };
 

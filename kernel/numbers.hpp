@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Parsing numbers that people write: on the command line, over control, in an address.
+// Parsing of numbers in the command line, in control commands and in addresses.
 //
-// All places parse numbers here, so that all accept the same text. Blanks, signs and numbers that do not fit are refused.
+// All code uses these functions, so the same text is accepted everywhere. Blanks, signs and numbers that do not fit are refused.
 #pragma once
 
 #include <charconv>
@@ -16,7 +16,7 @@ namespace neap {
 
 constexpr std::uint64_t number_max = ~std::uint64_t{0};
 
-/// Parses and removes the digits at the front of `text`. Returns nothing and changes nothing if there are none or they exceed 64 bits.
+/// Parses and removes the digits at the front of `text`. If there are none, or they exceed 64 bits, returns nothing and changes nothing.
 [[nodiscard]] inline std::optional<std::uint64_t> take_digits(std::string_view& text, int base = 10) noexcept {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -34,7 +34,7 @@ constexpr std::uint64_t number_max = ~std::uint64_t{0};
   return value;
 }
 
-/// Parses the whole text as a decimal number; nothing if the text is no number or the number exceeds `max`.
+/// Parses the whole text as a decimal number. Returns nothing if the text is no number or the number exceeds `max`.
 [[nodiscard]] inline std::optional<std::uint64_t> parse_digits(std::string_view text, std::uint64_t max = number_max) noexcept {
   const auto value = take_digits(text);
   return text.empty() && value && *value <= max ? value : std::nullopt;

@@ -43,7 +43,7 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
   const unsigned core = machine::this_core();
   unsigned expected = nobody;
   if (!first_core.compare_exchange_strong(expected, core)) {
-    if (expected == core) {  // printing is broken as well: write a fixed text only
+    if (expected == core) {  // the panic itself has failed: write a fixed text only
       machine::console_write("panic inside a panic\n");
       machine::exit(machine::ExitStatus::panic);
     }
@@ -56,7 +56,7 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
   print("panic on core ", core, ": ", message);
   if (detail != 0) print("  detail: ", hex(detail), " (", detail, ")");
   print("  at ", where.file_name(), ":", where.line(), " in ", where.function_name());
-  kept_panic::keep();  // now, in case the rest fails
+  kept_panic::keep();  // already here, in case a later step fails
   machine::print_backtrace(1);
   print_last_records(core);
   kept_panic::keep();

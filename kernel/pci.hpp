@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Finding a card and wiring its interrupts.
+// Finding a card and routing its interrupts.
 //
 // A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the right cores.
-// Firmware or hot-plug decides where the BAR is. Configuration accesses use the memory window of ACPI's MCFG table; without it, I/O ports.
+// Firmware or hot-plug decides where the BAR is. Configuration accesses use the memory window of ACPI's MCFG table, or I/O ports.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ struct Device {
   /// Turns memory decoding on; bus mastering is unchanged.
   void enable_registers() const noexcept;
 
-  /// Prints the card's PCI Express link, named `name`, and its defects: less than `wanted_mbps` in one direction, or ASPM turned on.
-  /// Reduces the card's payload size if it exceeds that of the port above, as PCIe requires. Called before the card's first DMA.
+  /// Prints the state of the card's PCI Express link, after `name`, and its defects: less than `wanted_mbps` in a direction, or ASPM on.
+  /// Reduces the card's payload size if it exceeds that of the upstream port, as PCIe requires. Called before the card's first DMA.
   void settle_link(std::string_view name, std::uint64_t wanted_mbps) const noexcept;
 
   /// Number of MSI-X vectors; 0 without the capability.

@@ -40,7 +40,7 @@ void store(std::atomic<T>& place, T value) {
   place.store(value, std::memory_order_relaxed);
 }
 
-// --- On the core concerned ---------------------------------------------------------------------------------------------------------------
+// --- Functions called on a core that applies a change ------------------------------------------------------------------------------------
 Value present_value(Setting setting, const PolicySlot& slot) noexcept {
   switch (setting) {
     case Setting::idle:
@@ -163,7 +163,7 @@ unsigned note_granted_ratio() noexcept {
   return ratio;
 }
 
-// --- On core 0 ---------------------------------------------------------------------------------------------------------------------------
+// --- Functions called on core 0 ----------------------------------------------------------------------------------------------------------
 Cores cores_in_scope(const Row& row, unsigned core) {
   Cores cores;
   for (unsigned i = 0; i < core_count(); ++i) {
@@ -252,7 +252,7 @@ bool writes_for_package(unsigned core, const Cores& cores) {
   return true;
 }
 
-/// Sets the cores in `cores` with numbers below `end` back to `before`, as another change. False: some of the earlier values are unknown.
+/// Restores the values `before` on the cores in `cores` below `end`, as another change. False: some of the earlier values are unknown.
 task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& cores, unsigned end) {
   bool all_known = true;
   const std::uint32_t number = generation() + 1;

@@ -35,19 +35,19 @@ enum class Setting : std::uint8_t {
   segmentation = 21,
 };
 
-/// How a value is written, and what its number means.
+/// The text form of a value, and the meaning of its number.
 enum class Kind : std::uint8_t {
   on_off,  ///< 0 off, 1 on
   number,  ///< `value_min` to `value_max`
   choice,  ///< a position in `choices`
   time,    ///< microseconds, `value_min` to `value_max`
-  custom,  ///< as `parse` and `print` define it
+  custom,  ///< the row's functions `parse` and `print` define the text and the number
 };
 
 /// The part of the machine to which one value applies.
 enum class Scope : std::uint8_t {
   core,
-  named_core,  ///< a core that the caller MUST name; so the command line has no word for such a setting
+  named_core,  ///< one core, which the caller MUST name; the command line has no word for such a setting
   package,
   card,  ///< all queues of the network card; the caller MUST NOT name a core
 };
@@ -56,7 +56,7 @@ using Value = std::uint64_t;
 
 struct Refusal {
   ErrorCode code;
-  std::string why;  ///< one line, with the accepted values
+  std::string why;  ///< the reason in one line, with the accepted values
 };
 
 /// Another name that control accepts for a setting.
@@ -74,20 +74,20 @@ struct Row {
   Kind kind = Kind::number;
   Scope scope = Scope::core;
   std::uint32_t value_min = 0, value_max = 0;
-  std::string_view unit{};                      ///< of `number` and `time`
+  std::string_view unit{};                      ///< unit of a `number` or `time`
   bool off = false;                             ///< `number`: "off" is accepted too, and means 0
   std::span<const std::string_view> choices{};  ///< the texts of the values 0, 1, ...
   std::string_view accepts{};                   ///< the accepted values in words; empty: as the members above say
   Value initial = 0;
-  std::string_view initial_text{};  ///< the default in words, if `initial` does not hold it
-  bool preset = false;              ///< sets several settings: it has no value of its own, and at boot it is applied before them
+  std::string_view initial_text{};  ///< the default in words, if it is not `initial`
+  bool preset = false;              ///< sets several settings: it has no value of its own, and at boot it is applied before those settings
   std::string_view help;            ///< one sentence
   std::span<const OtherName> other_names{};
   /// The field of a log's Settings entry that holds the value.
   std::string_view log_field = "card_value";
-  std::string_view log_value{};    ///< the value's "kind:unit:choices" in a log's header; empty: as `kind` says
+  std::string_view log_value{};    ///< the value's "kind:unit:choices" in a log's header; empty: follows from `kind`
   std::string_view report_name{};  ///< the name in reports; empty: `name`
-  // A null function means: as `kind` says. Reports show plain numbers, without a unit.
+  // If a function is null, the conversion follows from `kind`. Reports show plain numbers, without a unit.
   std::expected<Value, Refusal> (*parse)(const Row& row, std::string_view text, const PowerAbilities& abilities) = nullptr;
   std::string (*print)(Value value) = nullptr;
   std::string (*report)(Value value) = nullptr;
@@ -115,8 +115,8 @@ struct Row {
 [[nodiscard]] std::string usage(const Row& row);
 /// The help sentence and the accepted values.
 [[nodiscard]] std::string help(const Row& row);
-/// The setting as a log's header describes it (docs/log-format.md): "name:field:kind:unit:choices", without empty members at the end and
-/// without the field `card_value`.
+/// The description of the setting in a log's header (docs/log-format.md): "name:field:kind:unit:choices", without empty members at the end
+/// and without the field `card_value`.
 [[nodiscard]] std::string log_description(const Row& row);
 
 /// A refusal with the text "poll_budget: why".

@@ -53,7 +53,7 @@ std::string print_idle(Value value) {
   return idle_state_names[value];
 }
 
-// --- P-states ----------------------------------------------------------------------------------------------------------------------------
+// --- p-states ----------------------------------------------------------------------------------------------------------------------------
 std::optional<std::uint64_t> parse_ratio(std::string_view text, std::uint32_t step_khz) {
   if (text.starts_with("0x") || text.starts_with("0X")) {
     // On the supported CPUs IA32_PERF_CTL holds the ratio and nothing else.

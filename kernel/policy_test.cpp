@@ -20,7 +20,7 @@ using host::HostMachine;
 using host::PowerCall;
 constexpr unsigned cores = 4, cores_with_queue = 3;
 
-// The made-up settings of a made-up card.
+// Settings of a card that exists only in this test.
 constexpr Setting depth{40}, merge{41}, aim{42}, mode{43};
 constexpr std::string_view modes[] = {"usual", "other"};
 constexpr Row card_rows[] = {
@@ -123,7 +123,7 @@ struct BarePolicyTest : PolicyTest {
   BarePolicyTest() : PolicyTest(bare_abilities()) {}
 };
 
-// --- Setting -----------------------------------------------------------------------------------------------------------------------------
+// --- Changes of settings -----------------------------------------------------------------------------------------------------------------
 TEST_F(PolicyTest, AnItrIsRoundedByTheCardAndHoldsOnTheCoresWithAQueue) {
   const std::uint32_t before = generation();
   const Outcome done = set(Setting::itr, "7us");
@@ -247,7 +247,7 @@ TEST_F(PolicyTest, ARefusalOfOneCpuSetsTheOthersBack) {
                                                               {PowerCall::Kind::pstate, 1, 0x1400}}));
 }
 
-// Not even the generation changes, because no core can have written a record with a new generation.
+// The generation does not change, because no core has applied the change.
 TEST_F(PolicyTest, ACpuThatRefusesOnTheFirstCoreChangesNothing) {
   host::fail_power_calls(0);
   const std::uint32_t before = generation();
@@ -262,7 +262,7 @@ TEST_F(PolicyTest, ACpuThatRefusesOnTheFirstCoreChangesNothing) {
   EXPECT_EQ(done->generation, before + 1);
 }
 
-// Changes that all cores ask for at once: each gets its own number, and the change with the last number remains in force.
+// All cores request changes at once. Each change gets a number of its own, and the change with the last number remains in force.
 TEST_F(PolicyTest, ChangesAreCarriedOutOneAfterTheOther) {
   constexpr unsigned each = 200;
   const std::uint32_t before = generation();
@@ -356,7 +356,7 @@ TEST_F(PolicyTest, ACardsSettingsJoinTheKernelsWhileItIsInUse) {
   });
 }
 
-// --- What an idle core does --------------------------------------------------------------------------------------------------------------
+// --- Idle states -------------------------------------------------------------------------------------------------------------------------
 
 // A preset of the card also sets segmentation, on cores with a network that can segment.
 TEST_F(PolicyTest, SegmentationIsAcceptedWhereANetworkOffersIt) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Names of idle states, power abilities and counters.
 //
-// The kernel's other parts use these names. The code in kernel/x86/power/ determines which of them a CPU has and which registers control
-// them. Nothing here is assumed to exist. A missing ability is reported as missing, and a counter that was not read is marked as absent,
-// not as zero.
+// The kernel's other parts use these names. The code in kernel/x86/power/ determines which states, abilities and counters a CPU has and
+// which registers control them. A CPU need not have any of them: a counter that was not read is marked as absent, not as zero.
 #pragma once
 
 #include <array>
@@ -52,11 +51,11 @@ constexpr std::uint16_t package_c7 = 1 << 12;
 /// One core's counters at one moment, raw and cumulative. A counter that is not in `present` was not read and is zero.
 struct CounterSample {
   std::uint16_t present = 0;
-  std::uint32_t package_energy = 0;  ///< in units of `PowerAbilities::energy_unit_exponent`; 32 bits, wraps
+  std::uint32_t package_energy = 0;  ///< in units of `PowerAbilities::energy_unit_exponent`; wraps at 32 bits
   std::uint32_t dram_energy = 0;
-  std::uint64_t instructions = 0;      ///< retired, while unhalted
-  std::uint64_t cycles = 0;            ///< unhalted, at the core's present frequency
-  std::uint64_t reference_cycles = 0;  ///< unhalted, at the TSC's rate
+  std::uint64_t instructions = 0;      ///< instructions retired
+  std::uint64_t cycles = 0;            ///< unhalted cycles at the core's present frequency
+  std::uint64_t reference_cycles = 0;  ///< unhalted cycles at the TSC's rate
   std::uint64_t llc_misses = 0;
   std::uint64_t core_c3 = 0, core_c6 = 0, core_c7 = 0;  ///< residencies, in TSC ticks
   std::uint64_t package_c2 = 0, package_c3 = 0, package_c6 = 0, package_c7 = 0;
@@ -72,13 +71,13 @@ struct PowerAbilities {
 
   bool pstates = false;            ///< PERF_CTL or HWP_REQUEST can be set
   bool hwp = false;                ///< p-states are set by HWP_REQUEST, because firmware turned HWP on
-  bool energy_preference = false;  ///< HWP has a preference between speed and energy
+  bool energy_preference = false;  ///< HWP's preference between speed and energy can be set
   std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
   std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333
 
   bool power_limit = false;  ///< the CPU has a limit for the package (it may be locked)
   bool power_limit_locked = false;
-  std::uint32_t power_limit_min_mw = 0, power_limit_max_mw = 0;  ///< as the CPU reports them; 0: not reported
+  std::uint32_t power_limit_min_mw = 0, power_limit_max_mw = 0;  ///< the limits that the CPU reports; 0: not reported
   bool turbo = false;                                            ///< can be turned on and off
 
   std::uint16_t counters = 0;                  ///< bits of namespace `counter`

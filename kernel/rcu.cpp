@@ -3,10 +3,10 @@
 // event boundary, or "offline" while it sleeps. It stores to its own cache line, and only when the epoch has changed. A core has passed a
 // batch if it has stored the batch's epoch or a later one, or sleeps. The grace period of a batch ends when every core has passed it.
 //
-// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or
-// a later one has loaded this value before, and that load synchronises with the increment. So the core's later reads do not find the
-// unlinked node. Its earlier reads happen before its store, whose value the reclaiming core loads. A core that comes online stores 0 and
-// then loads the epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
+// Why this is correct in the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or a later
+// one has loaded this value before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node.
+// Its earlier reads happen before its store, whose value the reclaiming core loads. A core that comes online stores 0 and then loads the
+// epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>
@@ -29,9 +29,9 @@ struct QuiescenceRequest : RemoteNode {
 };
 
 struct Batches {
-  IntrusiveQueue<Node> open;    // retired since the last batch was closed
-  IntrusiveQueue<Node> closed;  // waits until all cores have passed it
-  IntrusiveQueue<Node> ready;   // may be reclaimed
+  IntrusiveQueue<Node> open;    // nodes retired since the last batch was closed
+  IntrusiveQueue<Node> closed;  // the batch that waits until all cores have passed it
+  IntrusiveQueue<Node> ready;   // nodes that may be reclaimed
   std::uint64_t target = 0;
   std::uint64_t pending = 0;  // number of nodes in the three queues
   std::uint64_t seen = 0;     // the epoch that this core stored last
@@ -130,7 +130,7 @@ bool prepare_sleep() noexcept {
   if (!own.ready.empty()) return false;
   if (own.request.in_flight) return true;  // the request's return wakes this core
   const unsigned blocker = find_blocker(own);
-  if (blocker == core_count()) return false;  // the last core has passed meanwhile
+  if (blocker == core_count()) return false;  // all cores have now passed the batch
   own.request.home = this_core();
   own.request.run = &answer_request;
   own.request.in_flight = true;

@@ -2,8 +2,8 @@
 // Reading shared data without a lock while other cores remove parts of it.
 //
 // A reader inside an event holds no pointer after the event's end. So an unlinked node can be freed once every core has passed an event
-// boundary or sleeps. The time until then is the grace period. Readers pay nothing, and no idle core is woken for another's grace period.
-// (McKenney and Slingwine, 1998; EbbRT uses the same property.) A coroutine MUST NOT hold a pointer to a node across `co_await`.
+// boundary or sleeps. The time until then is the grace period. Reading costs nothing, and no idle core is woken for another core's grace
+// period. (McKenney and Slingwine, 1998; EbbRT uses the same property.) A coroutine MUST NOT hold a pointer to a node across `co_await`.
 #pragma once
 
 #include <cstdint>

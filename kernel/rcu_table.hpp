@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A hash table that is read without a lock while other cores change it.
 //
-// Every core looks up sessions, routes or names at every request, and now and then a core adds or removes one. A reader walks a chain of
-// pointers and has no other cost. It sees each entry as it was before or after a change, never in between. A removed entry is freed after a
-// grace period (rcu.hpp). Writers of one chain exclude each other by a lock that is held for a few instructions.
+// Every core looks up sessions, routes or names at every request, and sometimes a core adds or removes an entry. A reader walks a chain of
+// pointers and has no other cost. It sees each entry as it was before or after a change, never in an intermediate state. A removed entry is
+// freed after a grace period (rcu.hpp). Writers of one chain exclude each other by a lock that is held for a few instructions.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace neap::rcu {
 
-/// The number of buckets is fixed and should be about the expected number of entries. All functions may be called on any core, within an
+/// The number of buckets is fixed. It should be close to the expected number of entries. All functions may be called on any core, within an
 /// event. A returned pointer is valid until the end of that event, not across `co_await`. Values do not change in place: they are replaced.
 template <typename Key, typename Value, typename Hash = std::hash<Key>>
 class Table {

@@ -70,7 +70,7 @@ TEST(Rcu, ReadersOnFourCoresNeverSeeReclaimedMemory) {
     for (unsigned round = 0; round < 10; ++round) {
       for (auto& place : table) {
         const Entry* const entry = place.load(std::memory_order_acquire);
-        for (unsigned again = 0; again < 5; ++again) {  // the pointer is valid until the event ends
+        for (unsigned again = 0; again < 5; ++again) {  // repeated reads: the pointer is valid until the event ends
           if (entry->state != Entry::alive) ++wrong;
         }
       }

@@ -2,9 +2,9 @@
 // Queues from many cores to one.
 //
 // Many cores send, one receives, and no core may wait for another: two cores that spin on each other's full queue would deadlock. So the
-// queue for an application's work is bounded and reports when it is full. Queueing the kernel's work must not fail, so each piece of it is
-// a node that is linked into a list, without further memory. Queue and list are lock-free. They use atomic operations without fences, so
-// that the thread sanitizer can check them.
+// queue for an application's work is bounded and reports when it is full. Queueing the kernel's work must not fail. So each work item of
+// the kernel is a node of a linked list, and queueing it needs no further memory. Queue and list are lock-free. They use atomic operations
+// without fences, so that the thread sanitizer can check them.
 #pragma once
 
 #include <atomic>
@@ -41,9 +41,9 @@ class RemoteQueue {
           return true;
         }
       } else if (sequence < position) {
-        return false;  // the consumer has not emptied this slot since the last lap
+        return false;  // the consumer has not yet removed the slot's previous value: the queue is full
       } else {
-        position = head_.load(std::memory_order_relaxed);  // another producer was faster
+        position = head_.load(std::memory_order_relaxed);  // another producer has claimed this position
       }
     }
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // SipHash: a short keyed hash that a peer cannot predict (Aumasson and Bernstein, 2012).
 //
-// Sequence numbers, local ports and SYN cookies must look random to a peer that does not know the key. SipHash-2-4, the default, is for
-// them. For a hash table whose keys are chosen by clients, SipHash-1-3 is enough: one round for each word, three at the end.
+// Sequence numbers, local ports and SYN cookies must look random to a peer that does not know the key. SipHash-2-4, the default, is used
+// for them. For a hash table whose keys are chosen by clients, SipHash-1-3 is enough: one round for each word, three at the end.
 //
-// No input can make a step of the hash lose the key, because additions, rotations and xors are invertible. A multiplication is not: a
+// No input can remove the key from the hash's state, because additions, rotations and xors are invertible. A multiplication is not: a
 // factor of zero erases the other factor.
 #pragma once
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // Code that waits is a coroutine.
 //
-// An event may not block, so code that waits for a card, a peer or a moment is written as a coroutine. That is straight-line code, without
-// a stack switch or a hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on that core in an
-// event of its own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer across
-// `co_await`.
+// An event may not block, so code that waits for a card, a peer or a point in time is written as a coroutine. A coroutine is straight-line
+// code, without a stack switch or a hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on
+// that core in an event of its own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer
+// across `co_await`.
 //
 // A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; an exception
-// that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because its waits refer to its frame. Calling a
+// that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because other objects point into its frame. Calling a
 // task's function throws `bad_alloc` if there is no memory for the frame.
 #pragma once
 
@@ -63,8 +63,8 @@ task<void> sleep_for(std::chrono::nanoseconds delay);
 /// core's bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures
 /// have destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
 ///
-/// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` is kept
-/// until then. A cancellation of the calling task does not cancel the task on `core`.
+/// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` exists
+/// until that task ends. A cancellation of the calling task does not cancel the task on `core`.
 template <typename Call>
 auto on_core(unsigned core, Call call) -> task<typename detail::Awaited<std::invoke_result_t<Call&>>::Type>;
 
@@ -112,7 +112,7 @@ struct TaskPromiseBase {
   [[nodiscard]] FinalAwaiter final_suspend() const noexcept { return {}; }
 
   std::coroutine_handle<> awaiter;
-  Cancellation* cancellation = nullptr;  // ends this task's waits; set for this task, or taken from its awaiter
+  Cancellation* cancellation = nullptr;  // the cancellation that ends this task's waits; set by `cancelled_by`, or taken from the awaiter
   ResumeNode beginning;                  // used by `start`
   bool on_its_own = false;
 };

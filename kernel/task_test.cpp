@@ -106,7 +106,7 @@ task<int> depth(int levels) {
   co_return 1 + co_await depth(levels - 1);
 }
 
-// 100,000 frames of a debug build would be tens of megabytes of stack; host threads have eight.
+// 100,000 frames of a debug build need tens of megabytes. The stack of a host thread has only 8 MiB, so the frames must be on the heap.
 TEST(Task, DeepChainsLiveOnTheHeap) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> { EXPECT_EQ(co_await depth(100'000), 100'000); });

@@ -18,7 +18,7 @@ namespace {
 constinit thread_local TimerWheel wheel;
 constinit thread_local std::uint64_t armed_ns = machine::alarm_none;
 
-/// The sum does not overflow: it has room for 292 years since boot and as many ahead.
+/// The sum does not overflow: it has room for a boot time and a delay of 292 years each.
 std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
   return machine::now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(delay.count(), 0));
 }
@@ -95,7 +95,7 @@ void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
 }
 
 void check_alarm_after_sleep() noexcept {
-  // The alarm may fire a moment before its deadline by our clock, and must be set again then. One tick covers the difference of the clocks.
+  // The alarm may fire before its deadline, as measured by `now_ns`, and must then be set again. One tick covers the clocks' difference.
   if (armed_ns != machine::alarm_none && machine::now_ns() + static_cast<std::uint64_t>(timer_tick.count()) >= armed_ns) {
     armed_ns = machine::alarm_none - 1;  // matches no deadline: the next sleep sets or disarms the alarm
   }
@@ -228,7 +228,7 @@ std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (!earliest_slot(level, slot)) return machine::alarm_none;
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;
   if (level == 0) return start_ns;
-  // Waking up only to move timers to a lower level would be a waste, so the exact deadline is determined.
+  // A core should not wake only to move timers to a lower level, so the exact deadline is determined.
   const Timer* timer = heads_[level * slots + slot];
   std::uint64_t earliest = machine::alarm_none;
   for (unsigned looked = 0; looked < alarm_scan_max; ++looked) {

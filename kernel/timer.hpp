@@ -49,10 +49,10 @@ class Timer {
     fire_ = std::forward<F>(fire);
     insert(delay);
   }
-  /// Calls `fire` each `period` (at least one tick), first after one period. The times are multiples of `period` from now on, so delays do
-  /// not add up. Times that are missed are skipped. Ends when the timer is cancelled, armed or destroyed, which `fire` may do.
+  /// Calls `fire` each `period` (at least one tick), first after one period. The calls are due at multiples of `period` from now, so delays
+  /// do not add up. Missed calls are skipped. Ends when the timer is cancelled, armed or destroyed, which `fire` may do.
   void repeat(std::chrono::nanoseconds period, Callback fire);
-  /// As `arm`, with the present callback, for time-outs that are pushed back often. The timer MUST have been armed before.
+  /// As `arm`, with the present callback, for time-outs that are often postponed. The timer MUST have been armed before.
   void rearm(std::chrono::nanoseconds delay);
   /// True if the timer was pending; its callback will then not run.
   bool cancel() noexcept;
@@ -62,9 +62,9 @@ class Timer {
   friend class TimerWheel;
   void insert(std::chrono::nanoseconds delay) noexcept;
 
-  Timer* next_ = nullptr;  // first member, so that a pointer to it points to the timer
+  Timer* next_ = nullptr;  // first member, so that its address is the timer's address
   Callback fire_;
-  Timer** link_ = nullptr;       // the list's pointer to this timer, while it is pending
+  Timer** link_ = nullptr;       // the pointer in the list that points to this timer, while it is pending
   std::uint64_t period_ns_ = 0;  // 0: fires once
   TimerWheel* wheel_ = nullptr;  // null when not pending
   std::uint64_t deadline_ns_ = 0;
@@ -75,7 +75,7 @@ constexpr std::chrono::nanoseconds timer_tick{1 << 16};  // 65.5 us
 /// The pending timers of this core. Counting visits all of them.
 struct PendingTimers {
   std::size_t count = 0;
-  std::chrono::nanoseconds until_next{0};  ///< until the earliest; 0 without timers
+  std::chrono::nanoseconds until_next{0};  ///< time until the earliest deadline; 0 without timers
 };
 [[nodiscard]] PendingTimers pending_timers() noexcept;
 

@@ -35,7 +35,7 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   struct Expected {
     Timer timer;
     std::uint64_t not_before_ns = 0;
-    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between these two times
+    std::uint64_t deadline_max_ns = 0;  // the deadline is between these two times, because the clock runs during `arm`
   };
   std::vector<Expected> timers(count);
   std::atomic<unsigned> fired{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The wheel behind timer.hpp. Kernel-internal.
+// The hierarchical wheel that implements the timers of timer.hpp. Kernel-internal.
 //
 // Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
 // wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
@@ -27,8 +27,8 @@ class TimerWheel {
     if (due_ == nullptr && next_look_ == never) return false;
     return run_due_timers(budget);
   }
-  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception. If that timer is
-  /// in a slot above level 0 with more than `alarm_scan_max` timers, the result is the slot's beginning, which may be too early.
+  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. The result is exact, with one exception.
+  /// For a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too early.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.
@@ -57,9 +57,9 @@ class TimerWheel {
   void update_next_look() noexcept;
 
   Timer* heads_[levels * slots] = {};  // newest first
-  std::uint64_t used_[levels] = {};    // one bit for each slot; it stays set after the slot's timers are cancelled, until the next check
+  std::uint64_t used_[levels] = {};    // one bit for each slot with timers; it may stay set after their cancellation, until the next check
   std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
-  std::uint64_t next_look_ = never;    // no timer is due before this tick; may be too early after a cancel
+  std::uint64_t next_look_ = never;    // no timer is due before this tick; a cancellation may leave it too early
   Timer* due_ = nullptr;               // oldest first
   Timer** due_end_ = nullptr;          // `next_` of the last due timer; valid unless `due_` is null
   const Timer* running_ = nullptr;

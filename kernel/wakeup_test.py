@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The model of the wake-up (wakeup.pml): SPIN tries every order of its steps. No event is missed during sleep, and a broken rule is
-detected."""
+"""Checks wakeup.pml, a model of a sleeping core. SPIN tries every order of its steps: no event may be lost, and a broken rule must show."""
 
 import re
 from pathlib import Path

@@ -19,16 +19,16 @@ namespace {
 constinit std::uint64_t limit_ns = 0;
 constinit std::atomic<std::uint64_t> named_events{0};
 
-/// The state of a core that other cores read; a cache line of its own.
+/// The state of a core that other cores read. It has a cache line of its own.
 struct alignas(64) Watched {
-  std::atomic<std::uint64_t> began_ns{0};     // of the present event, 0: none
+  std::atomic<std::uint64_t> began_ns{0};     // the beginning of the present event; 0: no event
   std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported
 };
 constinit std::array<Watched, machine::cores_max> all{};
 constinit thread_local std::uintptr_t present_code = 0;
 constinit thread_local std::uint64_t awake_look_ns = 0;
 
-constexpr unsigned guards = 2;  // cores 0 and 1: one checks when the other is itself in an event
+constexpr unsigned guards = 2;  // cores 0 and 1: one checks while the other runs an event
 /// The time for which the guards set their alarms, to check the other cores. A time in the past: no alarm is set.
 alignas(64) constinit std::atomic<std::uint64_t> guarded_until_ns{0};
 constinit thread_local std::uint64_t guard_alarm_ns = machine::alarm_none;
@@ -49,10 +49,10 @@ void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
     std::uint64_t reported = other.reported_ns.load(std::memory_order_relaxed);
     const std::uint64_t began_ns = other.began_ns.load(std::memory_order_acquire);
     if (began_ns == 0 || began_ns == reported || now_ns < began_ns + limit_ns) continue;
-    if (!other.reported_ns.compare_exchange_strong(reported, began_ns)) continue;  // another core reports it
+    if (!other.reported_ns.compare_exchange_strong(reported, began_ns)) continue;  // another core reports this event
     std::array<char, 200> buffer;
     const std::string_view name = machine::event_on(core, buffer);
-    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // the event has ended: its own core names it
+    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // the event has ended, and its own core prints the name
     print("watchdog: core ", core, " has been in an event for ", milliseconds(now_ns - began_ns), " ms: ", name.empty() ? "?" : name,
           " (seen by core ", self, ')');
   }
@@ -70,7 +70,7 @@ bool another_is_in_an_event(unsigned self) noexcept {
 void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_relaxed);
   if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;
-  if (!guarded_until_ns.compare_exchange_strong(until_ns, now_ns + limit_ns / 2)) return;  // another core wakes them
+  if (!guarded_until_ns.compare_exchange_strong(until_ns, now_ns + limit_ns / 2)) return;  // another core wakes the guards
   for (unsigned core = 0; core < std::min(guards, machine::core_count()); ++core) {
     if (core != self) machine::wake(core);
   }
@@ -113,7 +113,7 @@ void begin(std::uintptr_t code) noexcept {
   require(self < machine::core_count(), "an event on a thread that is no core", self);
   Watched& own = all[self];
   end(own, self, now_ns);
-  // The clock is read again, because `end` may have printed on a slow console. That time counts for no event.
+  // The clock is read again, because `end` may have printed on a slow console. The printing time is counted for no event.
   present_code = code;
   own.began_ns.store(std::max<std::uint64_t>(machine::now_ns(), 1), std::memory_order_release);
   wake_guards(self, now_ns);

@@ -27,7 +27,7 @@ struct Watching {
   ~Watching() { watchdog::configure(0ns); }
 };
 
-/// Waits until the core is idle; until then, time still counts for its last event.
+/// Waits until the core is idle. Before that, time is counted for its last event.
 void wait_until_asleep(unsigned core) {
   ASSERT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(core).has_value(); }));
 }
@@ -52,7 +52,7 @@ TEST(Watchdog, NamesAnEventOverTheLimitAtItsEndAndNoOther) {
   spend(99ms);
   EXPECT_EQ(watchdog::named(), before);
   wait_until_asleep(0);
-  clock.advance(10s);  // the core sleeps: this time counts for no event
+  clock.advance(10s);  // the core sleeps, so this time is counted for no event
   spend(101ms);
   EXPECT_EQ(watchdog::named(), before + 1);
   const std::string said = host::take_console_text();
@@ -135,7 +135,7 @@ TEST(Watchdog, IdleMachineIsNotWokenAndABusyOneFourTimesInALimit) {
     for (unsigned core = 0; core < 3; ++core) wait_until_asleep(core);
   };
   all_asleep();
-  // A thousand events of core 2 within a limit: the guards wake for the first, and by their alarms.
+  // Core 2 runs a thousand events in the time of one limit. The guards wake for the first event, and then by their alarms.
   const std::uint64_t before = sleeps();
   for (int i = 0; i < 1000; ++i) {
     clock.advance(100us);

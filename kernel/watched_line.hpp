@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Detecting a write to a cache line.
 //
-// A core that sleeps until a cache line is written must know before and after the sleep whether the line was written. There is a gap
+// A core that sleeps until a cache line is written must know before and after the sleep whether the line was written. A write may occur
 // between its last check and the instruction that monitors the line, and MWAIT also ends for other reasons. So the core copies the line
-// first and compares later.
+// before its last check and compares later.
 #pragma once
 
 #include <array>

@@ -86,12 +86,12 @@ task<std::tuple<detail::Kept<T>...>> when_all(task<T>... works) {
   runs.reserve(sizeof...(T));
   std::apply([&](auto&... outcome) { (runs.push_back(detail::run_and_join(std::move(works), outcome, join)), ...); }, outcomes);
   co_await detail::run_all(runs.data(), runs.size(), join);
-  // Braces evaluate their elements from left to right.
+  // The elements in braces are evaluated from left to right.
   co_return std::apply([](auto&... outcome) { return std::tuple<detail::Kept<T>...>{detail::take_kept(outcome)...}; }, outcomes);
 }
 
-/// Runs `call()` as an event on every core, concurrently, and ends when all have ended. If calls fail, throws the exception of the core
-/// with the lowest number among them. All cores use the same `call`. Needs no room in the bounded queues of the cores.
+/// Runs `call()` as an event on every core, concurrently, and ends when all have ended. If calls fail on several cores, throws the
+/// exception of the lowest-numbered of these cores. All cores use the same `call`. Needs no room in the bounded queues of the cores.
 template <typename Call>
 task<void> on_each_core(Call call) {
   std::vector<task<void>> calls;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Starts a network on chosen cores, and ends it.
 //
-// An application's network uses all of a card's cores and is never ended. Tests run two machines in one process, each on some of the
-// process's cores, and end both networks. Internal to net/.
+// An application's network uses every core that has a queue of the card, and is never ended. Tests run two machines in one process, each on
+// some of the process's cores, and end both networks. Internal to net/.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ namespace neap::net {
 
 namespace {
 
-/// Limit of a core's free list. Further headers are returned to malloc, so that memory of a burst is freed.
+/// Limit of a core's free list of headers. Further headers are returned to malloc, so that a burst does not occupy memory for ever.
 constexpr unsigned spare_pieces_max = 1024;
 
 struct FreeList {
@@ -156,7 +156,7 @@ Buffer::Piece* Buffer::detach() noexcept {
   return std::exchange(first_, nullptr);
 }
 
-// `release` may free the header, so the header is not accessed after the call.
+// `release` may free `piece`, so `piece` is not accessed after the call.
 void Buffer::release_piece(Piece* piece) noexcept {
   const Release release = piece->release;
   void* const owner = piece->owner;

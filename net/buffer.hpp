@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Bytes with an owner.
 //
-// Received bytes are in the card's buffers. Sent bytes stay in the application's memory and MUST NOT change before the peer has
-// acknowledged them. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So bytes are not copied, and
-// no piece is freed while the card may still read it.
+// Received bytes are in the card's buffers. Bytes sent by reference stay in the application's memory and MUST NOT change before their
+// release. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So bytes are not copied, and no piece
+// is freed while the card may still read it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Buffer {
  public:
   using Release = void (*)(void* owner) noexcept;
 
-  /// One piece of a chain. This header is next to received or copied bytes; for referenced bytes it comes from a per-core free list.
+  /// One piece of a chain. This header is next to received or copied bytes. For referenced bytes, it comes from a per-core free list.
   struct Piece {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;
@@ -40,12 +40,12 @@ class Buffer {
 
   /// Copies `bytes` into new memory. Returns an empty buffer if memory is short or `bytes` is longer than 4 GiB - 1.
   [[nodiscard]] static Buffer copy(std::span<const std::byte> bytes);
-  /// Refers to `bytes` (up to 4 GiB - 1). Calls `release(owner)` when the bytes are no longer needed. With a null `release` they are never
-  /// freed. Without memory for the header, releases the bytes at once and returns an empty buffer.
+  /// Refers to `bytes` (up to 4 GiB - 1). Calls `release(owner)` when the bytes are no longer needed; null: never. Without memory for the
+  /// header, releases the bytes at once and returns an empty buffer.
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Returns the number of pieces. Each costs a header and the heap's rounding in addition to its bytes.
+  /// Returns the number of pieces. Each piece costs memory for a header and the heap's rounding, in addition to its bytes.
   [[nodiscard]] std::size_t pieces() const noexcept { return pieces_; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] const Piece* first() const noexcept { return first_; }
@@ -54,7 +54,7 @@ class Buffer {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
 
-  /// Moves the pieces of `tail` here. Two adjacent pieces of one block of gathered bytes (gathered_piece.hpp) are joined.
+  /// Moves the pieces of `tail` to the end of this buffer. Adjacent pieces of one block (gathered_piece.hpp) are joined.
   void append(Buffer&& tail) noexcept {
     if (first_ == nullptr) {  // nearly always the case
       first_ = std::exchange(tail.first_, nullptr);
@@ -76,13 +76,13 @@ class Buffer {
     if (first_ != nullptr) release_all();
   }
 
-  /// Appends a piece. The object `piece` MUST stay valid until its `release` is called.
+  /// Appends a piece. `piece` MUST exist until its `release` is called.
   void append_piece(Piece& piece) noexcept;
   /// Returns this core's spare headers to malloc (for tests that look for leaks).
   static void trim_free_list() noexcept;
 
  private:
-  /// Moves the pieces of `tail` here. This buffer MUST NOT be empty.
+  /// As `append`, for a buffer that is not empty.
   void append_behind(Buffer& tail) noexcept;
   void release_all() noexcept;
 

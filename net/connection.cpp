@@ -19,16 +19,16 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // lwIP calls `on_poll` once a second
 constexpr std::chrono::seconds connect_limit{10};
-/// Seconds without an acknowledgement from the peer until a connection that this side closed is aborted.
+/// A connection that this side closed is aborted after this many seconds without an acknowledgement from the peer.
 constexpr unsigned quiet_polls_max = 60;
-/// Seconds until a closed connection is aborted in any case. Otherwise a peer could keep it by acknowledging a byte a minute.
+/// A closed connection is aborted after this many seconds in any case: a peer could keep it open by acknowledging one byte a minute.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }
 
 void release_on_own_core(RemoteNode* node) noexcept;
 
-/// Releases a received piece on the connection's core, because the buffer belongs to that core's pool and the window to the connection.
+/// Releases a received piece on the connection's core, which owns the receive buffer and updates the connection's window.
 void release_received(void* owner) noexcept {
   auto& piece = *static_cast<ReceivedPiece*>(owner);
   if (this_core() != piece.connection->core()) {
@@ -281,7 +281,7 @@ bool ConnectionState::write_queued() noexcept {
     Buffer::Piece& piece = *queued_.first();
     const std::size_t room = std::min<std::size_t>(tcp_sndbuf(pcb_), 0xFFFF);
     const std::size_t bytes = std::min<std::size_t>(piece.bytes, room);
-    if (bytes == 0) return true;  // lwIP takes more bytes after the next acknowledgement
+    if (bytes == 0) return true;  // lwIP has room for more bytes after the next acknowledgement
     const std::uint8_t more = bytes < piece.bytes || piece.next != nullptr ? TCP_WRITE_FLAG_MORE : 0;
     err_t error = ERR_MEM;
     if (piece.bytes <= copy_bytes_max) {
@@ -379,7 +379,7 @@ err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
 
 extern "C" int neap_lwip_input_done(tcp_pcb* pcb) {
   using namespace neap::net;
-  // `callback_arg` is the listener's before the connection is accepted, and null after an orderly end.
+  // `callback_arg` points to the listener before the connection is accepted, and is null after an orderly end.
   if (pcb->state == SYN_RCVD || pcb->callback_arg == nullptr) return 1;
   auto& connection = *static_cast<ConnectionState*>(pcb->callback_arg);
   if (pcb->state == TIME_WAIT) {

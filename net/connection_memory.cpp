@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The memory that a connection retains: payload in the connection's blocks, and lwIP's out-of-order queue. None of this code runs for a
-// request that is answered in the same event.
+// The memory that a connection holds after an event: gathered payload, and lwIP's out-of-order queue. None of this code runs for a request
+// that is answered in the event in which it arrives.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // The implementation of a Connection.
 //
-// A connection ends in many ways: both sides close in either order, a reset, a time-out, or a request of the handler inside its own call.
-// `closed` must be called once, and the handler destroyed once, both outside the handler's own calls. So a handler's requests are recorded
-// here, and `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only marked as gone; a
-// separate event calls `closed` and destroys the handler. The ConnectionState itself is kept until the last received piece that counts
-// against its window is released. Internal to net/.
+// A connection ends when both sides have closed, by a reset, by a time-out, or by a request that its handler makes inside a callback. In
+// each case `closed` must be called once, and the handler destroyed once, both outside the handler's other callbacks. So a handler's
+// requests are recorded here, and `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only
+// marked as gone. A separate event calls `closed` and destroys the handler. The ConnectionState itself exists until the application has
+// released all pieces that it received. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
 
-/// A `connect` in progress; a local variable of the task that waits for it.
+/// The state of a `connect` in progress. It is a local variable of the task that waits for the connection.
 struct ConnectAttempt {
   Acceptor acceptor;
   Completion<Result<void>> done;
@@ -46,7 +46,7 @@ class ConnectionState final : public Connection {
 
   /// Takes the handler and returns true. A null handler resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
-  /// Calls the acceptor. A `bad_alloc` counts as a refusal.
+  /// Calls the acceptor. If it throws `bad_alloc`, the result is null, as for a refusal.
   [[nodiscard]] std::unique_ptr<ConnectionHandler> make_handler(auto& acceptor) noexcept {
     try {
       return acceptor(*this);
@@ -63,13 +63,13 @@ class ConnectionState final : public Connection {
   /// on the connection's core. May delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
-  /// Called when two gathered pieces were joined and the header of one was freed.
+  /// Called when two gathered pieces (gathered_piece.hpp) were joined and the header of one was freed.
   void header_joined() noexcept;
-  /// Updates the core's memory account to the bytes that the connection holds now.
+  /// Updates the core's count of held memory by the bytes that the connection holds now.
   void charge() noexcept;
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
-  /// Separates the connection from lwIP after an orderly close (TIME-WAIT).
+  /// Removes the connection's callbacks from lwIP's pcb, which is in TIME-WAIT after an orderly close.
   void detach() noexcept;
 
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
@@ -95,7 +95,7 @@ class ConnectionState final : public Connection {
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
   /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
-  /// Updates the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
+  /// Counts the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
   void settle_out_of_order() noexcept;
   void clear_lwip() noexcept;
   void open_window() noexcept;
@@ -114,10 +114,10 @@ class ConnectionState final : public Connection {
   std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP
   std::uint32_t held_bytes_ = 0;       // delivered to the application and not released
   std::uint32_t references_ = 1;       // one for the connection, and one for each received piece
-  std::size_t received_memory_ = 0;    // memory of `held_bytes_`: whole buffers, blocks and headers
+  std::size_t received_memory_ = 0;    // memory occupied by `held_bytes_`: whole buffers, blocks and headers
   std::size_t reordered_memory_ = 0;   // memory of lwIP's out-of-order queue
-  std::size_t charged_bytes_ = 0;      // bytes last charged to the core's account
-  GatheredBlock* block_ = nullptr;     // the block that is being filled
+  std::size_t charged_bytes_ = 0;      // bytes last added to the core's count of held memory
+  GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
   Endpoint local_{}, remote_{};

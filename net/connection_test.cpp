@@ -56,8 +56,8 @@ class Transfer : public ConnectionTest, public ::testing::WithParamInterface<Tra
   }
 };
 
-// 10 MB arrive complete in both directions at once, on every wire. Payload is overwritten and freed at its release, and the test's cards
-// read frames late. So a release before the last read shows as a wrong byte or a sanitizer's report.
+// 10 MB arrive complete in both directions at once, for every TransferCase. Payload is overwritten and freed at its release, and the test's
+// cards read frames late. So a release before the last read shows as a wrong byte or a sanitizer's report.
 TEST_P(Transfer, BothWaysComplete) {
   const TransferCase& with = GetParam();
   const bool changing = with.tso != nullptr && std::string_view(with.tso) == "changing";
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                       TransferCase{"TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing"}),
     [](const auto& tested) { return tested.param.name; });
 
-// An answer in several writes must not become several segments: each segment would cost an acknowledgement and a wake-up.
+// Several writes of one event must leave in one segment, because each segment costs an acknowledgement and a wake-up.
 TEST_F(ConnectionTest, GathersAnEventsWritesIntoOneSegment) {
   std::atomic<int> data_segments{0};
   world.server_card.tap([&](const Bytes& frame) {
@@ -152,7 +152,7 @@ TEST_F(ConnectionTest, ResetInTheMiddleEndsBothHandlersOnce) {
   EXPECT_EQ(world.counters_of(1).connections_reset, 1U);
 }
 
-// A handler that keeps received bytes closes its peer's window. When it releases them, in other events, the remaining bytes arrive.
+// While a handler does not release received bytes, the peer's window closes. After their release in later events, all bytes arrive.
 TEST_F(ConnectionTest, KeptBuffersCloseTheWindowAndOpenItAgain) {
   struct Kept {
     std::vector<Buffer> buffers;
@@ -182,7 +182,7 @@ TEST_F(ConnectionTest, KeptBuffersCloseTheWindowAndOpenItAgain) {
   EXPECT_EQ(server->received, 1'500'000U);
 }
 
-// Received bytes may be handed over to another core, and kept after their connection has ended.
+// Received bytes may be handed over to another core, and released there after their connection has ended.
 TEST_F(ConnectionTest, ReceivedBytesMayBeReleasedElsewhereAndLate) {
   auto kept = std::make_shared<std::vector<Buffer>>();
   listen({.on_received = [kept](RecordingHandler&, Buffer data) { kept->push_back(std::move(data)); }});
@@ -207,8 +207,8 @@ TEST_P(FullRing, DelaysAndLosesNothing) {
   EXPECT_GT(world.server_card.found_full(), 0U);
   const Counters counters = world.counters_of(0);
   EXPECT_EQ(counters.transmit_full, world.server_card.found_full());
-  EXPECT_EQ(counters.retransmissions, 0U);  // a full ring is not a lost frame
-  EXPECT_GT(counters.transmit_copied, 0U);  // frames of more pieces than this card takes
+  EXPECT_EQ(counters.retransmissions, 0U);  // frames that a full ring refuses are not lost
+  EXPECT_GT(counters.transmit_copied, 0U);  // frames with more pieces than this card accepts
   EXPECT_LE(world.server_card.pieces_max_seen(), 3U);
   expect_ended_well(*server);
 }
@@ -269,7 +269,7 @@ TEST_F(ConnectionTest, SendTakesAllOrNothing) {
     Buffer more = Buffer::reference(std::span(big).first(1), nullptr, nullptr);
     const Result<void> refused = connection.send(std::move(more));
     EXPECT_EQ(refused.error().code, ErrorCode::full);
-    EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it unchanged
+    EXPECT_EQ(more.bytes(), 1U);  // NOLINT: a refused `send` leaves it unchanged
     return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
   });
   EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == big.size() && client->writable > 0; }));

@@ -27,7 +27,7 @@ Result<void> count_as_control(std::uint16_t port) {
 bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept {
   constexpr std::size_t ethernet_bytes = 14, ip_bytes_min = 20;
   constexpr unsigned ethertype_ipv4 = 0x0800, protocol_tcp = 6;
-  constexpr unsigned fragment_mask = 0x3FFF;  // RFC 791: "more fragments", and the offset
+  constexpr unsigned fragment_mask = 0x3FFF;  // RFC 791: the flag "more fragments" and the fragment offset
   if (bytes < ethernet_bytes + ip_bytes_min || read_u16(frame + 12) != ethertype_ipv4) return false;
   const std::byte* const ip = frame + ethernet_bytes;
   if (std::to_integer<unsigned>(ip[9]) != protocol_tcp || (read_u16(ip + 6) & fragment_mask) != 0) return false;

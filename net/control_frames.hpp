@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Distinguishes control frames from the application's frames.
+// Distinguishes frames of control connections (observe/control.hpp) from the application's frames.
 //
-// A client that observes a machine over its own network sends frames through the application's queues. These frames are counted separately
-// (log::count_control), so that a study can subtract them. The criterion is the TCP port that control listens on. Fragments always count as
-// the application's, because only the first one carries the ports. Internal to net/.
+// A client that observes a machine over the machine's own network sends frames through the application's queues. These frames are counted
+// separately (log::count_control), so that a study can subtract them. The criterion is the TCP port that control listens on. Fragments
+// always count as the application's, because only a datagram's first fragment carries the ports. Internal to net/.
 #pragma once
 
 #include <atomic>
@@ -12,16 +12,16 @@
 
 namespace neap::net {
 
-/// Up to two ports, one in each half; 0: none.
+/// Up to two ports, one in the low and one in the high 16 bits; 0: none.
 extern constinit std::atomic<std::uint32_t> control_ports;
 
-/// True if this local port belongs to control, which has reserved connections and is exempt from memory limits (stack_memory.hpp).
+/// True if this local port is control's. Control has reserved connections and is exempt from memory limits (stack_memory.hpp).
 [[nodiscard]] inline bool is_control_port(std::uint16_t port) noexcept {
   const std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
   return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);
 }
 
-/// The offset of the local port in a TCP header.
+/// The offset of the local port in a TCP header: `source` for sent frames, `destination` for received ones.
 enum class LocalPort : std::uint8_t { source = 0, destination = 2 };
 
 /// True if the frame's TCP port at `where` is control's. `frame` begins with the Ethernet header; its first `bytes` bytes are readable.

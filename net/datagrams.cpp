@@ -20,7 +20,7 @@ constexpr std::size_t datagram_bytes_max = 0xFFFF - 20 - 8;
 
 void release_on_own_core(RemoteNode* node) noexcept;
 
-/// Releases a piece on the core that received it, because the buffer belongs to that core's pool.
+/// Releases a piece on the core that received it, because that core's pool owns the receive buffer.
 void release_piece(void* owner) noexcept {
   auto& piece = *static_cast<ReceivedPiece*>(owner);
   if (this_core() != piece.stack->core()) {

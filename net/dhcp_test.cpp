@@ -59,7 +59,7 @@ class DhcpLease : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-// Unpatched lwIP counts lease times in minutes and never renewed a lease below 90 s. Each minute, address and connections were lost.
+// Unpatched lwIP counts lease times in minutes and never renews a lease below 90 s: address and connections end each minute.
 class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {
  protected:
   ShortLease() {
@@ -103,7 +103,7 @@ TEST_P(ShortLease, EndsWhenNoServerAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Dhcp, ShortLease, ::testing::Values(10, 30, 60, 89, 150));
 
-// In an earlier version, offer, request, refusal and the next offer followed each other at the wire's speed: 10,000 broadcasts in 15 s.
+// In an earlier version, the machine asked again without a delay after each refusal: 10,000 broadcasts in 15 s.
 TEST_F(DhcpLease, ServerThatRefusesIsAskedMoreAndMoreRarely) {
   bring_up_under(lasting(10));
   DhcpTerms terms = lasting(10);
@@ -189,8 +189,8 @@ TEST_F(DhcpLease, GatewayOutsideTheNetworkIsLeftOut) {
   EXPECT_EQ(host::take_console_text().find("gateway"), std::string::npos);
 }
 
-// In an earlier version, if an option was longer than the next fragments, the parser read beyond a fragment's end. (A machine without an
-// address accepts no fragments.)
+// In an earlier version, the parser read beyond a fragment's end if an option was longer than the next fragment. The answer to a renewal
+// has the option, because a machine without an address accepts no fragments.
 TEST_F(DhcpLease, LongOptionInSmallFragmentsIsSkipped) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));

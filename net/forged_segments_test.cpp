@@ -75,8 +75,8 @@ TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   }
 }
 
-// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. With assertions this was a panic, without assertions a
-// frame too long for the card.
+// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. A build with assertions panicked; a build without them
+// made a frame too long for the card.
 TEST_F(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
   peer.open(40000, 2000, mss_option(1460));
   peer.application_sends(10'000);  // more than the window
@@ -96,8 +96,8 @@ TEST_F(ForgedSegments, MssOfASynHasALowerBound) {
   EXPECT_LE(sizes.size(), 101U);
 }
 
-// A peer reports a loss by three duplicate ACKs, and its next request comes with them. In an earlier version, the answer or the FIN was
-// added to the segment that is sent again, although others follow it. The peer then got wrong bytes at valid sequence numbers.
+// A peer reports a loss by three duplicate ACKs, together with its next request. In an earlier version, the answer or the FIN was appended
+// to the retransmitted segment, although a later segment was in flight. The peer then got wrong bytes at valid sequence numbers.
 class FastRetransmission : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FastRetransmission, IsNotMixedWithWhatTheApplicationSendsNext) {
@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         Forgery{"FinWithAckOfUnsentData", 0, 77, tcp::fin | tcp::ack, 0, 0, {}}, Forgery{"FinWithoutAck", 0, 0, tcp::fin, 0, 0, {}}),
     [](const auto& one) { return one.param.name; });
 
-// The rate limit does not stop answers for good: a restarted peer gets another challenge ACK.
+// The rate limit suppresses challenge ACKs for half a second. After that, a restarted peer gets another one.
 TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   peer.open();
   for (int i = 0; i < 4; ++i) {
@@ -342,8 +342,8 @@ TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
   expect_edge_kept();
 }
 
-// In an earlier version, a forged SYN caused a reset to the peer with a sequence number that the forger chose. A forged FIN kept the
-// connection in TIME-WAIT.
+// In an earlier version, a forged SYN made the machine send a reset to the peer, with a sequence number that the forger chose. A forged FIN
+// kept the connection in TIME-WAIT.
 TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   peer.open();
   peer.close_by_application();
@@ -387,8 +387,8 @@ TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
     peer.settle();
   };
   arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
-  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
-  arrive(Bytes(8, number(3)), 3);                                     // also marked as the last fragment
+  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // a fragment beyond the datagram's end
+  arrive(Bytes(8, number(3)), 3);                                     // a second fragment that is marked as the last
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);

@@ -2,9 +2,9 @@
 // A fuzzer of TCP's input during a genuine transfer.
 //
 // One input is one connection. In half of the inputs, a third machine forges segments with unacceptable sequence or acknowledgement numbers
-// (RFC 9293 3.10.7.4, RFC 5961) or unexpected flags. Genuine bytes are sent in both directions at the same time. These bytes must arrive
-// unchanged, without a retransmission and without delay. In the other half of the inputs, the peer itself is hostile: it sends arbitrary
-// numbers, flags, lengths, options and fragments. The machine must survive, and must never announce a window larger than its first one.
+// (RFC 9293 3.10.7.4, RFC 5961) or unexpected flags. Meanwhile both ends send genuine bytes, which must arrive unchanged, on time and
+// without a retransmission. In the other half of the inputs, the peer itself is hostile: it sends arbitrary numbers, flags, lengths,
+// options and fragments. The machine must survive, and must never announce a window larger than its first one.
 //
 // With clang the program is a libFuzzer target (-DNEAP_LIBFUZZER=ON). Usage with any other compiler: `fuzz_segments [SECONDS] [SEED]`.
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ class Transfer {
         sent_ += bytes;
         break;
       }
-      case 1: {  // unexpected options are harmless
+      case 1: {  // data with unexpected options, which must be ignored
         Bytes payload(1 + choices_.below(1400));
         for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = pattern(peer_sent_ + i, 6);
         peer_.send({.seq = peer_.seq,
@@ -203,7 +203,7 @@ class HostilePeer {
             0);
         peer_.settle();
         break;
-      case 5:  // in order, to fill the window
+      case 5:  // segments in order, which fill the window
         for (std::uint32_t count = choices_.below(50); count > 0; --count) peer_.send_data(Bytes(1 + choices_.below(1460)), 1000);
         break;
       default: {
@@ -271,7 +271,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     neap::net::testing::HostilePeer(choices).run();
   }
-  static_cast<void>(neap::host::take_console_text());  // otherwise the text would grow
+  static_cast<void>(neap::host::take_console_text());  // frees the console's text
   return 0;
 }
 

@@ -4,9 +4,9 @@
 // One input is a machine of one core with a low memory limit (stack_memory.hpp). The hostile peers send everything that a peer can send:
 // floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. In every
 // check a well-behaved client and a client of control exchange bytes, each on an open and on a new connection, while the clock does not
-// advance. The stack's account is compared with the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole
-// blocks. So applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset and no
-// memory is held.
+// advance. Each check also compares the stack's count of held memory with the allocated memory. The count falls by the bytes that a peer
+// acknowledges, but memory is freed in whole blocks. So applications send small blocks, and the comparison allows one block for each
+// connection. At the end all peers are reset, and then no memory may be held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -38,14 +38,14 @@ constexpr Ipv4Address machine_address{0x0A000001}, client_address{0x0A000002};
 constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
-// The stack's account of memory does not include the objects of a connection, and a half-open connection with its SYN-ACK.
+// The stack's count of held memory leaves these bytes out: a connection's objects; a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// Also not included: incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
+// The count also leaves out incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
-// The machine itself: threads, timers, queues.
+// Memory of the machine's threads, timers and queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// All frames of a step may share one event, and the stack checks its limit only at the event's end. Until then the frames may add this
-// much, and the bytes that applications send have no limit.
+// All frames of a step may share one event, and the stack checks its limit only at the event's end. Until then the frames may add this much
+// held memory. Bytes that applications send in that event are not limited.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
@@ -209,11 +209,11 @@ class Case {
         }
         return;
       }
-      case 2:  // tiny
+      case 2:  // segments of one byte
         for (std::uint32_t count = choices_.below(250); count > 0; --count) send(peer, peer.sequence++, ack_flag, Bytes(1));
         break;
       case 3:
-      case 4: {  // with gaps, or overlapping
+      case 4: {  // segments with gaps, or overlapping
         const std::uint32_t apart = 1 + choices_.below(3000), bytes = 1 + choices_.below(1460);
         const std::uint32_t begin = peer.sequence + choices_.below(3000);
         for (std::uint32_t i = choices_.below(130); i > 0; --i) send(peer, begin + i * apart, ack_flag, Bytes(bytes));
@@ -372,7 +372,7 @@ class Case {
   }
   void finish() {
     for (unsigned round = 0; round < 20; ++round) {
-      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer has the sequence number for the reset
+      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the machine's answer tells which sequence number the reset needs
       settle();
       for (Peer& client : clients_) send(client, client.sequence, rst_flag | ack_flag);
       for (Peer& peer : peers_) send(peer, peer.taken, rst_flag | ack_flag);
@@ -397,7 +397,7 @@ class Case {
   std::uint32_t flooded_ = 0;
   std::uint16_t next_port_ = 2000;
   bool fragments_ = false, unresolved_ = false;
-  bool sent_ = false;  ///< an application has sent something
+  bool sent_ = false;  ///< an application has sent bytes
   std::mutex lock_;
   std::vector<Bytes> frames_;
   std::vector<Peer> peers_;
@@ -414,7 +414,7 @@ class Case {
 void play(const std::uint8_t* data, std::size_t size) {
   Choices choices(data, size);
   std::make_unique<Case>(choices)->run();
-  static_cast<void>(host::take_console_text());  // otherwise the text would grow
+  static_cast<void>(host::take_console_text());  // frees the console's text
 }
 
 }  // namespace

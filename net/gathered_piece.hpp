@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Received bytes that an application keeps, copied into memory of their own size.
+// Gathered bytes: received payload that an application does not release at once, copied from card buffers into smaller blocks.
 //
-// A segment of one byte occupies a card buffer of 2 KiB. A peer that sends such segments to an application that does not read would occupy
-// memory of a thousand times its window. So when a core's application holds many card buffers, the stack copies payload into blocks of the
-// connection and returns the card buffers. Adjacent pieces of one block are joined when an application appends them. Internal to net/.
+// A segment of one byte occupies a card buffer of 2 KiB. If an application does not release such segments, they occupy a thousand times as
+// much memory as the receive window allows. So when applications hold many of a core's card buffers, the stack copies payload into blocks
+// and returns the buffers to the card. Adjacent pieces of a block are joined when one is appended to the other. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -25,23 +25,23 @@ struct GatheredBlock {
   [[nodiscard]] std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
-/// If a piece is released on another core, its RemoteNode is handed over to the connection's core.
+/// A gathered piece, as the application sees it. Its RemoteNode (a queue entry) is handed over if another core releases the piece.
 struct GatheredPiece : RemoteNode {
   Buffer::Piece piece;  ///< its `owner` is this object
   GatheredBlock* block = nullptr;
-  std::uint32_t bytes = 0;    ///< bytes that count against the window, also after the application drops some
+  std::uint32_t bytes = 0;    ///< bytes that count against the window, including those that the application dropped by `drop_front`
   std::uint32_t count = 1;    ///< number of pieces joined into this one, itself included
-  std::uint32_t headers = 1;  ///< number of these pieces whose headers are still charged to the connection
+  std::uint32_t headers = 1;  ///< number of these pieces whose headers are still charged to the connection's memory
 
-  /// Buffer::Release of a gathered piece. MAY be called on any core.
+  /// The release function of a gathered piece (a Buffer::Release). MAY be called on any core.
   static void release(void* owner) noexcept;
   [[nodiscard]] static GatheredPiece* of(const Buffer::Piece& piece) noexcept { return static_cast<GatheredPiece*>(piece.owner); }
-  /// True if `next` continues `last` in the same block.
+  /// True if the bytes of `next` directly follow those of `last` in the same block.
   [[nodiscard]] static bool continues(const Buffer::Piece& last, const Buffer::Piece& next) noexcept {
     return last.release == &release && next.release == &release && last.data + last.bytes == next.data &&
            of(last)->block == of(next)->block;
   }
-  /// Merges `next` into `last` and deletes `next`. `next` MUST continue `last` and MUST NOT be in a chain.
+  /// Merges `next` into `last` and deletes `next`. `continues(last, next)` MUST be true, and `next` MUST NOT be in a Buffer's chain.
   static void join(Buffer::Piece& last, Buffer::Piece& next) noexcept;
 };
 

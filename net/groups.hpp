@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Multicast groups: the cores that joined each group.
 //
-// The network sees one machine, which is a member of a group or not. RSS may deliver a group's datagrams to a core that has not joined. So
-// all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for all cores and sets the
-// card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change returns the old members,
-// the new members, or one core too many. A core that has not joined drops the datagram. Internal to net/.
+// To the network, all cores are one machine, which either is a member of a group or is not. RSS may deliver a group's datagrams to a core
+// that has not joined. So all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for
+// all cores and sets the card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change
+// returns the old members, the new members, or one core too many. A core that has not joined drops the datagram. Internal to net/.
 #pragma once
 
 #include <array>
@@ -30,12 +30,12 @@ class Groups {
   [[nodiscard]] machine::CoreSet cores_of(Ipv4Address group) const noexcept;
   [[nodiscard]] bool wants(Ipv4Address group, unsigned core) const noexcept;
 
-  // MUST be called on the first core. The result is true if the machine joined by its first core or left by its last. Errors: `invalid`
-  // (already joined, not joined), `full`.
+  // MUST be called on the first core. The result is true if `core` is the first of the machine's cores to join the group, or the last one
+  // to leave it. Errors: `invalid` (already joined, not joined), `full`.
   [[nodiscard]] Result<bool> add(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<bool> remove(Ipv4Address group, unsigned core) noexcept;
-  /// Appends the addresses that the card has to receive: the address of each group and, if there is a group, the address to which queries
-  /// are sent (RFC 1112, 6.4). These are at most `groups_max` + 1.
+  /// Appends the MAC addresses that the card has to receive: the address of each group and, if there is a group, the address to which
+  /// queries are sent (RFC 1112, 6.4). These are at most `groups_max` + 1.
   void put_addresses(std::vector<MacAddress>& addresses) const;
 
  private:
@@ -47,7 +47,7 @@ class Groups {
   [[nodiscard]] const Group* find(Ipv4Address group) const noexcept;
 
   std::array<Group, groups_max> groups_{};
-  std::atomic<unsigned> places_{0};  // places from this index on were never used
+  std::atomic<unsigned> places_{0};  // elements of `groups_` from this index on were never used
 };
 
 }  // namespace neap::net

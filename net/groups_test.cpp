@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Datagrams, and multicast groups. The cores that joined a group receive its datagrams, and no other core does. The machine reports its
-// groups by IGMP, and sleeps while it is a member.
+// groups by IGMP, and no timer runs between reports.
 #include "net/groups.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ constexpr unsigned igmp = 2, udp = 17;
 constexpr unsigned igmp_query = 0x11, igmp_report = 0x16, igmp_leave = 0x17;  // RFC 2236, 2.1
 constexpr Ipv4Address all_systems{0xE0000001}, all_routers{0xE0000002};
 constexpr Ipv4Address group{0xEF010203};        // 239.1.2.3
-constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: the same MAC address
+constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: has the same MAC address as `group`
 constexpr Ipv4Address other_group{0xEF010204};  // 239.1.2.4
 
 Bytes frame_to(Ipv4Address to, unsigned protocol, const Bytes& payload, unsigned fragment_field = 0) {
@@ -100,7 +100,7 @@ class GroupsTest : public ::testing::Test {
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A frame passed on to a core arrives before this loop's next event on that core. It may be passed on twice, so there are three rounds.
+    // A frame passed on to a core arrives before this loop's next event there. Two cores may pass a frame on, so there are three rounds.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }
@@ -215,7 +215,7 @@ TEST_F(GroupsTest, JoiningLeavingAndQueriesCauseIgmpMessages) {
   ASSERT_EQ(change(2, group, true), 0);
   EXPECT_TRUE(HostMachine::wait_until([&] { return waits_of_core_0().groups_ms == 0; }));
   EXPECT_EQ(messages(igmp_report, group), 2U) << "the machine is a member already";
-  card_.arrive(query_for({0}, 2), 2);  // arrives at any core
+  card_.arrive(query_for({0}, 2), 2);  // a query need not arrive at the first core
   EXPECT_TRUE(reports_become(3));
   card_.arrive(query_for(group, 2), 1);
   EXPECT_TRUE(reports_become(4));

@@ -18,7 +18,7 @@ class IdleTest : public ::testing::Test {
     world_->listen(7, echoing());
   }
   ~IdleTest() override {
-    runner_.resume();  // the shutdown needs time to pass too
+    runner_.resume();  // the shutdown waits for timers
     world_.reset();
   }
 
@@ -90,7 +90,7 @@ TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   }
   EXPECT_TRUE(HostMachine::wait_until([&] { return records[990]->received == 100; }));
   ASSERT_TRUE(becomes_quiet(1h));
-  settle();  // a core may still be about to disarm its alarm
+  settle();  // so that no core is about to disarm its alarm
   const std::uint64_t alarms = host::alarms_set(0) + host::alarms_set(world_->client_core);
   for (int minute = 0; minute < 60; ++minute) pass(1min);
   EXPECT_EQ(host::alarms_set(0) + host::alarms_set(world_->client_core), alarms);
@@ -98,8 +98,8 @@ TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
 }
 
-// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured after
-// the pause are as short as before it.
+// After an idle hour, a lost segment is retransmitted after the same time-out as before the hour, neither at once nor late. Round trips
+// measured after the pause are as short as before it.
 TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   std::atomic<bool> losing{false};
   std::atomic<int> data_segments{0};
@@ -119,7 +119,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
     ASSERT_TRUE(becomes_quiet(30min));
-    clock_.advance(1h - 20min * hour);  // varies the phase of the ticks at the pause's end
+    clock_.advance(1h - 20min * hour);  // so that each pause ends at another time within a tick
     clock_.advance(37ms * hour);
     settle();
     losing = true;
@@ -212,10 +212,10 @@ TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   pass(22);
   EXPECT_EQ(host::alarms_set(0), alarms);
   EXPECT_EQ(card.frames_sent(), frames);
-  pass(4);  // half the time: a unicast request to the server, which does not answer ARP here
+  pass(4);  // after half of the lease: a unicast request to the server, which does not answer ARP here
   EXPECT_GT(card.frames_sent(), frames);
   EXPECT_EQ(server.requests(), 1);
-  pass(23);  // seven eighths: a broadcast request
+  pass(23);  // after seven eighths of the lease: a broadcast request
   EXPECT_EQ(server.requests(), 2);
   pass(50);
   EXPECT_EQ(server.requests(), 2);

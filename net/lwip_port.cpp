@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The rest of lwIP's port: random numbers, initial sequence numbers, failed assertions, and counters of refused segments and DHCP answers.
+// Functions that lwIP calls: random numbers, initial sequence numbers, failed assertions, counters of refused segments and DHCP answers.
 #include <array>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// Returns the machine's one key, which the first core that needs it draws at random.
+/// Returns the machine's key, a random number that the first call makes.
 const neap::SipKey& secret() {
   static const neap::SipKey key{.low = neap::machine::random_bits(), .high = neap::machine::random_bits()};
   return key;
@@ -45,7 +45,7 @@ void neap_lwip_dhcp_event(int event) {
 }
 
 // RFC 6528: the number is a clock of 4 us plus a keyed hash of the connection's addresses and ports. If a connection is opened again, its
-// sequence numbers continue above the old ones. They do not reveal those of another connection.
+// sequence numbers continue above the old ones. The numbers of one connection do not reveal those of another.
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port) {
   std::array<std::uint8_t, 12> names;
   std::memcpy(names.data(), &local->addr, 4);

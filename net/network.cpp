@@ -44,8 +44,8 @@ bool port_listened(std::uint16_t port) noexcept {
 }
 
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
-/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each
-/// port is reused as late as possible, because its last connection may still be in TIME-WAIT at the peer.
+/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. Each port
+/// is thus reused as late as possible: its last connection may still be in TIME-WAIT at the peer.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
@@ -137,8 +137,8 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
       print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
     }
   }
-  // The first core publishes the address in an event of its own, which may run after this function. So the address is also set here: every
-  // core can answer before a connection is accepted.
+  // The first core publishes the address in a separate event, which may run after this function. So the address is also set here, for cores
+  // that answer packets before that event.
   const Addresses addresses = primary.addresses();
   group_.netmask.store(addresses.netmask.value, std::memory_order_release);
   group_.address.store(addresses.address.value, std::memory_order_release);
@@ -153,7 +153,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-/// Calls `begin` with every core's stack, on its core. If a stack refuses, calls `undo` with the stacks that accepted before.
+/// Calls `begin` with each stack, on the stack's core. If a stack refuses, calls `undo` with the stacks that have accepted.
 template <class Begin, class Undo>
 task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {
@@ -214,8 +214,8 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
                                     [port](Stack& stack) { stack.end_datagrams(port); });
 }
 
-// One event of the first core changes the table and IGMP's state, and copies the table's addresses. So the copied addresses agree with the
-// table. A later event sets the card's filter, so lwIP may send its first report of a group before the filter is set.
+// One event of the first core changes the table of groups and IGMP's state, and copies the addresses for the card's filter. A later event
+// sets the filter, so lwIP may send its first report of a group before the filter is set.
 task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
@@ -256,7 +256,7 @@ task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, Addres
     auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
-      static_cast<void>(network.release());  // the card may still refer to the network
+      static_cast<void>(network.release());  // never freed, because the card may still refer to the network
       co_return std::unexpected(started.error());
     }
     co_return std::unique_ptr<NetworkControl>(std::move(network));

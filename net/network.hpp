@@ -20,7 +20,7 @@
 
 namespace neap::net {
 
-/// IPv4, host byte order.
+/// An IPv4 address in host byte order.
 struct Ipv4Address {
   std::uint32_t value = 0;
   /// Parses "A.B.C.D"; no other characters are accepted.
@@ -36,7 +36,7 @@ struct Endpoint {
   [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
 };
 
-/// A static address, or DHCP (RFC 2131).
+/// How the machine gets its address: static, or by DHCP (RFC 2131).
 struct AddressSetting {
   bool dhcp = true;
   Ipv4Address address, netmask, gateway;
@@ -72,13 +72,13 @@ class ConnectionHandler {
 
 class Connection {
  public:
-  /// The maximum of queued and unacknowledged bytes.
+  /// The maximum sum of queued and unacknowledged bytes.
   static constexpr std::size_t send_queue_bytes_max = 2 * 1024 * 1024;
   /// Pieces up to this size are copied, which is cheaper than a reference. Larger pieces are sent without a copy.
   static constexpr std::size_t copy_bytes_max = 256;
 
   /// Queues bytes, which are sent together at the end of the event. On an error, `data` is unchanged and no byte is queued. Errors: `full`
-  /// (`data` is longer than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes are released when the peer has
+  /// (`data` is longer than `send_space_bytes()`; `writable` follows), `closed`. Bytes sent by reference are released when the peer has
   /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
@@ -106,8 +106,8 @@ class Connection {
 /// Makes the handler of a new connection. If the result is null, the connection is reset and counted as refused.
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
-/// The counters of one core's stack since it started. Frames and bytes are counted as on the wire, without FCS. `Count` is a plain number,
-/// or the type of a live counter (counter.hpp).
+/// The counters of one core's stack since it started. Frames and bytes are counted as on the wire, without FCS. `Count` is an integer, or a
+/// counter that any core may read while it changes (counter.hpp).
 template <class Count>
 struct CountersOf {
   Count frames_received{}, bytes_received{};
@@ -146,7 +146,7 @@ struct CountersOf {
   // Memory that connections hold (stack_memory.hpp).
   Count held_bytes{};            ///< held now
   Count held_bytes_max{};        ///< the largest amount held at once
-  Count payload_refused{};       ///< segments whose payload was dropped because their connection was over its share
+  Count payload_refused{};       ///< segments whose payload was dropped because their connection held more than its share
   Count out_of_order_dropped{};  ///< connections whose out-of-order segments were dropped to free memory
   Count connections_evicted{};   ///< connections reset because they held the most memory
   // Floods of SYNs (stack_cookies.cpp).
@@ -156,7 +156,7 @@ struct CountersOf {
   Count cookies_accepted{};       ///< connections made from a cookie
   Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // Of the counts of frames and bytes above, the part that belongs to control's ports.
+  // The part of `frames_…` and `bytes_…` that belongs to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
   Count discarded_bytes{};  ///< bytes received after this side was closed

@@ -2,7 +2,7 @@
 // Reference counts for payload that is sent without a copy.
 //
 // A piece of payload may be split into many segments. lwIP keeps each segment until it is acknowledged. The card may read a retransmission
-// even later than that. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
+// even after that. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// Lets `piece` hold its owner by a reference count, unless `piece` is never freed. Returns false, with no change, if memory is short.
+  /// Gives `piece` a reference count, unless `piece` is never freed. Returns false, with no change, if memory is short.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
   /// While this object exists, pbufs that tcp_write() makes on this core hold references to `piece`. `share(piece)` MUST have succeeded.
   class Writing {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The stack's data inside a receive buffer.
 //
-// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, which may be released on another core. The headers for
-// lwIP, the Buffer and the hand-over are in the receive buffer's `stack_area`, so receiving a frame allocates no memory. Internal to net/.
+// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, which may be released on another core. The pbuf, the
+// piece and the node for a hand-over are in the receive buffer's `stack_area`, so receiving allocates no memory. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace neap::net {
 class ConnectionState;
 class Stack;
 
-/// lwIP frees the `pbuf_custom`. The `RemoteNode` is handed over if the piece is released on another core.
+/// lwIP frees the `pbuf_custom`. The `RemoteNode` (an entry of a core's queue) is handed over if the piece is released on another core.
 struct ReceivedPiece : pbuf_custom, RemoteNode {
   union {
     ConnectionState* connection;  ///< for a segment: the connection whose window counts the bytes

@@ -73,7 +73,7 @@ constinit thread_local CopyBuffers copy_buffers;
 
 }  // namespace
 
-/// The memory that a joined frame holds until the card has read the frame. The rest of the stack sees a pbuf; freeing it releases all
+/// The memory that a joined frame holds until the card has read the frame. Other files see it as a pbuf; freeing that pbuf releases all
 /// memory.
 struct JoinedFrame {
   JoinedFrame() noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init,modernize-use-equals-default): nothing is cleared
@@ -165,13 +165,13 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   return true;
 }
 
-// The joined frame needs one more piece for its headers, and the pieces of `second`. Adjacent pieces are merged, so it may need fewer.
+// The joined frame needs a piece for its headers, and the pieces of `second`. This is an upper bound: adjacent pieces are merged.
 bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
   return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }
 
-// Segments are parts of contiguous payload, so their pieces are often adjacent and are merged. Memory that is contiguous here is contiguous
-// for the card too (machine::physical_address).
+// Consecutive segments often hold adjacent payload, so their pieces are merged. Virtual addresses that are contiguous are also contiguous
+// for the card (machine::physical_address).
 bool SegmentJoiner::add_pieces(const pbuf& frame, std::uint32_t skip) noexcept {
   const unsigned count_before = count_;
   const std::uint32_t bytes_before = count_ > 0 ? pieces_[count_ - 1].bytes : 0;

@@ -3,10 +3,10 @@
 //
 // lwIP sends a stream as segments, each of which is a frame with its own descriptors. The headers of a connection's consecutive segments
 // differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later segments to
-// it. The card gets all held segments as one frame, at the latest at the event's end, and sends the same bytes as without joining.
+// it. The card gets all held segments as one frame before the event ends, and sends the same bytes on the wire as without joining.
 //
 // `tso` selects one of two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the
-// payload in place and holds every segment until the card has read it. Both forms copy the headers: lwIP may retransmit the original ones.
+// payload in place and holds every segment until the card has read it. Both forms copy the headers, because retransmission changes them.
 //
 // A joiner belongs to one core. Internal to net/.
 #pragma once
@@ -43,7 +43,7 @@ class SegmentJoiner {
   [[nodiscard]] static const char* unsupported_reason(const NetDeviceLimits& limits) noexcept;
 
   [[nodiscard]] bool holds() const noexcept { return segments_ != 0; }
-  /// If further segments may follow, holds `frame`, takes a reference and returns true. MUST NOT be called while a frame is held.
+  /// If further segments may follow, holds `frame`, takes a reference to it and returns true. MUST NOT be called while a frame is held.
   [[nodiscard]] bool begin(pbuf& frame, policy::Segmentation form) noexcept;
   /// Adds `frame` if it is the next segment. Otherwise returns false; the held frame MUST then be sent first.
   [[nodiscard]] bool add(pbuf& frame) noexcept;

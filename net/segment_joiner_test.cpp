@@ -31,7 +31,7 @@ struct Segment {
   std::uint16_t id = 0;
 };
 
-/// Returns the source of payload. Its parts are adjacent in memory, like those of a stored value.
+/// Returns the source of payload. Its parts are adjacent in memory, as in an application that sends a large value.
 std::vector<std::byte>& stored() {
   static std::vector<std::byte> bytes = [] {
     std::vector<std::byte> made(512 * 1024);
@@ -128,7 +128,6 @@ struct Sender {
   TwoMachines world;
 };
 
-/// Makes `count` consecutive segments.
 std::vector<Segment> run_of(unsigned segments, Segment first = {}) {
   std::vector<Segment> run;
   for (unsigned i = 0; i < segments; ++i) {
@@ -188,7 +187,7 @@ Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
   return {.frames = sender.frames, .counters = counters, .frames_segmented = sender.world.server_card.frames_segmented()};
 }
 
-// Tests random mixes of connections, sizes, flags, gaps and retransmissions, also with small rings and few pieces.
+// Tests random mixes of connections, sizes, flags, gaps and retransmissions, also for cards with small rings and few pieces in a frame.
 TEST(SegmentJoiner, TheCardSendsTheSameBytes) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     CardOptions card{.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = seed % 2 == 0 ? 64U * 1024 : 20'000};
@@ -223,9 +222,9 @@ TEST(SegmentJoiner, AContiguousValueIsOnePiece) {
 
 TEST(SegmentJoiner, TooManySegmentsBecomeSeveralFrames) {
   Sender sender("chain");
-  sender.send(run_of(100));  // 146,000 bytes: 44, 44 and 12 segments
+  sender.send(run_of(100));  // 146,000 bytes become frames of 44, 44 and 12 segments
   EXPECT_EQ(sender.counters().joined_frames, 3U);
-  sender.send(run_of(100, {.sequence = 1U << 20, .payload_bytes = 300}));  // 48, 48 and 4
+  sender.send(run_of(100, {.sequence = 1U << 20, .payload_bytes = 300}));  // frames of 48, 48 and 4
   EXPECT_EQ(sender.counters().joined_frames, 6U);
 }
 
@@ -236,7 +235,7 @@ TEST(SegmentJoiner, ASingleSegmentIsUnchanged) {
   EXPECT_EQ(sender.counters().joined_copied_bytes, 0U);
 }
 
-// A slow card holds the copy buffers. Segments are then sent one by one, and none is lost.
+// While a slow card holds all copy buffers, segments are sent one by one, and none is lost.
 TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
   Sender sender("copy", {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 2ms});
   std::vector<Segment> pairs;
@@ -292,7 +291,7 @@ TEST(SegmentJoiner, WithoutALinkNoMemoryIsHeld) {
 TEST(SegmentJoiner, IsRefusedWithoutTheCardsSupport) {
   {
     TwoMachines world({.server = {.tso_bytes_max = 64 * 1024, .seed = 1}, .client = {.mac = {0x02, 0, 0, 0, 0, 2}}});
-    EXPECT_EQ(world.set_tso("chain"), "");  // applies to the cores whose card supports TSO
+    EXPECT_EQ(world.set_tso("chain"), "");  // cores whose card does not support TSO keep "off"
     world.machine.run(0, [&]() -> task<void> {
       const auto set = co_await policy::set(policy::Setting::segmentation, "copy", world.client_core);
       EXPECT_EQ(set.has_value() ? "" : set.error().why, "tso: the network card cannot segment");

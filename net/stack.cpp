@@ -33,7 +33,7 @@ constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_co
 /// Limit of a listener's half-open connections on one core; each is kept for 20 s. Further SYNs are answered by cookies
 /// (stack_cookies.cpp).
 constexpr std::uint16_t backlog = 1024;
-/// Control's half-open connections use connections that are reserved for control.
+/// The same limit for a listener on a control port. Its half-open connections use connections that are reserved for control.
 constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
 /// lwIP's initialisation MUST run only once on each core. A test may start several stacks on a core.
@@ -115,7 +115,7 @@ Stack::~Stack() {
 }
 
 void Stack::link_changed(bool up) noexcept {
-  groups_dirty_ = true;  // lwIP reports the groups again after the link or the address changed
+  groups_dirty_ = true;  // lwIP sends IGMP reports again after the link or the address changed
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();
@@ -222,7 +222,7 @@ void Stack::publish_addresses() noexcept {
     if (published_.address.value != 0 && now.address.value != 0) print("net: the address changed, connections are reset");
   }
   published_ = now;
-  groups_dirty_ = true;  // lwIP has scheduled a report of each group
+  groups_dirty_ = true;  // lwIP has scheduled an IGMP report of each group
   group_.netmask.store(now.netmask.value, std::memory_order_release);
   group_.address.store(now.address.value, std::memory_order_release);
   if (group_.cores > 1) start(distribute_addresses(group_, now));

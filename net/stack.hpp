@@ -3,8 +3,8 @@
 //
 // lwIP is written for one machine with one interface. Here each core has an instance of lwIP, and all instances act as one machine. The
 // first core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such
-// packets on, and the first core publishes the results. Requests of connections are collected during an event and executed once, at its
-// end. So segments are full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
+// packets on to the first core, which publishes addresses and neighbours to them. Handlers' requests are collected during an event and
+// executed at its end. So segments are full, data carries acknowledgements, and no request re-enters lwIP. Internal to net/.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class Stack;
 struct FrameHeaders;
 
 /// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all these
-/// cores. (An application has one group, which starts at core 0. A test may have two machines in one process.)
+/// cores. An application has one such object, with `first` 0. A test may have two machines in one process.
 struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
@@ -64,26 +64,26 @@ struct Addresses {
 struct StackTimes {
   static constexpr std::uint64_t never = ~std::uint64_t{0};
   std::uint64_t tcp = never;         ///< every 50 ms while `tcp_ticking`; otherwise the next check of idle connections and TIME-WAIT
-  std::uint64_t tcp_counted = 0;     ///< lwIP's ticks are counted up to this time
+  std::uint64_t tcp_counted = 0;     ///< lwIP's count of ticks is correct up to this time
   bool tcp_ticking = false;          ///< a connection has work pending
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
-  std::uint64_t arp_last = 0;        ///< ARP entries have aged up to this time
+  std::uint64_t arp_last = 0;        ///< the ages of ARP entries are correct up to this time
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
   std::uint64_t dhcp_fine = never;    ///< every 500 ms while a request is unanswered
   std::uint64_t dhcp_coarse = never;  ///< the renewal or the end of the lease
-  std::uint64_t dhcp_counted = 0;     ///< the lease's seconds are counted up to this time
+  std::uint64_t dhcp_counted = 0;     ///< lwIP's count of the lease's seconds is correct up to this time
   std::uint8_t dhcp_state = 0;        ///< lwIP's DHCP state at the end of the last event
 };
 
 class Stack final : public FrameReceiver {
  public:
-  /// Card buffers that handlers and the out-of-order queues may hold. Above this number, retained payload is copied, so that a slow peer or
-  /// application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
+  /// The number of card buffers that handlers and out-of-order queues may hold. Above it, retained payload is copied, so that a slow peer
+  /// or application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
   static constexpr unsigned held_buffers_max = 128;
   static constexpr unsigned held_buffers_hard_max = 512;
-  /// The maximum of pieces in a frame; the card's own limit may be lower.
+  /// The maximum number of pieces in a frame; the card's own limit may be lower.
   static constexpr unsigned pieces_max = SegmentJoiner::pieces_max;
 
   /// MUST be called on `core`.
@@ -135,16 +135,16 @@ class Stack final : public FrameReceiver {
   void wake_lease_clock() noexcept;
 
   // Memory (stack_memory.hpp).
-  /// Updates the core's account: a connection, or the core's datagrams, now hold `now` bytes instead of `before`.
+  /// Updates the core's count of held memory: a connection, or the core's received datagrams, hold `now` bytes instead of `before`.
   void charge(std::size_t before, std::size_t now) noexcept;
-  /// True if the core is short of memory and the connection holds more than its share.
+  /// True if the core is short of memory and the connection holds more than its share of the core's limit.
   [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
   [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
   /// True if payload MUST be copied before it is retained. `retains` is true if the payload's connection already retains payload.
   [[nodiscard]] bool card_buffers_short(bool retains) const noexcept {
     return held_buffers_ > (retains ? held_buffers_max : held_buffers_hard_max);
   }
-  /// Returns a copy of `header` and `chain` as one pbuf in memory of their size; null without memory. Does not free `chain`.
+  /// Returns a copy of `header` and `chain` as one pbuf on the heap, without unused room; null without memory. Does not free `chain`.
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
   /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
@@ -157,7 +157,7 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// Replaces the core's first memory limit (for tests).
+  /// Replaces the core's limit of held memory above which payload is refused (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
   void count_half_open(int change) noexcept {
@@ -212,7 +212,7 @@ class Stack final : public FrameReceiver {
     std::uint64_t overflow_ms = 0;     ///< when the backlog was last full; 0: never
     Listener* next = nullptr;
   };
-  /// A published neighbour (stack_neighbours.cpp).
+  /// An ARP entry that this core has published to the other cores (stack_neighbours.cpp).
   struct PublishedNeighbour {
     std::uint32_t address = 0;
     MacAddress mac{};
@@ -230,7 +230,7 @@ class Stack final : public FrameReceiver {
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
-  /// Passes a frame to lwIP on the core that handles the frame. `headers` are the frame's headers.
+  /// Passes to lwIP a frame that this core handles. `headers` are the frame's headers.
   void accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept;
   /// Copies a frame of `bytes` bytes into a receive buffer on the heap; null without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
@@ -240,10 +240,10 @@ class Stack final : public FrameReceiver {
   /// Passes a multicast frame on to the other cores that joined the group. Returns true if this core joined too; otherwise releases the
   /// frame and returns false.
   [[nodiscard]] bool sort_multicast(ReceiveBuffer* frame, std::size_t bytes, std::uint32_t destination, ReceiveInfo info) noexcept;
-  /// True if a report of a group is delayed.
+  /// True if an IGMP report of a group is delayed.
   [[nodiscard]] bool reports_wait() noexcept;
-  /// Passes a frame to the card, which then holds `held`. Returns ERR_MEM if there is no room, ERR_IF if the card refused the frame for
-  /// good. Both errors are counted.
+  /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
+  /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
@@ -277,17 +277,17 @@ class Stack final : public FrameReceiver {
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount
   std::array<PublishedNeighbour, 256> published_neighbours_{};
-  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests without a published answer
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, answer not yet published
   unsigned asked_count_ = 0;
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's variables of this core. Other cores read them by these pointers: a thread-local name refers to the calling core's variable.
+  // lwIP's thread-local variables of this core. Other cores read them by these pointers: by name, they would read their own.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< connections with work for the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections refused by the card or allocator; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections that wait for room or memory; oldest first
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   bool retry_blocked_ = false;

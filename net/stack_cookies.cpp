@@ -2,9 +2,9 @@
 // SYN cookies (RFC 4987, 3.6).
 //
 // Each half-open connection holds memory for 20 s. A flood of SYNs from addresses that do not exist therefore fills any backlog. While the
-// backlog is full, the SYN-ACK's sequence number carries the state: a keyed hash and an index of the peer's MSS. The hash covers the
-// connection's addresses and ports, the peer's sequence number and a coarse time. The peer's ACK returns the number. A connection made from
-// a cookie has neither window scaling nor SACK.
+// backlog is full, the machine answers SYNs without a half-open connection. The SYN-ACK's sequence number, the cookie, consists of a coarse
+// time, an index of the peer's MSS and a keyed hash. The hash covers the connection's addresses and ports, the peer's sequence number, the
+// time and the index. The peer's ACK returns the cookie. A connection made from a cookie has neither window scaling nor SACK.
 #include <array>
 #include <cstring>
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t step_ms = 64'000;
 /// connection: the peer may have acknowledged the cookie already, and a SYN-ACK with another sequence number would cause a reset.
 constexpr std::uint64_t cookies_only_ms = 4'000;
 
-/// The cookie holds the index of the largest value that is not above the peer's MSS. An MSS below 536 is too rare for an index of its own.
+/// The cookie holds the index of the largest value that is not above the peer's MSS. An MSS below 536 is rare; it also gets index 0.
 constexpr std::array<std::uint16_t, mss_mask + 1> mss_values{536, 768, 1024, 1220, 1340, 1400, 1440, 1460};
 
 std::uint64_t now_ms() noexcept { return static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::milliseconds(1)); }

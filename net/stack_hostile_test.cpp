@@ -85,7 +85,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers > 0; }, 2s)) << "ARP";
   EXPECT_LT(served(world, control_port), 5s);
   EXPECT_LT(served(world, other_port), 5s);
-  // Waits until resets are processed and all memory is freed.
+  // The application releases all bytes. The attackers then finish, and all memory is freed.
   world.machine.on(0, [&] {
     reads = true;
     for (Buffer& buffer : *kept) buffer.clear();
@@ -113,7 +113,7 @@ TEST(Hostile, AFloodOfSynsDoesNotBlockAPort) {
               frame_of({.from = spoofed(i), .to = service(attacked_port), .sequence = i, .flags = syn_flag}, attacked.server_card.mac()),
               0);
         }
-        co_await sleep_for(10ms);  // 10,000 a second
+        co_await sleep_for(10ms);  // 10,000 SYNs a second
       }
       stopped = true;
     }(world, over, ended));
@@ -217,11 +217,11 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
 }
 
 // 5,000 announcements and 5,000 SYNs arrive from neighbours that do not answer ARP. The clock does not advance, so nothing is
-// retransmitted. A neighbour that the server sends to keeps its entry, and a new neighbour is served as soon as it answers.
+// retransmitted. The entry of a neighbour to which the server sends is not replaced, and a new neighbour is served as soon as it answers.
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
   host::ClockRunner runner(clock);
-  std::atomic<unsigned> questions{0}, echoed_bytes{0};  // before `world`: its tap uses these variables until `world` is destroyed
+  std::atomic<unsigned> questions{0}, echoed_bytes{0};  // declared before `world`, whose tap uses them
   std::mutex lock;
   TwoMachines world;
   const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000}, Endpoint{.address = {0x0A000043}, .port = 4000}};

@@ -6,7 +6,7 @@
 // (Connection::held_bytes), and the sum for a core has two limits. Connections that hold more than a guaranteed amount share the first
 // limit equally. Above the first limit, payload for a connection over its share is refused. The connection's segments still deliver
 // acknowledgements and resets, and the peer sends the payload again. Above the second limit, the connection that holds the most is reset.
-// Frames without payload, connections that hold little, and control are never refused. Internal to net/.
+// Control, connections below the guaranteed amount, and frames without payload are exempt. Internal to net/.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ constexpr std::size_t piece_bytes = 64;
 /// The overhead of a pbuf in lwIP's send queue: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE) and rounding.
 constexpr std::size_t segment_bytes = 512;
 
-/// A connection may hold this much even while the core is short of memory. It is enough for a request (some card buffers).
+/// A connection may hold this much even while the core is short of memory. It is enough for one request (a few card buffers).
 constexpr std::size_t connection_guarantee_bytes = 8 * 1024;
 /// The first limit is 1/`core_share` of a core's equal part of the machine's memory, but at least `core_bytes_min`.
 constexpr std::size_t core_share = 8;

@@ -56,7 +56,7 @@ class MemoryTest : public ::testing::Test {
 
 // A full window costs at most about twice its bytes in memory, however small the segments are.
 TEST_F(MemoryTest, SmallSegmentsAreGathered) {
-  attack(200'000, 16'384);  // uses up the card buffers that may be held
+  attack(200'000, 16'384);  // from here on, no more card buffers may be held
   wait_for_silence();
   const std::size_t before = world.counters_of(0).held_bytes;
   std::size_t bytes = 0;
@@ -105,7 +105,7 @@ TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   EXPECT_EQ(counters.held_bytes, 0U);
 }
 
-// The core cannot refuse replies that a peer does not acknowledge, so it resets the connection.
+// Replies that a peer does not acknowledge fill memory. The core cannot refuse its own replies, so it resets the connection.
 TEST_F(MemoryTest, TheConnectionThatHoldsMostIsReset) {
   std::vector<std::byte> reply(1'900'000);
   world.listen(10, [&](Connection& connection) {

@@ -17,7 +17,7 @@ namespace neap::net {
 
 namespace {
 
-/// The entries that other cores hold expire after 300 s (lwIP, ARP_MAXAGE), so the first core renews them earlier.
+/// An entry is published again after this time, well before the other cores' copies expire (after 300 s, lwIP's ARP_MAXAGE).
 constexpr std::uint64_t renewal_ms = 120'000;
 /// Limits how often ARP wakes an idle core.
 constexpr unsigned published_a_second_max = 64;
@@ -81,7 +81,7 @@ void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool
       if (spawned.has_value()) {
         counters_.neighbours_published.add();
       } else {
-        counters_.pass_on_refused.add();  // that core sends its own request again
+        counters_.pass_on_refused.add();  // that core later repeats its ARP request
       }
     } catch (const std::bad_alloc&) {
       counters_.dropped_memory.add();

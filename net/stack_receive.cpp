@@ -165,7 +165,7 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
 }
 
 void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
-  // lwIP runs to completion here, so the interface's flags can name the checksums that the card has checked in this one frame.
+  // lwIP handles one frame at a time, so the interface's flags can name the checksums that the card has checked in this frame.
   std::uint16_t checks = checksum_base_;
   if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
   if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
@@ -250,8 +250,8 @@ ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
   return copy;
 }
 
-// lwIP has changed the IP header into that of a whole datagram. The header's checksum is now wrong, but the header checksums of all
-// fragments were right.
+// lwIP has changed the IP header into that of a whole datagram. The header's checksum is now wrong. The other core does not check it,
+// because the frame is passed on with `ip_good`; the fragments' own checksums were right.
 bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
   const std::size_t ip_bytes = IPH_HL_BYTES(ip);

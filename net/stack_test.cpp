@@ -125,7 +125,7 @@ TEST(Stack, NeighboursArePublishedToTheOtherCores) {
   auto record = std::make_shared<Record>();
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(world.connect(service(7), recording(record, {.send_seed = 1, .send_bytes = 100, .expect_bytes = 100}), 2), std::nullopt);
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // ARP repeats a request after 1 s
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // without a second ARP request, which is sent after 1 s
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
   EXPECT_GE(world.counters_of(1).neighbours_published, 1U);
 }
@@ -142,7 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because only a datagram's first fragment has ports. The segment in it may belong to another core.
+// The first core reassembles fragments, because only a first fragment has ports. The segment's connection may be on another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -178,8 +178,8 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
     cores.insert(serving.load());
   }
   EXPECT_EQ(cores.size(), 2U);
-  EXPECT_GT(world.counters_of(0).passed_on, 0U);  // whole segments to core 1
-  EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
+  EXPECT_GT(world.counters_of(0).passed_on, 0U);  // core 0 passed reassembled segments to core 1
+  EXPECT_GT(world.counters_of(1).passed_on, 0U);  // core 1 passed fragments to core 0
 }
 
 // A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, even if another core passed the fragment on.
@@ -247,7 +247,7 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
     for (std::byte& byte : payload) byte = static_cast<std::byte>(random());
     if (payload.size() > 20 && random() % 2 == 0) {
       payload[2] = std::byte{0};
-      payload[3] = std::byte{7};  // to the listener, with any flags and options
+      payload[3] = std::byte{7};  // to the listener's port; flags and options are random
     }
     constexpr unsigned protocols[] = {1, 6, 6, 6, 17, 2, 41};
     Bytes frame = packet(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0,
@@ -298,7 +298,7 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        // A busy host may exceed the stack's limit of ten seconds, so the client tries several times.
+        // On a busy host, `connect` may exceed its limit of ten seconds, so the client tries several times.
         for (int tries = 1;; ++tries) {
           const Result<void> result = co_await two.client->connect(
               service(7), recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
@@ -369,7 +369,7 @@ TEST_F(Dhcp, IsAskedForUntilItAnswers) {
     }(turns));
   });
   bring_up_network();
-  EXPECT_EQ(turns, 20);  // other events ran meanwhile
+  EXPECT_EQ(turns, 20);
 }
 
 TEST_F(Dhcp, WaitsForTheLink) {

@@ -75,7 +75,7 @@ std::uint64_t ticks_until_due() noexcept {
 
 }  // namespace
 
-/// Adds the slow ticks that have passed since `tcp_counted`. Called for times in which ticks did not run.
+/// Adds the slow ticks that have passed since `tcp_counted`. Called for times in which the periodic ticks were stopped or late.
 void Stack::make_up_ticks(std::uint64_t now) noexcept {
   if (now <= times_.tcp_counted) return;
   const std::uint64_t ticks = (now - times_.tcp_counted) / slow_tick_ms;
@@ -95,7 +95,7 @@ void Stack::end_pause(bool for_tcp) noexcept {
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   if (times_.tcp_ticking) {
-    make_up_ticks(now - TCP_TMR_INTERVAL);  // adds ticks that a late call missed: ages follow the clock
+    make_up_ticks(now - TCP_TMR_INTERVAL);  // adds the ticks that a late call missed, so that ages follow the clock
     times_.tcp_counted += TCP_TMR_INTERVAL;
     tcp_tmr();
   } else {
@@ -131,12 +131,12 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. Here one addition replaces the calls
-// that only count. It is made before a call that does more, and before any function that sets the counters.
+// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all of these calls only change counters. Here one addition
+// replaces them. It is made before a call that also sends a request or ends the lease, and before any function that sets the counters.
 
 namespace {
 
-/// Returns the seconds until dhcp_coarse_tmr() does more than count; `never` without a lease.
+/// Returns the seconds until dhcp_coarse_tmr() sends a request or ends the lease; `never` without a lease.
 std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
   std::uint64_t seconds = StackTimes::never;
   if (lease.t0_timeout > lease.lease_used) seconds = lease.t0_timeout - lease.lease_used;
@@ -145,7 +145,7 @@ std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
   return seconds;
 }
 
-/// Replaces `seconds` calls of dhcp_coarse_tmr() that only count. `seconds` MUST be less than `seconds_until_lease_acts`.
+/// Replaces `seconds` calls of dhcp_coarse_tmr() that only change counters. `seconds` MUST be less than `seconds_until_lease_acts`.
 void count_lease(dhcp& lease, std::uint64_t seconds) noexcept {
   require(seconds < seconds_until_lease_acts(lease), "counting a lease's time does not skip a time-out", seconds);
   const auto count = static_cast<dhcp_timeout_t>(seconds);
@@ -179,7 +179,7 @@ void Stack::wake_lease_clock() noexcept { count_lease_seconds(now_ms()); }
 
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
-// Runs at the end of every event of the stack, so it makes few checks. It checks the ARP table only after the table was used.
+// Runs at the end of every event of the stack, so it makes few checks: the ARP table is checked only after it was used.
 void Stack::update_timers() noexcept {
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
@@ -223,12 +223,12 @@ void Stack::timer_fired() noexcept {
   require(this_core() == core_, "a stack's timer fires on its own core", core_);
   const std::uint64_t now = now_ms();
   timer_due_ms_ = StackTimes::never;
-  arp_dirty_ = true;  // makes the end of the event arm the timer again
+  arp_dirty_ = true;  // `update_timers` arms the timer again at the end of the event
   want_event_end();
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
-    // Missed ticks are run too. Ticks stop when the clock reaches `reassembly_until`, so no later tick would free a datagram.
+    // Missed ticks are run too. Ticks end at `reassembly_until`, so a datagram that these ticks do not free is never freed.
     const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
     for (std::uint64_t tick = std::min<std::uint64_t>(passed, IP_REASS_MAXAGE + 1); tick > 0; --tick) ip_reass_tmr();
     times_.reassembly += passed * IP_TMR_INTERVAL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Passes lwIP's frames to the card: a chain of pbufs becomes the pieces of a frame. The pbufs are held until the card has read them.
+// Passes lwIP's frames to the card: a chain of pbufs becomes the pieces of a frame. The pbufs are freed when the card has read them.
 #include <array>
 #include <cstring>
 

@@ -17,8 +17,8 @@ namespace neap::net {
 /// Returns the folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the packet's byte order.
 [[nodiscard]] std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexcept;
 
-/// Returns the checksums that the card must fill in, and prepares their fields. `first` MUST hold all headers, and not be in use by the
-/// card.
+/// Returns the checksums that the card must fill in, and writes the pseudo-header's sum into `first`, which MUST hold all headers. The card
+/// MUST NOT be reading `first`.
 [[nodiscard]] TransmitOffload offload_checksums(pbuf& first) noexcept;
 
 }  // namespace neap::net

@@ -11,7 +11,7 @@ unsigned unproven_of(std::span<const Occupant> occupants, net::Ipv4Address addre
       std::count_if(occupants.begin(), occupants.end(), [&](const Occupant& one) { return !one.proven && one.address == address; }));
 }
 
-/// Returns the occupant with the lowest rank, if any. `rank` returns none for an occupant that must not be displaced.
+/// Returns the occupant with the lowest rank, if any. `rank` returns no value for an occupant that must not be displaced.
 template <typename Rank>
 std::optional<std::size_t> lowest_ranked(std::span<const Occupant> occupants, Rank rank) noexcept {
   std::optional<std::size_t> found;
@@ -33,12 +33,15 @@ struct Rank {
 
 }  // namespace
 
-Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address) noexcept {
+Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address, std::uint64_t now_ns) noexcept {
+  const auto had_its_time = [now_ns](const Occupant& one) {
+    return one.answered || now_ns - std::min(now_ns, one.arrived_ns) >= protected_ns;
+  };
   // The delay for a wrong token limits how fast an address can guess, so another connection of that address must not end the delay.
   if (unproven_of(occupants, address) >= unproven_per_address_max) {
     const auto victim = lowest_ranked(occupants, [&](const Occupant& one) -> std::optional<Rank> {
       if (one.proven || one.address != address || one.activity == Activity::delayed) return std::nullopt;
-      return Rank{one.activity == Activity::closing ? 0U : 1U, one.id};
+      return Rank{one.activity == Activity::closing ? 0U : had_its_time(one) ? 1U : 2U, one.id};
     });
     if (!victim) return std::unexpected(Refusal::delayed);
     return victim;
@@ -48,7 +51,8 @@ Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address
   return lowest_ranked(occupants, [&](const Occupant& one) -> std::optional<Rank> {
     if (one.proven) return std::nullopt;
     if (one.activity == Activity::closing) return Rank{0, one.id};
-    return Rank{1 + unproven_per_address_max - std::min(unproven_of(occupants, one.address), unproven_per_address_max), one.id};
+    const unsigned fewer = unproven_per_address_max - std::min(unproven_of(occupants, one.address), unproven_per_address_max);
+    return Rank{(had_its_time(one) ? 1 : 2 + unproven_per_address_max) + fewer, one.id};
   });
 }
 

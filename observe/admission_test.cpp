@@ -28,10 +28,10 @@ WorldOptions with_token() {
 class Places {
  public:
   bool admit(net::Ipv4Address address) {
-    const Victim victim = victim_for_newcomer(present, address);
+    const Victim victim = victim_for_newcomer(present, address, now_ns);
     if (!victim) return false;
     if (*victim) present.erase(present.begin() + static_cast<std::ptrdiff_t>(**victim));
-    present.push_back({.address = address, .id = ++last_id});
+    present.push_back({.address = address, .id = ++last_id, .arrived_ns = now_ns});
     return true;
   }
   bool holds(net::Ipv4Address address) const {
@@ -42,6 +42,7 @@ class Places {
   }
   std::vector<Occupant> present;
   std::uint64_t last_id = 0;
+  std::uint64_t now_ns = 0;
 };
 
 TEST(Admission, NewcomersFromManyAddressesLeaveTheOwnerTimeForItsToken) {
@@ -73,12 +74,34 @@ TEST(Admission, AnAddressUsesOnlyItsOwnPlaces) {
   EXPECT_EQ(places.unproven(), 1 + unproven_per_address_max);
 }
 
-// If another connection could end the delay after a wrong token, an address could guess tokens as fast as it connects.
+TEST(Admission, NewcomersOfTheOwnersOwnAddressLeaveItTimeForItsToken) {
+  constexpr net::Ipv4Address owner{0x0A000001};
+  for (const std::uint32_t addresses : {1U, 7U, 64U}) {
+    Places places;
+    places.now_ns = protected_ns;
+    for (std::uint32_t i = 0; i < 200; ++i) ASSERT_TRUE(places.admit({0x0B000000 + i % addresses}));
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(places.admit(owner));
+    for (Occupant& one : places.present) one.answered = true;
+    ASSERT_TRUE(places.admit(owner));
+    const std::uint64_t id = places.last_id;
+    const auto is_present = [&] { return std::ranges::any_of(places.present, [&](const Occupant& one) { return one.id == id; }); };
+    for (unsigned i = 0; i < 100; ++i) {
+      ASSERT_TRUE(places.admit(i % 2 == 0 ? owner : net::Ipv4Address{0x0B000000 + i % addresses}));
+      ASSERT_TRUE(is_present()) << i << " newcomers, " << addresses << " other addresses";
+      places.present.back().answered = true;
+    }
+    places.now_ns += protected_ns;
+    for (unsigned i = 0; i < unproven_max; ++i) ASSERT_TRUE(places.admit(owner));
+    EXPECT_FALSE(is_present()) << "the time of protection is over";
+  }
+}
+
+// Another connection must not end the delay after a wrong token, because an address could then guess tokens as fast as it connects.
 TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   Places places;
   for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
   for (Occupant& one : places.present) one.activity = Activity::delayed;
-  EXPECT_EQ(victim_for_newcomer(places.present, {1}).error(), Refusal::delayed);
+  EXPECT_EQ(victim_for_newcomer(places.present, {1}, 0).error(), Refusal::delayed);
   for (std::uint32_t address = 2; address < 100; ++address) EXPECT_TRUE(places.admit({address})) << address;
   places.present.front().activity = Activity::idle;
   EXPECT_TRUE(places.admit({1}));
@@ -210,7 +233,7 @@ TEST(Control, SixteenBusyClientsKeepTheirPlaces) {
 
 // --- A client's memory -------------------------------------------------------------------------------------------------------------------
 
-// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands of these buffers.
+// A piece of one byte holds a card buffer, so a full window of such pieces holds thousands of these buffers.
 TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   World world;
   Peer& peer = world.peer(false);
@@ -244,7 +267,7 @@ TEST(Control, AnUnprovenClientHoldsLittle) {
   EXPECT_LE(world.server.clients().held_bytes(), Client::unproven_input_bytes_max + 2 * Client::unproven_answers_bytes_max);
 }
 
-// A log that a slow client does not read must not use more than a limited amount of memory, during the transfer and after its end.
+// A log that a slow client does not read uses a limited amount of memory, during the transfer and after its end.
 TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   options.drain_limit = 500ms;

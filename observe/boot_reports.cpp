@@ -18,7 +18,7 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of an answer's text before escaping. Escaping may make the text four times as long.
+/// The maximum length of an answer's text before escaping. Escaping may make the text four times as long.
 constexpr std::size_t text_bytes_max = 8192;
 
 /// Escapes text for one field: LF as \n, a backslash as two backslashes, `;` and all but printable ASCII as \xNN.

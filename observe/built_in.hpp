@@ -34,7 +34,7 @@ void report_own_statistics(const Server& server, std::optional<unsigned> core, c
 [[nodiscard]] task<std::string> send_log_file(const Request& request);
 [[nodiscard]] task<std::string> send_log_stream(const Request& request);
 
-/// The reason for refusing a client that has proven itself.
+/// The text for a client that has proven itself (admission.hpp) and gets no place.
 constexpr std::string_view places_taken = "all 16 places are taken by clients at work";
 static_assert(clients_max == 16);
 

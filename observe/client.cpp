@@ -86,7 +86,7 @@ void Client::connection_gone() noexcept {
 
 bool Client::displace() noexcept {
   require(this_core() == core_, "a client is displaced on its own core", core_);
-  // A client that does not read would also delay an orderly close, so its connection is reset.
+  // A client that does not read delays an orderly close, so its connection is reset.
   const bool reads = connection_ != nullptr && connection_->unacknowledged_bytes() <= unproven_answers_bytes_max;
   const bool at_once = !proven || activity() == Activity::closing || !reads;
   if (at_once) {
@@ -173,14 +173,15 @@ task<void> Client::serve() {
       answer = server_.refuse("the last line has no end, so it was not carried out");
       finish();
     }
+    answered_.store(true, std::memory_order_relaxed);
     bool sent = true;
     set_activity(Activity::busy);
     if (!answer.empty()) {
-      const bool finished = std::exchange(finished_, false);  // so that the answer is still sent
+      const bool finished = std::exchange(finished_, false);  // so that `send_line` still sends the answer
       sent = co_await send_line(std::move(answer));
       finished_ = finished_ || finished;
     }
-    if (machine_action_ != nullptr) co_await end_machine();  // even if the client is gone
+    if (machine_action_ != nullptr) co_await end_machine();  // the machine also ends if the client is gone
     if (!sent || over() || last_line_) break;
     set_activity(Activity::idle);
     touch();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// A client's conversation: each line is answered before the next one is parsed.
+// The connection of a control client, and its conversation: each line is answered before the next one is parsed.
 //
 // A command may visit every core, so the conversation is a task. The network's callbacks only store data and notify the task. While an
-// answer waits for room, received buffers are kept and no line is parsed. So if a client does not read, the full receive window stops it
-// from sending (back-pressure). The constants below limit all that a client holds; an unproven client may hold less.
+// answer waits for room, no line is parsed and no received buffer is released. So if a client does not read, the full receive window stops
+// it from sending (back-pressure). The constants below limit a client's memory. Unproven clients (admission.hpp) have lower limits.
 //
-// Everything runs on the connection's core, except the functions that ClientPlaces (client_places.hpp) calls.
+// Everything runs on the connection's core, except the functions marked below.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class Client {
   Client(Server& server, net::Connection& connection);
   Client& operator=(Client&&) = delete;
 
-  /// Runs the conversation from the first line to the end, and holds `client` until then. MUST be started once.
+  /// Runs the conversation from the first line to the end, and keeps `client` alive until then. MUST be started once.
   static task<void> converse(std::shared_ptr<Client> client);
 
   // Called by the network.
@@ -67,9 +67,9 @@ class Client {
   void finish_after() noexcept { last_line_ = true; }
   /// Resets the connection, so that the client sees that the output is incomplete.
   void abort() noexcept;
-  /// Sets the function that ends the machine after the answer was sent. That function does not return.
+  /// Sets the function that powers the machine off, or reboots it, after the answer was sent. That function does not return.
   void end_with(void (*act)() noexcept) noexcept { machine_action_ = act; }
-  /// Ends the conversation with a last line. `reason` MUST be a static text.
+  /// Ends the conversation; `reason` is its last line and MUST be a static text.
   void end(std::string_view reason) noexcept;
   [[nodiscard]] bool over() const noexcept { return connection_ == nullptr || ended_ || finished_; }
   [[nodiscard]] bool all_acknowledged() const noexcept { return connection_ != nullptr && connection_->unacknowledged_bytes() == 0; }
@@ -90,11 +90,13 @@ class Client {
   [[nodiscard]] bool displace() noexcept;
   // MAY be called on any core:
   [[nodiscard]] net::Ipv4Address address() const noexcept { return address_; }
+  /// True after the first line that was answered.
+  [[nodiscard]] bool answered() const noexcept { return answered_.load(std::memory_order_relaxed); }
   [[nodiscard]] Activity activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t progress_ns() const noexcept { return progress_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
   void set_activity(Activity activity) noexcept { activity_.store(activity, std::memory_order_relaxed); }
-  /// Records progress of this client.
+  /// Sets the time of the client's last progress to now.
   void touch() noexcept;
 
  private:
@@ -113,10 +115,11 @@ class Client {
   unsigned core_ = this_core();
   std::atomic<std::uint64_t> progress_ns_, held_bytes_{0};
   std::atomic<Activity> activity_{Activity::idle};
+  std::atomic<bool> answered_{false};
   WakeSignal wake_signal_;
   Timer proof_limit_;
   net::Buffer input_;
-  std::size_t input_pieces_ = 0;   // at least the number of pieces of `input_`
+  std::size_t input_pieces_ = 0;   // number of pieces of `input_`, or a higher number
   std::size_t answers_bytes_ = 0;  // bytes of answers since all output was last acknowledged
   LineReader lines_;
   void (*machine_action_)() noexcept = nullptr;

@@ -19,8 +19,10 @@ ClientPlaces::Present ClientPlaces::present() noexcept {
     present.places[present.count] = &place;
     present.occupants[present.count++] = {.address = place.client->address(),
                                           .id = place.id,
+                                          .arrived_ns = place.arrived_ns,
                                           .progress_ns = place.client->progress_ns(),
                                           .activity = place.client->activity(),
+                                          .answered = place.client->answered(),
                                           .proven = place.proven};
   }
   return present;
@@ -40,11 +42,11 @@ std::expected<bool, Refusal> ClientPlaces::admit(Client& client) {
     const auto free = std::find_if(places_.begin(), places_.end(), [](const Place& place) { return place.client == nullptr; });
     if (free == places_.end()) return std::unexpected(Refusal::full);
     Present others = present();
-    const Victim victim = victim_for_newcomer(std::span(others.occupants).first(others.count), client.address());
+    const Victim victim = victim_for_newcomer(std::span(others.occupants).first(others.count), client.address(), machine::now_ns());
     if (!victim) return std::unexpected(victim.error());
     require(!*victim || **victim < others.count, "the displaced client is one of those present", others.count);
     if (*victim) displaced = begin_displacing(*others.places[**victim]);
-    *free = {.client = &client, .id = ++last_id_};
+    *free = {.client = &client, .id = ++last_id_, .arrived_ns = machine::now_ns()};
   }
   if (displaced.place == nullptr) return false;
   if (displace(displaced)) return true;

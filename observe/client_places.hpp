@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The places of connected clients. admission.hpp selects the client that is displaced for another one.
+// The places (slots) of connected clients. admission.hpp selects the client that loses its place when another client needs one.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace neap::observe {
 
 class ClientPlaces {
  public:
-  /// The maximum of clients, including displaced clients that are not closed yet.
+  /// The maximum number of clients, including displaced clients that are not closed yet.
   static constexpr unsigned places_max = 4 * (clients_max + unproven_max);
 
   /// Gives an unproven client a place. MUST be called on the client's core. Returns true if another client was displaced.
@@ -36,6 +36,7 @@ class ClientPlaces {
   struct Place {
     Client* client = nullptr;
     std::uint64_t id = 0;
+    std::uint64_t arrived_ns = 0;
     bool proven = false;
     bool leaving = false;  ///< the client is displaced and not counted
   };

@@ -2,7 +2,7 @@
 // The syntax of commands.
 //
 // A command is described once, by its usage ("itr,VALUE[,CORE]"). `help` shows the usage, a test compares it with docs/control.md, and the
-// parser derives from it the number of words and whether the last word is a core. So the check and its description always agree.
+// parser derives from it the number of words and whether the last word is a core. So the accepted words and the shown usage always agree.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +62,7 @@ struct Checked {
 [[nodiscard]] std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores);
 
 /// Another name for a command. If `value` is not null, it converts the first word after the name. An empty result refuses the word;
-/// `accepts` is the reason.
+/// `accepts` is then the text of the refusal.
 struct Alias {
   std::string_view name, stands_for;
   std::string (*value)(std::string_view word) = nullptr;

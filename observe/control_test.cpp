@@ -326,8 +326,8 @@ TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
 // A study observes sleeping cores, so a report must not wake them.
 TEST_F(ControlClient, ReportsVisitNoCore) {
   // Received frames also count as remote calls (visits) of the connection's core. The other core has none, unless the network publishes
-  // something to all cores, such as a new neighbour. That happens once, so at least one of several rounds of reports leaves one core
-  // without a visit.
+  // something to all cores, such as a new neighbour. Each neighbour is published once, so in at least one of several rounds of reports one
+  // core has no visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
   std::string all, one;
   bool alone = false;

@@ -11,7 +11,7 @@ namespace {
 
 class ControlOnCores : public ::testing::TestWithParam<unsigned> {};
 
-// For every number of cores, a client's connection may be on any core. All cores serve clients, are reported and apply settings.
+// With any number of cores, every core serves clients, appears in reports and applies settings.
 TEST_P(ControlOnCores, ARunIsRecordedAndConfiguredOnEveryCore) {
   WorldOptions options = small_log();
   options.serving_cores = GetParam();

@@ -24,7 +24,7 @@ using host::allocated_bytes;
 constexpr std::string_view token_line = "token,correct-horse\n";
 constexpr auto proof_limit = 2s;
 constexpr unsigned no_progress_s = 60;  ///< a case takes about a second; SIGALRM ends one that hangs
-/// Allowed growth of memory, because the numbers of connections in TIME-WAIT and of allocators' spare objects differ between cases.
+/// Memory may grow by this much, because the numbers of connections in TIME-WAIT and of allocators' spare objects differ between cases.
 constexpr std::size_t memory_slack_bytes = 4 * 1024 * 1024;
 
 class Case {
@@ -57,8 +57,8 @@ class Case {
     std::abort();
   }
 
-  /// A client with the token must be served at its first attempt at any time. Three refusals are allowed: the address sent wrong tokens, 16
-  /// proven clients are busy, or a busy host delayed the token beyond the time limit.
+  /// A client with the token must be served at its first attempt at any time. Three reasons for a refusal are allowed: the address sent
+  /// wrong tokens, 16 proven clients are busy, or the host delayed the token beyond the limit.
   void admit_owner() {
     for (int tries = 0; tries < 200; ++tries) {
       const std::uint64_t delayed = world_.server.counters().refused_delayed.load();

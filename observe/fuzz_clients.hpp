@@ -2,7 +2,7 @@
 // The second half of fuzz_control: many clients at once against the whole server.
 //
 // The clients connect without sending, stop reading, end in the middle of a line, guess tokens, and do all of this at the same time. A
-// client with the token must be served in all cases, the event loops must go on, and no memory may be held afterwards.
+// client with the token must be served in all cases, the event loops must continue, and no memory may be held afterwards.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ class LineReader {
  public:
   enum class Outcome : std::uint8_t { incomplete, line, too_long };
 
-  /// Removes bytes from the front of `bytes`, up to and including the next line feed. After `line`, `text()` is the line without its line
-  /// feed, until the next call. After `too_long`, the line had more than `line_bytes_max` bytes and was discarded.
+  /// Removes bytes from the front of `bytes`, up to and including the next line feed. Outcome `line`: `text()` is the line without its line
+  /// feed, until the next call. Outcome `too_long`: the line had more than `line_bytes_max` bytes and was discarded.
   Outcome take(std::string_view& bytes);
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
   /// True if a line has begun and its end has not arrived.

@@ -40,7 +40,6 @@ std::string bounded(std::string_view text) {
   return std::string(text.substr(0, header_text_bytes_max - mark.size())) + std::string(mark);
 }
 
-/// Writes a JSON object, member by member.
 class Json {
  public:
   void text(std::string_view name, std::string_view value) {

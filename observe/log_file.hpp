@@ -21,14 +21,14 @@ namespace neap::observe {
 constexpr std::size_t header_bytes = 4096;
 using Header = std::array<std::byte, header_bytes>;
 
-/// The values that all headers of one boot share.
+/// The values that are the same in all log headers of one boot.
 struct BootFacts {
   std::uint64_t boot_id = 0;
   std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0
   std::optional<unsigned> control_core;
   std::string_view application = application_name, version = neap_version;
 };
-/// Texts of users or hardware that are longer than this are cut to this length and end with `...`, so that the header has room for them.
+/// Longer texts of users or hardware are cut to this length, and then end with `...`. So the header always has room for them.
 constexpr std::size_t header_text_bytes_max = 128;
 /// Returns the values for this boot, with a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);

@@ -27,7 +27,7 @@ constexpr milliseconds alive_period{1000};  ///< a stream without data sends a b
 constexpr milliseconds live_period{50};     ///< a live stream waits at most this long to fill a block
 
 /// Memory for a block: exactly its header and `entries`. A live stream of an idle machine sends one or two entries in a block, and the
-/// connection keeps every block until the client has read it. Blocks of the maximum size would waste memory.
+/// connection keeps every block until the client has read it. Blocks of the maximum size waste memory.
 class EntriesBlock {
  public:
   explicit EntriesBlock(std::size_t entries)
@@ -67,7 +67,7 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// True if all logs are still of this run. A reader of the logs MUST check this after reading them.
+/// True if all logs are still of this run. A reader of the logs MUST check this after reading them, because a new run overwrites them.
 bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
 /// Notifies `signal` after each start, stop and clear of a run.
@@ -153,7 +153,7 @@ task<bool> Stream::send_gap(unsigned core, std::uint64_t until) {
   co_return co_await send_block(gap, {});
 }
 
-/// Sends the entries of `core` up to `end`. Returns false if the stream is over.
+/// Sends the entries of `core` up to `end`. Returns false if the stream has ended.
 task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool full_blocks_only) {
   std::uint64_t& position = positions_[core];
   while (position < end) {
@@ -249,7 +249,7 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites its oldest entries while they are being sent. So the oldest eighth is left out.
+/// With `log_full=overwrite`, a run in progress overwrites a log's oldest entries. So the oldest eighth of a log is not sent.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;

@@ -115,12 +115,12 @@ TEST(AllowList, IsTheOwnNetworkByDefault) {
   const AllowList list;
   EXPECT_TRUE(list.allows({0x0A000202}, own, mask));
   EXPECT_FALSE(list.allows({0x0A000302}, own, mask));
-  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // without an address there is no network
+  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // a machine without an address allows no client
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 
-// The configured network may be a whole address class, for example 10.0.0.0/8. If the default allowed all of it, each of its addresses
-// could switch the machine off.
+// The configured network may be a whole address class, for example 10.0.0.0/8. The default must not allow all of it, because each allowed
+// address can switch the machine off.
 TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
   const net::Ipv4Address own{0x0A000205}, near{0x0A0002FE}, far{0x0A000302};
   const AllowList list;
@@ -211,7 +211,7 @@ TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   const BootFacts boot{.boot_id = all, .tsc_at_boot = all, .control_core = ~0U, .application = quotes, .version = quotes};
   const LogPart part{.run = ~0U, .core = machine::core_count() - 1, .extent = {.first = 0, .end = all, .unwritten = all}};
   const Header header = make_header(boot, part);
-  std::size_t card_bytes = 0;  // this test uses no card
+  std::size_t card_bytes = 0;  // bytes that a card's settings add; this test has no card
   for (const policy::Row& row : ixgbe::setting_rows())
     card_bytes += std::string(R"("255":"",)").size() + policy::log_description(row).size();
   EXPECT_LT(at<std::uint32_t>(header, 56) + card_bytes, 4096U - 64 - 64) << "and for numbers that are longer on a real machine";
@@ -222,7 +222,7 @@ TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   host::set_power_abilities(before);
 }
 
-// Tools build their types from the header. The fields are those of kernel/log_record.hpp.
+// Tools build their types from the header. The header must name all fields of kernel/log_record.hpp.
 TEST(LogFile, TheHeaderNamesEveryFieldAndSetting) {
   const std::string json = make_header_json({}, {.run = 1, .core = 0, .extent = {}});
   for (const log::Form& form : log::forms) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The command line's options for log, control and settings. One call reads all, so every application with a network accepts the same words.
+// The command line's options for log, control and settings. One call reads all of them, so all applications accept the same words.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace neap::observe {
 
-constexpr std::uint16_t default_control_port = 5002;  // the port of EbbRT's control
+constexpr std::uint16_t default_control_port = 5002;  // published scripts for the library OS EbbRT use this port
 
 struct Options {
   log::Options log;

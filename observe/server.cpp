@@ -16,7 +16,7 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of rejections in progress, and the time limit of a rejection. Further connections are reset.
+/// The maximum number of rejections in progress, and the time limit of a rejection. Further connections are reset.
 constexpr unsigned rejections_max = 8;
 constexpr std::chrono::seconds rejection_limit{1};
 
@@ -98,7 +98,7 @@ std::unique_ptr<net::ConnectionHandler> Server::reject(net::Connection& connecti
   }
   auto refused = std::make_unique<Rejection>(rejections_);
   const std::string line = "error: " + reason + '\n';
-  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // the connection is closed in any case
+  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // may fail, because `close` follows
   connection.close();
   refused->begin(connection);
   return refused;

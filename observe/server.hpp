@@ -40,7 +40,7 @@ struct Environment {
   void (*reboot)() noexcept;
   std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< time for a client to prove itself
   std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< delay of the answer to a wrong token
-  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< after the conversation: time without an acknowledgement
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< while closing: time without an acknowledgement
 };
 [[nodiscard]] Environment machine_environment() noexcept;
 
@@ -57,7 +57,7 @@ class Server final : public Control {
   [[nodiscard]] std::uint64_t boot_id() const noexcept override { return boot_.boot_id; }
 
   [[nodiscard]] task<std::string> answer(Client& client, std::string_view line);
-  /// Gives the client a place among the proven clients, if it has none. Returns false if busy clients have all places.
+  /// Gives the client a place among the proven clients (admission.hpp), if it has none. Returns false if busy clients have all places.
   [[nodiscard]] bool prove(Client& client);
   /// Counts a refusal, and returns "error: " followed by `reason`.
   [[nodiscard]] std::string refuse(std::string_view reason);

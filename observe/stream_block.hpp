@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The blocks of a log stream: a header of 64 bytes and a payload, little-endian (docs/log-format.md).
 //
-// A collector must know that it has every entry, or exactly which entries are missing. So each block contains its number on this
-// connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten before they were sent.
+// A collector (a client that stores streams) must know that it has every entry, or which entries are missing. So each block contains its
+// number on this connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten unsent.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ enum class BlockType : std::uint8_t {
   header = 1,       ///< the core's file header; sent after the core's last entry
   entries = 2,      ///< entries of one core, from `position` on
   gap = 3,          ///< `count` entries from `position` on were overwritten before they could be sent
-  end_of_core = 4,  ///< the core's run had `count` entries in all
+  end_of_core = 4,  ///< no more entries of this core follow; the run has `count` of them
   end = 5,          ///< the end of the run
   alive = 6,        ///< sent when there is nothing else to send
 };

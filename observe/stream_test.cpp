@@ -11,7 +11,7 @@
 namespace neap::observe::testing {
 namespace {
 
-/// A collector's copy of a run: each core's log entries, and the core's header when it has arrived.
+/// The part of a run that a collector (a client of `stream`) has received: each core's log entries, and later the core's header.
 struct Collected {
   struct Core {
     std::uint64_t position = 0;  ///< position of the next entry
@@ -176,7 +176,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_EQ(collector.ask("stream,after"), "ok");
   world.record(500);
   EXPECT_TRUE(HostMachine::wait_until([&] { return collector.received_bytes() >= sizeof(BlockHeader); }));
-  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // `alive` blocks without entries
+  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // only whole `alive` blocks have arrived
   EXPECT_LT(collector.received_bytes(), 10 * sizeof(BlockHeader));
   EXPECT_TRUE(peer.ask("stop").starts_with("ok "));
   std::string text = collector.rest();
@@ -217,7 +217,7 @@ TEST(LogStream, LiveLinesArriveDuringTheRun) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("start"), "ok run=1");
   Collected collected;
-  EXPECT_FALSE(collect(world, collected, "live", 1));  // ends after the first lines
+  EXPECT_FALSE(collect(world, collected, "live", 1));  // ends after the first received bytes
   world.record(300);
   EXPECT_FALSE(collect(world, collected, "live", 250 * 64));
   EXPECT_GE(collected.cores[0].position + collected.cores[1].position, 250U);

@@ -29,7 +29,7 @@ using host::HostMachine;
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A card for the settings. It accepts an `itr` from 0 to 1000 us in steps of 2 us, and has the 82599's settings, as in docs/control.md.
+/// A card without frames, on which tests change settings. It has the 82599's settings. An `itr` is 0 to 1000 us in steps of 2 us.
 class FakeDevice final : public policy::Device {
  public:
   Result<std::uint32_t> round_itr(unsigned, std::uint32_t itr_us) const noexcept override {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Checks in every test with a machine that our own driver breaks no rule of the card.
+"""Checks, in every test that boots a machine, that our own driver breaks no rule of the card.
 
 The soft card detects driver actions whose outcome is undefined on a real card, and reports them when it exits (`--strict`). So every
-machine that boots one of our images also tests our driver. The drivers of Linux and iPXE are not judged. A test that breaks a rule on
+machine that boots one of our images also tests our driver. The drivers of Linux and iPXE are not checked. A test that breaks a rule on
 purpose sets `machine.breaks_a_rule = True`.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Packages of a newer Debian suite, without a change of the system.
+"""Fetches packages of a newer Debian suite without changing the host's system.
 
 A private apt reads Debian 13 and its backports from the mirror that the machine already uses. The private apt has its own lists and an
 empty record of installed packages. It downloads packages into the cache and installs nothing. apt checks the archive's signature with the
@@ -24,7 +24,7 @@ BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
 
-# Threads of this process wait for their turn silently; waiting for another `./neap` is reported.
+# Threads of this process wait for this lock without a message. A wait for another `./neap` is reported.
 _turn = threading.Lock()
 
 # Settings of the machine's apt configuration that the private apt must copy to reach the network.
@@ -80,7 +80,7 @@ class Archive:
 
     def download(self, packages: Iterable[tuple[str, str]], into: Path) -> list[Path]:
         """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for. Raises Failure if a
-        version is not in the archive or does not arrive whole."""
+        version is not in the archive or is not downloaded completely."""
         wanted = list(packages)
         into.mkdir(parents=True, exist_ok=True)
         names = [f"{name}={version}" for name, version in wanted]
@@ -122,7 +122,7 @@ class Archive:
         return list(dict.fromkeys(row[1] for row in fields if len(row) == 3 and row[2].endswith("Sources") == source))
 
     def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
-        """Raises VersionGone, with the existing versions, for a version that even fresh lists do not have."""
+        """Raises VersionGone, which has the existing versions, if a version is missing in the lists after an update."""
         for name, version in wanted:
             if version in self._versions(name, source):
                 continue
@@ -133,7 +133,7 @@ class Archive:
                 raise VersionGone(name, version, f"Debian's archive has {name} {version} no longer; {instead}", there)
 
     def _refresh(self, max_age_seconds: float = LISTS_MAX_AGE_SECONDS) -> None:
-        """Updates the lists from the first mirror that has the suites with a good signature."""
+        """Updates lists older than `max_age_seconds`, from the first mirror that has the suites with a valid signature."""
         fresh = self._home / "updated"
         if fresh.is_file() and time.time() - fresh.stat().st_mtime < max(max_age_seconds, 5):
             return
@@ -190,7 +190,7 @@ class VersionGone(Failure):
 
 
 def private_command(root: Path, program: str) -> list[str]:
-    """Returns the start of a command line for a program of the packages at `root`, with their C library; the system's may be older."""
+    """Returns the first words of a command line for a program of the packages at `root`. The program uses those packages' C library."""
     loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
     return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Makes GRUB files that firmware can start: for the network (BIOS, UEFI), and on a disc image that is both CD and disk.
+"""Makes GRUB files that firmware can start: for the network (BIOS, UEFI), and on a disc image that boots as a CD or as a disk.
 
 Each GRUB is one file that contains all modules. So a boot over the network needs one transfer for GRUB, and modules of different versions
 cannot mix. The file does not say what to boot; GRUB reads grub/grub.cfg beside it at each start.

@@ -22,7 +22,7 @@
 
 The file may come from another administrator, so its size, nesting and numbers are bounded.
 
-A misspelt key would make a machine boot something else than intended. So unknown keys are refused by name.
+An unknown key may be a misspelt key, and the machine would boot something else than intended. So it is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def parse(text: str, where: str) -> Machines:
 
 def _require_shallow(text: str) -> None:
     """Raises ValueError for a key with many dots. tomllib's memory grows with the square of their number; 200 KB of dots take 20 GB.
-    Strings over several lines are refused. Without them, each line by itself shows which parts are strings."""
+    Strings over several lines are refused too, so that each line can be searched for dots outside of strings."""
     for number, line in enumerate(text.split("\n"), 1):
         if '"""' in line or "'''" in line:
             raise ValueError(f"a text of several lines (at line {number})")
@@ -157,7 +157,8 @@ def as_mac(text: str) -> str:
 
 
 def check_words(words: str, what: str) -> str:
-    """Returns the command line `words` with single spaces. Raises Failure if a boot loader would read another text than `words`."""
+    """Returns the command line `words` with single spaces. Raises Failure if it is too long, or if a boot loader would interpret a
+    character."""
     if bad := WORDS.sub("", words):
         message = f"{what}: the character {bad[0]!r} has a meaning of its own for boot loaders"
         raise Failure(message, "letters, digits and =.,:/+@%[]_- are taken")
@@ -204,7 +205,7 @@ def _bmc(table: _Table, name: str) -> Bmc:
 
 
 class _Table:
-    """One table of the file. Keys are taken by type; the keys that remain at the end are unknown."""
+    """One table of the file. Each method reads one key of a type. `finish` then refuses the keys that no method has read."""
 
     def __init__(self, where: str, prefix: str, values: object):
         self.where = where
@@ -245,7 +246,7 @@ class _Table:
         return _Table(self.where, f"{self._prefix}{key}.", self.values.get(key, {}))
 
     def finish(self) -> None:
-        """Raises Failure for a key that was not taken."""
+        """Raises Failure for a key that no method has read."""
         for key in self.values:
             if key not in self._taken:
                 known = ", ".join(sorted(self._taken))

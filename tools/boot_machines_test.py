@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The machines' file: valid content is accepted, and everything else is refused by name."""
+"""The machines' file: valid content is accepted. Other content is refused with an error that names it."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_a_machine_is_found_by_each_of_its_names() -> None:
 
 
 def test_an_empty_name_is_no_machine() -> None:
-    """`./neap power cycle "$RACK"` with RACK not set must not switch the first machine that has no serial number."""
+    """`./neap power cycle "$RACK"` must switch no machine if RACK is not set, not even a machine without a serial number."""
     machines = boot_machines.parse("[machines.a]\nserial='s'\n[machines.b]\nmac='52:54:00:00:00:01'\n", "test")
     with pytest.raises(Failure, match="no machine '' \\(machines: a, b\\)"):
         machines.find("")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Makes the files that GRUB and iPXE read at each boot: the menu, and one small file for each machine that has its own boot entry.
 
-A boot loader cannot read TOML, so each machine's choice is a file that the boot loader can read. The file is named by the machine's MAC
-(with dashes) or by its serial number. A new file changes the machine's next boot.
+A boot loader cannot read the TOML file of the machines. So each machine's entry is written to a file of the boot loader's own format. The
+file is named by the machine's MAC (with dashes) or by its serial number. A new file changes the machine's next boot.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq answers boot requests and TFTP, Python's own server HTTP.
+"""Serves a boot tree (boot_tree.py) on one network until interrupted: dnsmasq serves proxy-DHCP and TFTP, Python's http.server serves HTTP.
 
-A laboratory's network usually has a DHCP server already; a second server that assigned addresses would do harm. So dnsmasq runs as
-proxy-DHCP. The other server assigns addresses, and dnsmasq adds only the location of the boot file.
+A laboratory's network usually has a DHCP server already, and a second server must not assign addresses. So dnsmasq runs as proxy-DHCP. The
+existing server assigns addresses, and dnsmasq adds only the location of the boot file.
 """
 
 import collections
@@ -27,8 +27,8 @@ from tools.process import spawn, stop
 SIOCGIFADDR = 0x8915
 SIOCGIFNETMASK = 0x891B
 HTTP_TIMEOUT_SECONDS = 30
-# Limits of HTTP connections, in total and for one address; further connections are closed. Each connection is a thread, and a machine that
-# boots has several connections.
+# Limits of HTTP connections, in total and for one address; further connections are closed. Each connection takes a thread. A machine that
+# boots opens several connections.
 HTTP_CONNECTIONS = 256
 HTTP_CONNECTIONS_OF_ONE = 16
 
@@ -140,7 +140,7 @@ class _Server(http.server.ThreadingHTTPServer):
                 self._open += collections.Counter()  # drops addresses without connections
 
     def handle_error(self, request, client_address) -> None:
-        """Prints one line without a traceback, because a peer that disconnects is not an error of ours."""
+        """Prints one line without a traceback, because a peer that disconnects is no error of this server."""
         error = sys.exc_info()[1]
         progress.say(f"http: {client_address[0]}: {type(error).__name__}: {error}")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """A boot tree: a directory that a TFTP and HTTP server offers to machines, with everything that they need to boot.
 
-Machines may boot from it at any moment, also while it is rebuilt. So a tree is written to a temporary place and then moved by one rename. A
-machine sees either the old or the new tree. A failure leaves the old tree unchanged.
+Machines may boot from it at any moment, also while it is rebuilt. So a tree is written to a temporary directory, which then gets the tree's
+name by one rename. A machine sees either the old or the new tree. A failure leaves the old tree unchanged.
 """
 
 import ctypes
@@ -81,7 +81,8 @@ def require_place(out: Path) -> None:
 
 def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
     """Sets the entry that a machine boots from its next start on. `name`: a name in the machines' file, a serial number, or any MAC.
-    `words`: the command line; None for the tree's default for that image. No server needs a restart. Raises Failure."""
+    `words`: the command line; None for the image's default. No server needs a restart. Raises Failure for an unknown entry or machine, or
+    an invalid `words`."""
     read_record(out)
     with _lock(out):
         record = read_record(out)
@@ -163,12 +164,12 @@ def _fill(work: Path, out: Path, contents: Contents, programs: boot_programs.Boo
     }
     (work / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     for path in work.rglob("*"):
-        # A TFTP server that has dropped its rights can read only files that are readable by all users.
+        # A TFTP server that has dropped root's rights can read only files that are readable by all users.
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _plain(machine: Machine) -> dict:
-    """Returns a machine's entry for tree.json. The management processor is left out, because all users may read that file."""
+    """Returns a machine's entry for tree.json. The management processor's data are left out, because all users may read that file."""
     return {key: value for key, value in dataclasses.asdict(machine).items() if key != "bmc"}
 
 

@@ -35,7 +35,7 @@ words = "c=3"
 
 @pytest.fixture(scope="session", autouse=True)
 def programs() -> boot_programs.BootPrograms:
-    """The boot programs, which are looked up before a test moves the cache."""
+    """The boot programs. They are looked up here, because tests use empty caches."""
     return boot_programs.require()
 
 
@@ -158,7 +158,7 @@ def test_the_next_boot_of_a_machine_is_changed_and_nothing_else(tmp_path: Path, 
     # A MAC with dashes names the machine that the file lists with colons, and creates no second machine.
     boot_tree.choose_next(tree, "52-54-00-00-00-02", "two", None)
     assert [machine["mac"] for machine in json.loads((tree / "tree.json").read_text())["machines"]].count("52:54:00:00:00:02") == 1
-    # The words of an earlier choice do not apply to another image.
+    # The command line of an earlier choice does not apply to another image.
     boot_tree.choose_next(tree, "third", "one", None)
     assert b"multiboot2 /images/one.elf 'a=1' 'b=2'" in _files(tree)["grub/machines/serial-S3.cfg"]
 
@@ -250,7 +250,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An application in a folder of its own; its build is simulated."""
+    """An application outside the checkout. Its build is simulated."""
     folder = tmp_path / "my folder"
     folder.mkdir()
     (folder / "CMakeLists.txt").write_text("find_package(Neap)\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Building: CMake's presets with the paths that the launcher knows; the Rust programs with cargo.
+"""Builds CMake's presets, with the paths of toolchain and sources, and builds the Rust programs with cargo.
 
 All output is in `build/` of the checkout: `build/<preset>/`, `build/<crate>/` (soft82599, world, load), logs in `build/logs/`. Downloaded
-crates are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), for the next clone.
+crates are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), where other clones find them.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ BUILD = REPOSITORY / "build"
 CROSS_PRESETS = ("image", "image-debug")
 HOST_PRESETS = ("host", "host-thread")
 SOFT_CARD = BUILD / "soft82599/release/soft82599"
-# The model machine's card, network, clients and load.
+# The program with the card, network, clients and load of the model machine (tools/model).
 WORLD = BUILD / "world/release/neap-world"
 LOAD = BUILD / "load/release/neap-load"
 # A memcached that is slow or wrong in known ways, as a reference for the load generator.
@@ -30,7 +30,7 @@ LOAD_STUB = LOAD.with_name("neap-load-stub")
 OLDEST_RUSTC = (1, 85)
 BUILD_TIMEOUT_SECONDS = 3600
 TOOLCHAIN_WORD = "-DNEAP_TOOLCHAIN="
-# Duration of a fuzzer in `./neap test`; `./neap soak` gives more (NEAP_SOAK_SECONDS).
+# Seconds for which `./neap test` runs each fuzzer. `./neap soak` sets another time by NEAP_SOAK_SECONDS.
 FUZZ_SECONDS = 60
 
 
@@ -65,7 +65,7 @@ def image(name: str, preset: str = "image") -> Path:
 
 
 def configure_arguments(preset: str) -> list[str]:
-    """Returns CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
+    """Returns CMake's -D arguments for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
     words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}", *compile_cache.launchers()]
     if preset in CROSS_PRESETS:
         words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
@@ -116,7 +116,7 @@ def configure_locked(preset: str) -> None:
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # CMake cannot change the compiler of an existing build directory. A copied or moved one would build the sources of its old place.
+        # CMake cannot change a build directory's compiler. A copied or moved build directory would build the sources at its old path.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
         if before and (place not in before or any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before)):
             cache.remove(directory)
@@ -132,7 +132,7 @@ def build_soft_card() -> Path:
 
 
 def build_world() -> Path:
-    """Builds the model machine's card, network and load (release) with cargo; gives the path of the program."""
+    """Builds neap-world (release) with cargo: the model machine's card, network and load. Returns the program's path."""
     cargo_run(WORLD_CRATE, ["build", "--release", "--locked"], "building the model machine's world", "world")
     return WORLD
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The cache of things that are made once per machine: the toolchain, QEMU, fetched sources.
+"""The cache of things that are made or fetched once per user: the toolchain, QEMU, sources.
 
 The cache is one directory (`$XDG_CACHE_HOME/neap` or `~/.cache/neap`). Each thing is an entry, named by a hash of its inputs. An entry is
-complete only if its marker file exists, which is written last. A maker that is killed leaves a directory without a marker. The next maker
-starts over, or resumes if it keeps partial results. Each entry has a lock, so a second maker waits for the first and then finds the entry
-complete.
+complete only if its marker file exists, which is written last. A process that is killed while it makes an entry leaves a directory without
+a marker. The next process starts over, or resumes if partial results are kept. Each entry has a lock, so a second process waits for the
+first and then finds the entry complete.
 
 A lock is flock on a file beside the entry. The kernel releases it when the holder ends, so no stale lock remains.
 """
@@ -93,9 +93,9 @@ class Entry:
 
     @contextlib.contextmanager
     def making(self, *, keep_partial: bool = False, work: str = "") -> Iterator[bool]:
-        """Holds the entry's lock. Yields True if the body has to make the entry, False if another process has completed it meanwhile. The
-        body fills `self.path`; the marker is written after the body's end. If the body raises, its files are removed, unless `keep_partial`
-        is set (for makers that resume)."""
+        """Holds the entry's lock. Yields True if the `with` block has to make the entry, False if another process has completed it
+        meanwhile. The block fills `self.path`; the marker is written after the block. If the block raises, the entry's files are removed,
+        unless `keep_partial` keeps them for a later process that resumes."""
         with lock(self._lock_path, work=work):
             if self.ready:
                 yield False
@@ -142,7 +142,7 @@ def disk_full_named(what: str) -> Iterator[None]:
 
 
 def require_space(path: Path, needed_bytes: int, what: str) -> None:
-    """Raises DiskFull if `path`'s file system has less than `needed_bytes` free, so that nothing is written in vain."""
+    """Raises DiskFull if `path`'s file system has less than `needed_bytes` free. Callers check before they write."""
     free_bytes = shutil.disk_usage(path).free
     if free_bytes < needed_bytes:
         raise DiskFull(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Builds the soft card's fuzzers with coverage on stable Rust, runs them for a time, and reads their results.
 
-They use libFuzzer (sim/soft82599/fuzz). Their corpus is kept in build/ from run to run. An input that causes a failure is kept in
-build/fuzz/NAME/ and named in the error.
+The fuzzers use libFuzzer (sim/soft82599/fuzz). Their corpus stays in build/ from run to run. An input that causes a failure is stored in
+build/fuzz/NAME/, and the error names it.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ SOAK_OPERATIONS = 100_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The result of a fuzzer: operations, inputs, and reached places in the code."""
+    """The result of a fuzzer: operations, inputs, and the number of code locations reached."""
 
     name: str
     operations: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The output of the soft card's fuzzers and of its benchmark is read correctly. Their behaviour is tested elsewhere."""
+"""The output of the soft card's fuzzers and of its benchmark is read correctly."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap clean`: removes everything that can be made again, except things in use."""
+"""`./neap clean`: removes build output, and with --cache also the user's cache."""
 
 import os
 from pathlib import Path

@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
 
 
 def _from_the_system(error: OSError) -> Failure:
-    """An error of the operating system that no other code has explained."""
+    """Returns a Failure that explains an error of the operating system, if no other code has explained it."""
     what = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failure(f"{what}no space left on the disk", "make room and start again")
@@ -118,7 +118,7 @@ def _ignore_signals() -> None:
 
 def _dispatch(argv: list[str]) -> int:
     if argv[:1] == ["load"]:
-        # The options of this command belong to the load generator; the launcher passes them on unread.
+        # The load generator parses this command's options, so they are passed on unchanged.
         from tools import load
 
         return load.load(argv[1:])
@@ -293,8 +293,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
 
 
-# Modules are imported where they are used: `./neap --help` must not depend on their requirements.
-# The commands that are one call of a function. Its parameters have the names of the command's options.
+# Functions import the modules that they use, because `./neap --help` must not depend on these modules' requirements.
+# This table has the commands that are one call of a function. The function's parameters have the names of the command's options.
 CALLS = {
     "new": "new.new",
     "vfio": "vfio.command",
@@ -318,7 +318,7 @@ def _call(arguments) -> int:
 
 
 def _options(kind, parsed, /, **others):
-    """An instance of the dataclass `kind`, whose fields are command-line options of the same names, except the fields in `others`."""
+    """Returns an instance of the dataclass `kind`. A field that is not in `others` gets the value of the option with its name."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in others]
     return kind(**{name: getattr(parsed, name) for name in names}, **others)
 
@@ -330,7 +330,7 @@ def _run(arguments) -> int:
 
 
 def _offer(arguments):
-    """The settings of --load and of its companion options; None without --load."""
+    """Returns the settings of --load and of the options that belong to it; None without --load."""
     from pathlib import Path
 
     from tools import load

@@ -72,7 +72,7 @@ def test_help_names_every_command() -> None:
 
 
 def test_a_python_that_is_too_old_is_reported() -> None:
-    # The file must also be valid for an older Python, because it checks the version itself.
+    # The launcher's file `neap` checks Python's version, so its syntax must also be valid for an older Python.
     program = (REPOSITORY / "neap").read_text().replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
     done = finished([sys.executable, "-c", program])
     assert done.returncode == 1

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Runs the compilers through ccache, with its store in the user's cache, so that no checkout compiles a source that another checkout has
-compiled.
+"""Runs the compilers through ccache, with its store in the user's cache, so that checkouts share compiled objects.
 
-ccache identifies a source by its content and the content of all included files. It replaces the checkout's own path by a relative one, so
-clones share entries. cmake/neap_options.cmake makes the compiler produce the same object in each clone (-ffile-prefix-map).
-CCACHE_DISABLE=1 switches ccache off. A user's own launchers or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have priority.
+ccache identifies a source by its content and the content of all included files. ccache replaces the checkout's own path by a relative path,
+so clones share entries. cmake/neap_options.cmake makes the compiler produce the same object in each clone (-ffile-prefix-map).
+CCACHE_DISABLE=1 switches ccache off. A user's compiler launcher or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have priority.
 """
 
 import os

@@ -20,7 +20,7 @@ def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
-    """Compiles a checkout's one source as the presets do. Returns the object, and the number of objects that came from the store so far."""
+    """Compiles a checkout's only source as the presets do. Returns the object, and how many objects ccache has taken from its store."""
     (checkout / "build/image").mkdir(parents=True, exist_ok=True)
     (checkout / "cmake").mkdir(exist_ok=True)
     (checkout / OPTIONS).write_text(options)

@@ -19,7 +19,7 @@ TEST_DATA = Path(__file__).with_name("testdata")
 
 @pytest.fixture(scope="session")
 def qemu_command() -> tuple[str, ...]:
-    """A real QEMU, which is looked up before a test moves the cache."""
+    """A real QEMU. It is looked up here, because tests use empty caches."""
     return qemu.command()
 
 
@@ -42,7 +42,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def python() -> Iterator[Callable[..., subprocess.Popen]]:
-    """A function that starts a Python program, given as text, which can import tools. The program's output is text."""
+    """Returns a function that starts a Python program, given as text. The program can import `tools`, and its output is text."""
     started: list[subprocess.Popen] = []
 
     def start(program: str, *arguments: str) -> subprocess.Popen:
@@ -61,7 +61,8 @@ def python() -> Iterator[Callable[..., subprocess.Popen]]:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, int]]:
-    """Hides this host's runs. Gives a function that pretends a run, and returns its directory and the descriptor of its held lock."""
+    """Hides this host's machines. Returns a function that makes a run's directory without a machine, and returns it and the descriptor of
+    its lock."""
 
     def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> tuple[Path, int]:
         directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """A client of a machine's control server, which answers each line with one line (docs/control.md).
 
-Each wait has a time-out, and so has a whole answer, so that a peer that sends single bytes slowly cannot block the client. The length of an
+Each wait and each whole answer have a time-out, so that a peer that sends single bytes slowly cannot block the client. The length of an
 answer line is limited, and errors never contain the token.
 """
 
@@ -20,7 +20,7 @@ ANSWER_BYTES_MAX = 1 << 20
 LINE_BYTES_MAX = 4096
 TOKEN_BYTES_MAX = 1024
 RECEIVE_BYTES = 1 << 18
-# The time limit of a read is the limit for a silence, plus the time that its bytes need at this rate.
+# A read of many bytes may last for its time-out, plus the time that the bytes need at this rate.
 SLOWEST_BYTES_PER_SECOND = 16_384
 
 

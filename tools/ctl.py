@@ -9,7 +9,7 @@ from tools.errors import EXIT_FAILURE, UsageError
 from tools.foreign import shown_lines
 from tools.machine_registry import find_control
 
-# Commands whose answer is binary.
+# Maps commands with a binary answer to the command of `./neap` that reads the answer.
 NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
 
 # Commands whose answer line contains several lines of text.
@@ -41,7 +41,7 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
 
 
 def show_text(connection: control_client.Control, line: str, answer: str) -> bool:
-    """Prints the text in an answer's last field as separate lines, and asks for the rest of it. Returns False if the answer has no text."""
+    """Prints the text in an answer's last field as lines, and requests the rest of the text. Returns False if the answer has no text."""
     name = line.split(",")[0].strip().lower()
     if name not in TEXTS or control_client.text_of(answer) is None:
         return False

@@ -18,7 +18,7 @@ Runs = Callable[[int, int | None], tuple[Path, int]]
 
 @pytest.fixture(autouse=True)
 def memcached(runs: Callable[..., tuple[Path, int]]) -> Runs:
-    """Pretends that memcached runs as a process, with a control port or without."""
+    """Returns a function that makes `./neap` believe that memcached runs, with a control port or without."""
     return lambda pid, control_port: runs("memcached", pid, {11211: 2000 + pid, 5002: control_port or 0}, control_port)
 
 
@@ -149,7 +149,7 @@ def test_a_port_without_a_server_or_that_closes_is_one_error() -> None:
 
 
 class Counting:
-    """Answers `cores` with 500 interrupts per second of the machine's clock, and half of the time asleep."""
+    """Answers the command `cores`. In each second of the machine's clock, a core has 500 interrupts and sleeps for half a second."""
 
     def __init__(self) -> None:
         self.second = 0

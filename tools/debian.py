@@ -2,8 +2,8 @@
 """Unpacks Debian packages of the machine's own suite into a folder.
 
 Tests and benchmarks use third-party programs (Linux, ethtool, memcached, libmemcached's tools) without installing them. So apt downloads
-packages without root rights and checks them against the machine's lists. They are unpacked, never configured. The versions come from the
-machine's lists, so a test is repeatable.
+packages without root rights and checks them against the machine's lists. The packages are unpacked, never configured. The versions are
+those in the machine's lists, so they stay the same until the lists change.
 """
 
 import functools
@@ -19,7 +19,7 @@ from tools.process import output_of, run_logged
 
 DOWNLOAD_SECONDS = 300
 UNPACK_SECONDS = 120
-LOOK_UP_SECONDS = 300  # a second on an idle machine, minutes on a machine that also compiles and emulates
+LOOK_UP_SECONDS = 300  # apt needs a second on an idle machine, minutes on a machine that also compiles and emulates
 _UPDATE_HINT = "`apt-get update` brings the machine's package lists up to date"
 
 
@@ -57,7 +57,8 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """Returns `names` and every library package that they need, sorted; of a dependency all alternatives that are named like libraries."""
+    """Returns `names` and every library package that they need, sorted. Of a dependency's alternatives, all that are named like libraries
+    are included."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:
@@ -81,7 +82,7 @@ def unpack(names: list[str], target: Path) -> None:
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)
-    # If root starts apt, it downloads as a user of its own. That user cannot write into a private folder, and apt prints a long warning.
+    # By default, root's apt downloads as the user `_apt`, which cannot write into a private folder. apt then prints a long warning.
     option = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     run_logged(["apt-get", *option, "-q", "download", *names], log, "downloading packages", cwd=archives, timeout_seconds=DOWNLOAD_SECONDS)
     for archive in sorted(archives.glob("*.deb")):

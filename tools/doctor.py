@@ -17,7 +17,7 @@ from tools.run import DEFAULT_FORWARDS
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line. `state` is "ok", "later" (the launcher gets it when it is needed) or "missing" (the user has to act)."""
+    """One line of the report. `state` is "ok", "later" (the launcher fetches it when it is needed) or "missing" (the user has to act)."""
 
     name: str
     state: str
@@ -25,7 +25,7 @@ class Finding:
 
 
 def doctor(as_json: bool) -> int:
-    """Prints the findings. Returns 1 if the launcher cannot itself get something that is missing."""
+    """Prints the findings. Returns 1 if the user has to install something."""
     findings = [_guarded(check) for check in CHECKS]
     if as_json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))

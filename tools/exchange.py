@@ -26,7 +26,7 @@ MANIFEST = "neap-toolchain.json"
 LEVEL = "-10"
 MANIFEST_BYTES_MAX = 16_000_000
 NEEDED_BYTES = 400_000_000
-# More than the files of any toolchain.
+# More than the size of any toolchain's files.
 UNPACKED_BYTES_MAX = 10 * NEEDED_BYTES
 
 
@@ -154,14 +154,14 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: 
 
 
 def _inside(name: str, prefix: Path, broken: Failure) -> Path:
-    """Returns the path of a name below `prefix`. Raises `broken` for a name that leads elsewhere."""
+    """Returns the path of a name below `prefix`. Raises `broken` for a name that leads out of `prefix`."""
     if not isinstance(name, str) or posixpath.isabs(name) or ".." in name.split("/"):
         raise broken
     return prefix / name
 
 
 def _make_folder(path: Path, prefix: Path, broken: Failure) -> None:
-    """Makes a folder below `prefix`. No part of its path may be a link, because only the name is checked against the manifest."""
+    """Makes a folder below `prefix`. Raises `broken` if a part of its path is a link, because the link may lead out of `prefix`."""
     if any(parent.is_symlink() for parent in (path, *path.parents) if parent.is_relative_to(prefix) and parent != prefix):
         raise broken
     path.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ CONTROL = "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: t
 
 
 class FakeMirror:
-    """Holds binary and source packages. Each change is published: the indexes are written and signed anew."""
+    """Contains binary and source packages. Each change is published: the indexes are written and signed anew."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -32,7 +32,7 @@ class FakeMirror:
         return Archive(self.system_root, self.keyring)
 
     def new_key(self, name: str) -> Path:
-        """Makes a key, which signs from now on. Returns its keyring."""
+        """Makes a key, which signs all later changes. Returns its keyring."""
         self.signer = f"{name}@example.org"
         self._gpg("--quick-gen-key", "--passphrase", "", self.signer, "ed25519", "sign", "never")
         keyring = self.directory / f"{name}-debian.gpg"

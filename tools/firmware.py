@@ -24,8 +24,8 @@ class Start:
 
     firmware: BIOS (SeaBIOS) or UEFI (OVMF, fetched into the cache on first use).
     disk, cdrom: images to start from. The disk's image is never changed.
-    tftp: a directory that QEMU's own network serves; its DHCP names `bootfile`.
-    boot_card: the network with `tftp` has a card of its own, from which the firmware boots; otherwise it is the 82599's network.
+    tftp: a directory that QEMU's user network serves by TFTP; the network's DHCP server names `bootfile`.
+    boot_card: if true, the network with `tftp` has a second card, from which the firmware boots; otherwise the 82599 is on that network.
     boot_mac: the boot card's address. boot_netdev: words for QEMU's -netdev ("tap,ifname=x,…"), which replace the network with `tftp`.
     """
 
@@ -76,5 +76,5 @@ class Start:
 
 
 def _escaped(path: Path) -> str:
-    """Returns a file name within one of QEMU's comma-separated options."""
+    """Returns a file name as QEMU's comma-separated options need it."""
     return str(path.absolute()).replace(",", ",,")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Reads text and numbers from a peer or a file with limits, and prints them without effect on the terminal.
 
-Logs, machines' answers and BMCs' answers come from other programs, which may be hostile. So every reader uses the functions here for JSON,
-numbers and files, and every message of the launcher passes through `shown`.
+Logs, machines' answers and BMCs' answers come from other programs, which may be hostile. So all code that reads them uses the functions
+here for JSON, numbers and files, and every message of the launcher passes through `shown`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
 
 
 def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
-    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. Returns true if there was none."""
+    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. Returns false for a finding."""
     log = build.log_path(f"soak-{fuzzer.name}")
     log.unlink(missing_ok=True)
     start = time.monotonic()

@@ -2,7 +2,7 @@
 """`./neap soak kernel`: runs each of the kernel's stress images for minutes, on 1, 2, 4 and 16 cores. An image that loses or leaks anything
 fails.
 
-As many machines run at the same time as the host has cores. So the host preempts each machine now and then, which exposes races.
+One machine runs for each core of the host (at most LANES_MAX), and most have several vCPUs. So the host preempts vCPUs; that exposes races.
 """
 
 import os

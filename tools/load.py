@@ -2,9 +2,9 @@
 """`./neap load`: builds the load generator (bench/load) and runs it against the target that the user names.
 
 The load generator parses its own options. The launcher builds it. If the target is an application that `./neap run` runs on this host, the
-launcher takes the address from that run's description. By default, the machine's log is then also started before the measured window and
-stopped after it. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the exit status. With `./neap run APP
---load`, the load generator is a child of the launcher instead.
+launcher takes the address from that run's description. By default, the load generator then also starts the machine's log before the
+measured window and stops it afterwards. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the exit
+status. With `./neap run APP --load`, the load generator is a child of the launcher instead.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from tools.process import spawn
 # The port of memcached in the guest.
 GUEST_PORT = 11211
 PRESETS = ("etc", "usr", "fixed")
-# After Ctrl-C the load generator waits for requests in flight and prints the results so far. It is killed after this time.
+# After Ctrl-C the load generator waits for requests in flight and prints the results so far. The launcher kills it after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
 # An emulated machine is slow, and its network loses segments. TCP sends a lost segment again after one second, then after three more.
@@ -38,7 +38,7 @@ JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 _OURS = Parser(add_help=False, allow_abbrev=False)
 _OURS.add_argument("--pid", type=int)
 _OURS.add_argument("--no-control", action="store_true")
-# The load generator's own options that matter here.
+# The load generator's options that the launcher also uses.
 _THEIRS = Parser(add_help=False, allow_abbrev=False)
 _THEIRS.add_argument("--control")
 _THEIRS.add_argument("--control-token-file")
@@ -74,7 +74,7 @@ def _place_of_target(words: Sequence[str]) -> int | None:
 
 
 def service_port(run: machine_registry.Running) -> int:
-    """Returns the port of this host that reaches a run's application. Raises Failure."""
+    """Returns the port of this host that reaches a run's application. Raises Failure if there is none or more than one."""
     if GUEST_PORT in run.ports:
         return run.ports[GUEST_PORT]
     served = [host for host in run.ports.values() if host != run.control_port]
@@ -120,8 +120,9 @@ class Offer:
 
 
 def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: int | None) -> int:
-    """Waits until the application listens, and loads it. Returns the load generator's status. `served_control`: the guest's control port.
-    If `wanted` names a folder, the log is written to it, too. If interrupted, the load generator still prints its results so far."""
+    """Waits until the application listens, and runs the load generator against it. Returns the load generator's status. `served_control`:
+    the guest's control port. If `wanted` names a folder, the machine's log is written to it. If interrupted, the load generator prints its
+    results so far."""
     line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
     listening = re.search(r":(\d+)", line.partition("listening on")[2])
     guest_port = int(listening[1]) if listening else GUEST_PORT

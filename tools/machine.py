@@ -6,7 +6,7 @@
         assert machine.wait_exit(timeout=10) == SUCCESS
 
 QEMU and the soft card end with the `with` block, or when this process is killed. All their files (sockets, serial log, QEMU's messages) are
-in a private directory of the run. If the directory cannot be removed, the next run removes it. Two machines never share a name or a port.
+in a private directory of the run. If the directory cannot be removed, the next run removes it. Two machines never share a port.
 
 The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. The guest does not
 reach other hosts unless `outside=True`.
@@ -127,7 +127,7 @@ class Machine:
         self._control: CardControl | None = None
         self._run_lock: int | None = None
 
-    # ---- life ----
+    # ---- start and stop ----
 
     def __enter__(self) -> Machine:
         self.start()
@@ -227,7 +227,7 @@ class Machine:
         raise self._error(f"QEMU ended by signal {-status}" if status < 0 else f"QEMU failed with status {status}")
 
     def _wait_with_kvm(self, timeout: float | None) -> bool:
-        """Waits for the end, or for an internal error, after which QEMU would not end by itself."""
+        """Waits for the machine's end, or for an internal error of KVM, after which QEMU does not end by itself."""
         assert self._qemu and self._qmp
         deadline = None if timeout is None else time.monotonic() + timeout
         while not wait_unreaped(self._qemu, KVM_LOOK_SECONDS):
@@ -270,7 +270,7 @@ class Machine:
         assert self._qmp
         return self._qmp.command(command, **arguments)
 
-    # ---- inside ----
+    # ---- internal ----
 
     def network_words(self) -> list[str]:
         """Returns the card's options for its guest and its network."""
@@ -412,7 +412,7 @@ def free_port() -> int:
 
 
 def port_is_free(port: int) -> bool:
-    """True if QEMU could listen on the port now. Binds as QEMU will; with SO_REUSEADDR a port in TIME_WAIT counts as free."""
+    """True if QEMU could listen on the port now. Binds with SO_REUSEADDR like QEMU, so a port in TIME_WAIT counts as free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -435,7 +435,7 @@ def run_base() -> Path:
 
 
 def _new_run_directory() -> tuple[Path, int]:
-    """Makes a private directory with a lock, which shows that this process lives. Removes directories whose owners have ended."""
+    """Makes a private directory with a lock, which shows that this process lives. Removes directories whose processes have ended."""
     base = run_base()
     for old in base.glob(f"{RUN_PREFIX}*"):
         with contextlib.suppress(OSError):  # another neap may be removing it as well

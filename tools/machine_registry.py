@@ -2,7 +2,7 @@
 """The machines that `./neap run` runs on this host, and their addresses. For example, `./neap ctl memcached` finds its target here.
 
 Each run describes itself in machine.json in its private directory. The run's process holds that directory's lock until it ends
-(machine.py). So a run that was killed is not listed.
+(machine.py). A killed run holds no lock, so it is not listed.
 """
 
 import contextlib
@@ -95,8 +95,8 @@ def find(target: str, pid: int | None = None) -> Running | None:
 
 
 def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
-    """Returns host and port of the control server that `target` means: an application that runs on this host, or HOST[:PORT]. Raises
-    Failure like find(), and if the run serves no control."""
+    """Returns host and port of the control server that `target` names. `target` is an application that runs on this host, or HOST[:PORT].
+    Raises Failure like find(), and if the run serves no control."""
     from tools import machine
 
     running = find(target, pid)

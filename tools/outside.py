@@ -25,7 +25,7 @@ BUILD_TYPES = {"image": "Release", "image-debug": "Debug"}
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """The image of a folder. `ports`: the ports that the launcher forwards."""
+    """An application in its own folder, and its image. `ports`: the ports that the launcher forwards."""
 
     name: str
     image: Path
@@ -34,7 +34,7 @@ class Application:
 
 def folder(word: str) -> Path | None:
     """Returns the folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown. Raises
-    UsageError if the word can only be a folder, and the folder holds no application."""
+    UsageError if the word can only be a folder, and the folder contains no application."""
     if word in build.applications():
         return None
     path = Path(word).expanduser()

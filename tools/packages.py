@@ -22,7 +22,7 @@ INSTALL_TIMEOUT_SECONDS = 1800
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """A need for one Debian package. It is met if `program` is on PATH, or without `program` if dpkg lists the package as installed."""
+    """A Debian package that Neap needs. The need is met if `program` is on PATH, or if there is no `program` and dpkg lists the package."""
 
     package: str
     program: str = ""
@@ -146,7 +146,7 @@ def install(names: list[str]) -> None:
 
 
 def _apt_get(arguments: list[str], log: Path) -> None:
-    """Runs apt-get. It is not killed when this process ends, because a user has to repair a system in which dpkg was killed."""
+    """Runs apt-get. It is not killed when this process ends, because a system in which dpkg was killed has to be repaired by hand."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     argv = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
     with open(log, "ab") as out:

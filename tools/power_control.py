@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap power`: switches a rack machine by its management processor (BMC), with the usual tools ipmitool and curl.
+"""`./neap power`: switches a rack machine by its management processor (BMC), with ipmitool (IPMI) or curl (Redfish).
 
 The machines' file names each machine's BMC (tools/boot_machines.py). The BMC's password comes from a file or from the environment. ipmitool
-gets the password in its environment and curl on its standard input, so it appears in no list of processes and in no output.
+gets the password in its environment and curl on its standard input, so the password appears in no list of processes and in no output.
 
-A BMC may be hostile. So its answers are limited in size, and only valid paths of its answers are used in a URL.
+A BMC may be hostile. So its answers are limited in size, and a path in an answer is used in a URL only if it is valid.
 """
 
 import json
@@ -32,7 +32,7 @@ ON, OFF = "on", "off"
 
 
 def power(action: str, name: str, machines: str) -> int:
-    """Switches the machine and prints a line. `machines`: the path of the machines' file."""
+    """Switches the machine, and prints the result in one line. `machines`: the path of the machines' file."""
     if action not in ACTIONS:
         raise UsageError(f"power: there is no '{action}'", f"choose from {', '.join(ACTIONS)}")
     if not Path(machines).exists():
@@ -84,7 +84,7 @@ class _Ipmi:
 
     def __init__(self, bmc: Bmc, secret: str):
         # With -E the password is in the environment. ipmitool uses IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c). Older
-        # versions know only IPMI_PASSWORD. So both are set, and the user's environment has no effect.
+        # versions read only IPMI_PASSWORD. So both are set, and the user's environment has no effect.
         self._argv = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-U", bmc.user, "-E", "chassis", "power"]
         self._environment = {**os.environ, "IPMITOOL_PASSWORD": secret, "IPMI_PASSWORD": secret}
 

@@ -131,7 +131,7 @@ def test_a_missing_part_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_ipmitool_gets_the_machines_password_despite_the_environment(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # ipmitool takes IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c, option -E). Older versions know only IPMI_PASSWORD.
+    # ipmitool takes IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c, option -E). Older versions read only IPMI_PASSWORD.
     real = IPMITOOL.replace('"$IPMI_PASSWORD" =', '"${IPMITOOL_PASSWORD-$IPMI_PASSWORD}" =')
     for text in (real, IPMITOOL):
         (place / "ipmitool").write_text(text)

@@ -133,8 +133,8 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
 
 
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
-    """Returns the error for a command that ended with `status`. It names a full disk as the cause; any other error shows the log's end. An
-    almost full disk is named too, because the log may lack the error message: a bus error kills a linker that writes to mapped memory."""
+    """Returns the error for a command that ended with `status`. A full disk is named as the cause; otherwise the error shows the log's end.
+    An almost full disk is named too, because a linker that writes to mapped memory is killed by a bus error, without a message."""
     last = tail(log)
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = f"make room and start again; full log: {log}"

@@ -50,7 +50,7 @@ def show_status(text: str) -> None:
 
 @contextlib.contextmanager
 def step(text: str) -> Iterator[None]:
-    """Prints `text`, and at the end of the `with` the duration if it was more than a second."""
+    """Prints `text`, and at the end of the `with` block the duration, if that was more than a second."""
     start = time.monotonic()
     say(f"neap: {text}")
     yield
@@ -82,7 +82,7 @@ class Plan:
 
     @contextlib.contextmanager
     def run(self, name: str) -> Iterator[None]:
-        """Surrounds one step, and updates the status line while the step runs."""
+        """A context manager for one step. Updates the status line while the step runs."""
         start = time.monotonic()
         stopped = threading.Event()
         say(f"neap: {self.title}: {name} ({self._line(name, 0.0)})")
@@ -104,7 +104,8 @@ class Plan:
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that runs longer than expected counts as almost done. It shows that the pace was too optimistic, also for later steps.
+        # A step that runs longer than expected counts as almost done. The pace, which was too optimistic, is corrected also for later
+        # steps.
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:
             pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)

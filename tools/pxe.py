@@ -126,7 +126,7 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
 
 
 def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
-    """Returns the folder of each application that has a folder of its own, otherwise None. Raises UsageError for an unknown application."""
+    """Maps each application to its own folder, or to None if it belongs to this checkout. Raises UsageError for an unknown application."""
     found = {word: outside.folder(word) for word in applications}
     for word, folder in found.items():
         if not folder:
@@ -135,7 +135,7 @@ def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
 
 
 def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
-    """Returns the sources of applications, as text. Raises Failure like current()."""
+    """Returns a text that names the commits of the applications' sources. Raises Failure like current()."""
     own = [name for name, folder in folders.items() if not folder]
     for name in own:
         if not build.image(name, PRESET).is_file():
@@ -149,7 +149,7 @@ def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
 
 
 def _commit_of(place: Path, what: str, dirty: bool) -> str:
-    """Returns the text 'commit ...' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
+    """Returns a text like 'commit HASH' for a folder. Raises Failure if files differ from the commit, unless `dirty`."""
     commit, changed = checkout_state(place)
     if changed and not dirty:
         first = f"{changed[0]}{f' and {len(changed) - 1} more' if len(changed) > 1 else ''}"
@@ -171,7 +171,7 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
 
 
 def _git(place: Path, *words: str) -> str:
-    """Returns the output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
+    """Returns the output of git. Raises Failure with git's error message, for example about a wrong owner or a damaged repository."""
     try:
         done = finished(["git", "-C", str(place), *words], GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:

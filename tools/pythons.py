@@ -2,7 +2,7 @@
 """Virtual environments with Python packages, in the cache. They are made on first use from requirements files, whose hashes pip checks.
 
 The launcher itself needs only the standard library. The log's decoder and plots run in an environment of their own
-(tools/log/requirements.txt). Tests run in an environment that also has their packages (tools/requirements.txt).
+(tools/log/requirements.txt). Tests run in an environment that also has the packages for tests (tools/requirements.txt).
 """
 
 import os
@@ -29,7 +29,7 @@ def log_environment() -> Path:
 
 
 def has_log_packages() -> bool:
-    """True if this Python runs in an environment that has the log's packages, which are the log's and the tests' environments."""
+    """True if this Python runs in the environment for logs or in the environment for tests. Both have the log's packages."""
     return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The QEMU that runs machines.
 
-The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. A system QEMU with this device is used. Otherwise the newest
-signed QEMU of Debian's backports is unpacked into the cache, with the libraries with which it was linked. It starts through its own dynamic
-linker. So neither root nor a container is needed, and the system is not changed.
+The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. If the system's QEMU has this device, it is used. Otherwise the
+newest signed QEMU of Debian's backports is unpacked into the cache, with the libraries with which it was linked. The unpacked QEMU starts
+through its own dynamic linker. So neither root nor a container is needed, and the system is not changed.
 """
 
 import functools
@@ -23,13 +23,14 @@ PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
-# Dependencies of QEMU's packages that have files which QEMU opens. The other dependencies only configure a system.
+# Of all dependencies of QEMU's packages, only these have files that QEMU opens. The others only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. Else QEMU is fetched."""
+    """Returns the start of the command line of $NEAP_QEMU, the system's QEMU or one from the cache, in this order. Fetches QEMU if
+    necessary."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:

@@ -68,7 +68,7 @@ class Qmp:
         return answer["return"]
 
     def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
-        """Waits for QEMU's end. Returns QEMU's reason for it ('guest-shutdown', 'guest-reset', 'host-signal' …); None if it gave none."""
+        """Waits for QEMU's end. Returns the reason that QEMU reported ('guest-shutdown', 'guest-reset', 'host-signal' …), if any."""
         self._ended.wait(timeout_seconds)
         return self._reason
 

@@ -23,13 +23,13 @@ from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
 from tools.machine_registry import CONTROL_PORT
 
-# Pairs of host port and guest port, unless the user names another host port for that guest port.
+# Default forwards: pairs of host port and guest port. A user's forward of the same guest port replaces the pair.
 DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),), "counters": ((7008, 7008),)}
 # Applications that have no network and therefore no control server.
 WITHOUT_CONTROL = ("hello",)
-# Applications whose protocol the load generator has.
+# Applications whose protocol the load generator supports.
 LOADABLE = ("memcached",)
-# Applications that --model runs on two machines, which measure each other.
+# Applications that --model runs on two modelled machines, one as the peer of the other.
 PAIRED = ("netpipe",)
 CORES_MAX = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
@@ -102,7 +102,7 @@ def run(options: Options) -> int:
 
 
 def _run_modelled(options: Options, folder: Path | None) -> int:
-    """One run on the model machine, or on two: prints its figures. Those of a load are left in --load-out's folder."""
+    """Runs an application on the model machine (tools/model), or on two. Prints the figures, and writes those of a load to --load-out's folder."""
     from tools.model import cpu_model, experiment, linux, pair, plugin
 
     paired = options.load is None and options.application in PAIRED
@@ -200,7 +200,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
 
 @contextlib.contextmanager
 def _built(name: str, folder: Path | None, preset: str, prepare: Callable[[], None]) -> Iterator[outside.Application]:
-    """The built image, with `prepare` run in parallel. Within the `with`, no other neap builds over the image."""
+    """Builds the image, and runs `prepare` in parallel. Inside the `with` block, no other `./neap` replaces the image."""
     if folder is None:
         with build.building(preset):
             in_parallel([lambda: build.build_locked(preset, [f"{name}.elf"]), prepare])
@@ -251,7 +251,7 @@ def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
 
 
 def choose_forwards(application: str, words: Sequence[str]) -> list[tuple[int, int]]:
-    """The ports to forward: the user's, and the application's defaults for guest ports that the user does not forward."""
+    """Returns the ports to forward: the user's, and the application's defaults for guest ports that the user does not forward."""
     named = [parse_forward(word) for word in words]
     guests = [guest for _, guest in named]
     forwards = [pair for pair in DEFAULT_FORWARDS.get(application, ()) if pair[1] not in guests] + named
@@ -271,18 +271,18 @@ def parse_forward(word: str) -> tuple[int, int]:
 
 
 def control_port(application: str, words: Sequence[str]) -> int | None:
-    """The guest's control port, from the last `control=` among the image's words; None if control is off."""
+    """Returns the guest's control port, from the last `control=` in the image's command line; None if control is off."""
     if application in WITHOUT_CONTROL:
         return None
     values = [word.removeprefix("control=") for word in words if word.startswith("control=")]
     if not values:
         return CONTROL_PORT
-    # The image itself refuses values that it does not understand.
+    # An invalid value is left to the image, which refuses it.
     return int(values[-1]) if values[-1].isdecimal() and 1 <= int(values[-1]) <= 65535 else None
 
 
 def control_forward(guest: int | None, forwards: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The forward of the control port, unless the user forwards it. The host port has the same number if that is free, else another."""
+    """Returns the forward of the control port; none if the user forwards that port. The host port has the same number, if that is free."""
     if guest is None or guest in [named for _, named in forwards]:
         return []
     taken = [host for host, _ in forwards]
@@ -337,8 +337,8 @@ def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) 
 
 
 class Console:
-    """Shows the machine's console on standard output, escaped because it may quote a peer, and the application's address once it
-    listens."""
+    """Shows the machine's console on standard output, with escapes, because its lines may quote a peer. Also shows the application's
+    address once the application listens."""
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
         self._listening = re.compile(rf"^({re.escape(application)}|control): listening on [^ ,]*:([0-9]{{1,5}})\b")
@@ -350,7 +350,7 @@ class Console:
             sys.stdout.write(shown_lines(line) + "\n")
             sys.stdout.flush()
         except (BrokenPipeError, ValueError):
-            # Standard output was closed by its reader, so the machine's console has no reader.
+            # The reader of standard output has closed it, so the console has no reader. The machine is stopped.
             if self.stop_machine_with:
                 threading.Thread(target=self.stop_machine_with, daemon=True).start()
             return
@@ -363,7 +363,7 @@ class Console:
 
 
 def guest_status(code: int) -> int:
-    """The launcher's exit status for a guest's end: 0 for success and power-off, the guest's own code for its failures."""
+    """Returns the launcher's exit status for a guest's end: 0 for success and power-off, the guest's own code for its failures."""
     if code in (machine.SUCCESS, machine.POWER_OFF):
         return 0
     if code == machine.RESET:

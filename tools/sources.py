@@ -48,7 +48,7 @@ class Pin:
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:
-    """Returns the pins of this checkout. If this user has accepted a newer version for a pin, the newer version counts."""
+    """Returns the pins of this checkout. If this user has accepted a newer version for a pin, the pin has the newer version."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -128,7 +128,7 @@ def unpack_tree(pin: Pin, files: list[Path], into: Path, log: Path) -> None:
 
 
 def apply_patch(patch: Path, tree: Path, strip: int, log: Path) -> None:
-    """Applies one whole patch. Raises Failure if it does not fit."""
+    """Applies one patch. Raises Failure if any part of it does not apply."""
     what = f"patch {patch.name}"
     run_logged(["patch", "--batch", "--silent", "--forward", f"--strip={strip}", f"--directory={tree}", f"--input={patch}"], log, what)
 

@@ -22,7 +22,7 @@ SPDX_WITHIN_LINES = 5
 # Generated headers that other headers include, as build targets.
 GENERATED = ["drivers/ixgbe/generated/ixgbe/registers.hpp"]
 CHECK_SECONDS = 600
-# The driver should be readable in one evening. About 120 of its lines are the table of settings (settings.cpp), which need not be read.
+# The driver should be readable in one evening. About 120 of its lines are the table of settings (settings.cpp), which a reader can skip.
 DRIVER = "drivers/ixgbe"
 DRIVER_LINES_MAX = 2650
 
@@ -128,7 +128,8 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest one above."""
+    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest folder
+    above."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}

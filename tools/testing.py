@@ -4,8 +4,8 @@
 A layer builds its requirements, runs its tests with their own tool (ctest, cargo, pytest), and reads the tool's result file. A skipped test
 counts as failed, and so does a layer in which no test ran, so that no test is dropped silently.
 
-Machines that share a host may stop for seconds, and then a time-out of a peer can expire. So if only a few tests failed, they are run once
-more, one at a time and alone. The second result counts. Tests that passed only then are printed and counted.
+On a busy host a test machine may stop for seconds, and a peer's time-out may expire. So if only a few tests failed, they are run once more,
+one at a time and alone. The second result counts. Tests that passed only in the second run are printed and counted.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def test(names: Sequence[str]) -> int:
 
 
 def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names select
-    other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole time. `kernel` runs
-    the kernel's stress images, which share the time. `fuzz` runs all other fuzzers. The environment's NEAP_SOAK_SECONDS gives each test its
-    share of the time, which fuzzers use."""
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names run
+    other programs, each as the only name: `card` the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
+    kernel's stress images, `fuzz` all other fuzzers. Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the
+    environment."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}
@@ -109,7 +109,7 @@ def _soak_driver(minutes: float) -> int:
     verdict.unlink(missing_ok=True)
     os.environ["NEAP_SOAK_VERDICT"] = str(verdict)
     timeout_seconds = 60 * minutes + 500
-    # Failed tests are not run again, because a soak looks for rare failures.
+    # Failed tests are not run again, because a soak looks for rare failures, which a second run would hide.
     options = ("-o", f"timeout={timeout_seconds:.0f}")
     outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], timeout_seconds + 100, *options, again=False)
     result_text = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)
@@ -140,7 +140,7 @@ def _host() -> Outcome:
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         first = _run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800)
         outcome.add(_again(first, f"test-{preset}", functools.partial(_ctest_again, argv, preset)))
-    # Programs of the host build, tested against other programs.
+    # These tests start programs of the host build.
     outcome.add(_pytest("host-programs", ["apps"], 900))
     return outcome
 

@@ -40,7 +40,8 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of the recipe. Its commands run in `directory`; each attempt makes the part `anew` of that directory again (default: all)."""
+    """A step of the recipe. Its commands run in `directory`. Each attempt first removes `directory`, or its subdirectory `anew` if
+    given."""
 
     name: str
     seconds: float
@@ -238,7 +239,7 @@ def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
 
 
 def _size_bytes(tree: Path) -> int:
-    """Returns the disk usage of a tree. A resumed build counts it as free space."""
+    """Returns the disk usage of a tree. A resumed build counts the size of its work directory as free space."""
     total = 0
     for directory, _, names in os.walk(tree):
         for name in names:

@@ -142,7 +142,8 @@ def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, pytho
     builder.wait()
     assert toolchain.find() is None
     wait.unlink()
-    # `test ! -e half` in the step fails if the step's directory is not made again. Without the pool, sources cannot be requested again.
+    # `test ! -e half` in the step fails if the step's directory is not made again. Without the mirror's files, nothing can be fetched
+    # again.
     cache.remove(trial.mirror.directory / "pool")
     prefix = toolchain.build(trial.mirror.archive())
     assert toolchain.find() == prefix

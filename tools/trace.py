@@ -3,7 +3,7 @@
 
 A plugin of QEMU's emulated CPU (tools/debugger/function_trace.c) writes entries into a ring of fixed size while the machine runs. After the
 machine's end, this module writes the ring as trace-CORE.txt. The file has a line for each entry, with the core's instruction count and the
-function's name, indented by its depth. Consecutive equal entries share a line.
+function's name, indented by the entry's depth. Consecutive equal entries share a line.
 """
 
 import contextlib

@@ -292,7 +292,7 @@ def status(card: Card, as_json: bool, host: Host) -> None:
 
 
 def bind(card: Card, host: Host) -> None:
-    """Gives the card to vfio-pci and remembers its driver. Raises Failure, and leaves the card unchanged, if that fails."""
+    """Binds the card to vfio-pci, and stores the name of its earlier driver. On failure, raises Failure and leaves the card unchanged."""
     if card.driver == VFIO_DRIVER:
         print(f"{card.address} is bound to vfio-pci already")
         return
@@ -316,7 +316,7 @@ def bind(card: Card, host: Host) -> None:
 
 
 def unbind(card: Card, host: Host) -> None:
-    """Gives the card back to its earlier driver. Raises Failure if the driver does not take it."""
+    """Binds the card to its earlier driver again. Raises Failure if that driver does not accept it."""
     before = _remembered(card, host)
     if card.driver != VFIO_DRIVER:
         raise Failure(f"{card.address} is not bound to vfio-pci, but to {card.driver or 'no driver'}: nothing to set back")
@@ -333,8 +333,8 @@ def interfaces(card: Card, host: Host) -> list[str]:
 
 
 def _move(card: Card, override: str | None, host: Host, driver: str | None = None) -> None:
-    """Takes the card from its driver and offers it to `driver` (None: to any matching driver). With `override`, no driver except `override`
-    takes it. Raises Failure if the card has another driver afterwards."""
+    """Unbinds the card from its driver and offers it to `driver` (None: to any matching driver). With `override`, Linux binds the card to
+    no other driver than `override`. Raises Failure if the card has another driver afterwards."""
     device = host.device(card.address)
     # Writing an empty line removes an override.
     host.write(device / "driver_override", f"{override or ''}\n")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Named counters over TCP: an example of what cores can share and what tasks can wait for.
 //
-// The program uses parts of the kernel that memcached does not use. service.hpp has an RCU table and an Ebb, which is one name for an
+// The program uses parts of the kernel that memcached does not use. service.hpp has an RCU table and an Ebb, a variable with a separate
 // object on each core. session.cpp waits for several counters at once and cancels the wait by a time-out. This file has a repeating timer.
 #include <chrono>
 #include <cstdint>
@@ -44,7 +44,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!control) co_return fail("no control", control.error());
 
   counters::Service service;
-  co_await on_each_core([] { static_cast<void>(*counters::statistics); });  // allocates the core's statistics, so that no request has to
+  co_await on_each_core([] { static_cast<void>(*counters::statistics); });  // allocates each core's statistics before the first request
   Timer each_second;
   each_second.repeat(std::chrono::seconds(1), [&service, before = std::uint64_t{0}]() mutable {
     const std::uint64_t now = service.requests();
@@ -61,7 +61,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!listening) co_return fail("cannot listen", listening.error());
   print("counters: listening on ", (*network)->address().to_string(), ":", port);
 
-  Completion<> never;  // from here on, events of the connections do all work
+  Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;
   co_return 0;
 }

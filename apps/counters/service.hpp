@@ -2,8 +2,8 @@
 // Named counters that all cores share.
 //
 // Clients look counters up at every request and seldom add or remove one. So the counters are in an RCU table. A look-up takes no lock; a
-// removed counter is freed when no event can hold a pointer to it. A pointer from `find` is valid until the end of the event, not across
-// `co_await`.
+// removed counter is freed when no event can hold a pointer to it. A pointer from the table's `find` is valid until the end of the event,
+// not across `co_await`.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class Service {
  public:
   static constexpr std::size_t counters_max = 1000;
 
-  /// Adds one to the counter; creates it if it does not exist. Returns the new value, or no value if there are too many counters.
+  /// Adds one to the counter; creates it if it does not exist. Returns the new value, or no value if there are `counters_max` counters.
   std::optional<std::uint64_t> add(const std::string& name) {
     for (;;) {
       if (const auto* const counter = table_.find(name)) return (*counter)->fetch_add(1) + 1;

@@ -19,7 +19,7 @@ constexpr auto wait_max = 5s;
 constexpr auto look_interval = 10ms;
 constexpr std::string_view blanks = " \r";
 
-/// The handler is destroyed with its connection. A task may keep the session after that.
+/// The handler is destroyed with its connection. The task of a `wait` may keep the session longer.
 class Handler final : public net::ConnectionHandler {
  public:
   explicit Handler(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -94,13 +94,13 @@ std::string Session::answer(std::string_view line) {
 void Session::send(std::string_view text) {
   if (connection_ == nullptr) return;
   net::Buffer bytes = net::Buffer::copy(std::as_bytes(std::span(text)));
-  // The connection ends if there is no memory, or if the client does not read its answers.
+  // There is no memory, or the send queue is full because the client does not read its answers.
   if (bytes.empty() || !connection_->send(std::move(bytes))) connection_->abort();
 }
 
 // --- wait --------------------------------------------------------------------------------------------------------------------------------
 
-// The time-out and the end of the connection both end the wait by the same cancellation.
+// The time-out and the end of the connection cancel the wait by the same `Cancellation`.
 task<void> Session::answer_wait(std::shared_ptr<Session> session, std::vector<std::string> names) {
   Cancellation& cancellation = *session->wait_;
   Timer timeout;

@@ -32,7 +32,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(Service& service, net::Connection& connection) : service_(service), connection_(&connection) {}
 
   void received(net::Buffer data);
-  /// Called when the connection is gone. Ends a waiting task.
+  /// Called when the connection is gone. Cancels a `wait` in progress.
   void closed() noexcept;
 
  private:
@@ -47,7 +47,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   Service& service_;
   net::Connection* connection_;       // null once the connection is gone
-  std::optional<Cancellation> wait_;  // ends the `wait` in progress
+  std::optional<Cancellation> wait_;  // cancels the `wait` in progress
   std::string input_;                 // input that is not answered yet
 };
 

@@ -298,7 +298,7 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say_error(request.header, context, too_large ? Status::too_large : Status::out_of_memory);
     context.transfer.discard(request.value_bytes());
-    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // a later get must not return the old value
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
     return;
   }
   storing_ = request.header;

@@ -54,7 +54,7 @@ def stock() -> Iterator[tuple[str, int]]:
 
 
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
-    """Sends all, closes our direction, and reads until the other side closes."""
+    """Sends `request`, shuts the sending direction down, and returns all bytes until memcached closes."""
     with socket.create_connection(address, ANSWER_SECONDS) as wire:
         with contextlib.suppress(ConnectionError):  # memcached may close before all is sent
             wire.sendall(request)
@@ -80,7 +80,7 @@ def text_conversation(dice: random.Random) -> bytes:
         if dice.random() < 0.5:
             value = dice.choice(
                 [value for value in VALUES if len(value) < 2000]
-            )  # after an error it is parsed as a line, whose length is limited
+            )  # after an error the value is parsed as a line, whose length is limited
             verb = dice.choice([b"set", b"set", b"set", b"add", b"replace", b"append", b"prepend", b"cas"])
             flags = dice.choice(NUMBERS) if dice.random() < 0.15 else b"5"
             expiry = dice.choice([b"-1", b"100", b"2592001", b"x"]) if dice.random() < 0.15 else b"0"
@@ -111,7 +111,7 @@ def text_conversation(dice: random.Random) -> bytes:
             words += [dice.choice(KEYS), dice.choice([b"0", b"100", b"-1", b"x"])]
         words += [word() for _ in range(dice.choice([0, 0, 1, 1, 1, 2, 5, 40 if verb in (b"get", b"gets") else 3]))]
         if verb == b"verbosity":
-            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # after a wrong first word, the others have no effect
+            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # after a wrong first word, further words have no effect
         if verb.startswith(b"g"):
             # A get that fails at its key makes memcached drop its answers to earlier requests that arrived together with it.
             words = [b"d" if word == LONG_KEY else word for word in words]
@@ -122,7 +122,7 @@ def text_conversation(dice: random.Random) -> bytes:
 
 
 def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
-    """Like `==`, but shows the place of the difference instead of both whole answers."""
+    """Asserts that the answers are equal. On failure, shows the place of the difference instead of both whole answers."""
     if ours == theirs:
         return
     assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)
@@ -185,7 +185,7 @@ def binary_conversation(dice: random.Random) -> bytes:
             request += frame(dice.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24]), struct.pack(">i", dice.choice([0, 100, -1])), key)
         elif kind < 0.98:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
-        else:  # contradictory lengths end the conversation; unread bytes after them could make memcached reset it and lose answers
+        else:  # contradictory lengths end the conversation: after further bytes, memcached could reset it, and answers would be lost
             return request + dice.choice(
                 [
                     frame(0x00),
@@ -199,7 +199,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Returns headers and bodies. In each header, the CAS id is replaced by whether it is 0."""
+    """Returns headers and bodies. In each header, a flag replaces the CAS id: it tells whether the id is 0."""
     answers = []
     at = 0
     while at < len(answer):

@@ -62,7 +62,7 @@ TEST(Eviction, UsedItemsStay) {
   EXPECT_GT(store.counters().second_chances, 50U);
 }
 
-// Even if all items were used, the eviction hand must stop at one and evict it.
+// If all items were used recently, eviction must still end, and evict one of them.
 TEST(Eviction, EndsIfAllItemsWereUsed) {
   SmallShard store(200);
   for (int i = 0; i < 200; ++i) (void)store.set(name('k', i), 2);
@@ -82,7 +82,7 @@ TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, name('k', i), 6).has_value());
 }
 
-// The shard whose next candidate has been unused for longest evicts it. So old items are evicted before new ones, in any shard.
+// Of all shards' candidates, the one that has been unused for longest is evicted. So old items are evicted before new ones, in any shard.
 TEST(Eviction, OrderHoldsAcrossShards) {
   StoreOptions options = test::small_store();
   options.shards = 64;
@@ -95,7 +95,7 @@ TEST(Eviction, OrderHoldsAcrossShards) {
   for (int i = 0; i < 2000; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
 }
 
-// Memory stays under the limit at every moment, except for the bounded excess of large items. Values have one byte to a megabyte, and are
+// Memory stays under the limit at every moment, except for a bounded excess by large items. Values have one byte to a megabyte. They are
 // stored, being received, or held by replies.
 TEST(Eviction, MemoryStaysUnderItsLimit) {
   std::mt19937 random(7);

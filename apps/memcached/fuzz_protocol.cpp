@@ -52,7 +52,7 @@ std::string show(std::string_view text, std::size_t at) {
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  // This run evicts items. The choice depends on the items that replies still hold, and so on the split. So this run is not compared.
+  // This run evicts items. Which items it evicts depends on the replies in flight, and these depend on the split. So it is not compared.
   (void)play(stream, cuts, 1 << 18);
   const Played whole = play(stream, 0, std::size_t{1} << 30);
   const Played in_pieces = play(stream, cuts | 1, std::size_t{1} << 30);

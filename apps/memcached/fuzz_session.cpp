@@ -27,13 +27,13 @@
 namespace neap::memcached {
 namespace {
 
-// An input is a sequence of steps: a byte for the kind of step and the connection, and two bytes for a number. For the two kinds of
-// sending, that number of bytes follows.
+// An input is a sequence of steps: a byte for the kind of step and the connection, and two bytes for a number. In steps of the kinds `send`
+// and `send_bytewise`, that number of bytes follows.
 enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, end, vanish, wait };
 constexpr unsigned steps = 8, connections_max = 8;
 constexpr std::size_t memory_bytes = 4 << 20;
 constexpr unsigned steps_per_check = 16;  // the sanitizer takes long to sum up the allocated memory
-// Memory of each connection that no account includes: its objects, and a `Carry`.
+// Memory of each connection that no account includes: its objects, and a `Carry` (the buffer for a split command).
 constexpr std::size_t connection_bytes = 8 << 10;
 // Memory of each core that no account includes: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
 constexpr std::size_t core_bytes = 1 << 20;
@@ -172,7 +172,7 @@ class Case {
     }
   }
 
-  /// Checks that no reply, item or header is outside the accounts.
+  /// Checks that the accounts include the memory of every reply, item and header.
   void check_memory() {
     const std::size_t table_bytes = std::size_t{2} * server_.store.table().bucket_count() * sizeof(void*);
     const std::size_t allowed = server_.store.used_bytes() + server_.store.held_bytes() + server_.store.retired_bytes() + table_bytes +
@@ -181,7 +181,7 @@ class Case {
     if (bytes > before_bytes_ + allowed) fail("more memory is allocated than the accounts say", bytes - before_bytes_, allowed);
   }
 
-  /// Checks that a client that reads is served, in spite of all other clients.
+  /// Checks that a client that reads its replies is served, whatever the other clients do.
   void check_service() {
     Peer peer(server_);
     peer.send("set z 0 0 1\r\nx\r\nget z\r\n");

@@ -59,8 +59,8 @@ int longest_chain(int keys, const HashSeed& seed, MakeKey make_key) {
 
 std::string in_8_bytes(std::uint64_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
 
-// 40,960 keys are 10 for each bucket; a chain of 40 has a probability of one in a million. An earlier hash multiplied by a public constant.
-// All keys that began with that constant fell into one bucket, for any seed.
+// 40,960 keys are 10 for each bucket on average, and a chain of 40 has a probability of one in a million. An earlier version of the hash
+// multiplied by a public constant: all keys that began with that constant fell into one bucket, for any seed.
 TEST(Hash, NoSetOfKeysFallsIntoOneBucket) {
   constexpr int keys = 40'960;
   for (const HashSeed seed : {HashSeed{}, HashSeed{99}, HashSeed{0x243f6a8885a308d3, 0x13198a2e03707344}}) {
@@ -96,7 +96,7 @@ TEST(Hash, EachBitOfAKeyChangesHalfOfTheHash) {
   }
 }
 
-// Even if many keys had the same hash, a request would walk a bounded number of them.
+// If many keys have the same hash, a request still walks a bounded number of them.
 TEST(Hash, AChainHasABound) {
   Store store(test::small_store());
   constexpr unsigned keys = 2'000, bound = 129;

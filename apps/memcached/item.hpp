@@ -28,7 +28,7 @@ struct Item {
   std::uint32_t hash;
   std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
-  std::atomic<std::uint32_t> accessed;  ///< second of the last use * 2, plus 1 if used since the eviction hand last passed
+  std::atomic<std::uint32_t> accessed;  ///< second of the last use * 2, plus 1 if used since eviction last examined the item
   std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
@@ -43,8 +43,8 @@ struct Item {
   } place;
   Store* store;
   std::uint8_t key_bytes;
-  bool fetched = false;          ///< was read before the eviction hand last passed
-  bool counted_as_held = false;  ///< unlinked, past its grace period, only replies still refer to it
+  bool fetched = false;          ///< was read before eviction last examined the item
+  bool counted_as_held = false;  ///< unlinked and past its grace period; only replies refer to the item
 
   [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
   [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }

@@ -25,7 +25,7 @@ namespace {
 using namespace neap;
 
 constexpr std::uint64_t mebibyte = 1 << 20;
-/// About 1/`free_share` of the memory that is free at start stays free for the network and the card, even when items fragment the memory.
+/// The store leaves about 1/`free_share` of the memory that is free at start to the network and the card, even when items fragment memory.
 constexpr std::uint64_t free_share = 32;
 
 struct Options {
@@ -35,8 +35,8 @@ struct Options {
   memcached::StoreOptions store;
 };
 
-/// The cache may use all memory that is free now, except the log's part and an eighth. That eighth is for the card, the network and the
-/// store's own table.
+/// The cache may use all memory that is free now, except the log's memory and one eighth, which is left to the card, the network and the
+/// store's table.
 Options read_options(Arguments& arguments) {
   Options options;
   options.address = net::AddressSetting::from(arguments);
@@ -89,7 +89,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   print("memcached: listening on ", address, ":", options.port);
 
-  Completion<> never;  // from here on, events of the connections do all work
+  Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;
   co_return 0;
 }

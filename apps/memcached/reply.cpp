@@ -21,8 +21,8 @@ ReplyPool::~ReplyPool() {
 
 /// Makes another chunk the current chunk, and releases the pool's reference to the old one.
 ReplyPool::Chunk* ReplyPool::new_chunk(std::size_t bytes) noexcept {
-  if (bytes > chunk_bytes) return nullptr;                 // the caller would write beyond the chunk
-  if (current_ != nullptr && current_->references == 1) {  // all bytes of the chunk are acknowledged: it is used again
+  if (bytes > chunk_bytes) return nullptr;                 // no chunk has that much room
+  if (current_ != nullptr && current_->references == 1) {  // no reply refers to the chunk, so it is used again
     current_->used = 0;
     return current_;
   }
@@ -114,7 +114,7 @@ void Reply::add(const char* data, std::size_t bytes, Release release, void* owne
 }
 
 bool Reply::grow() noexcept {
-  if (first_ > 0) {  // segments were taken from the front
+  if (first_ > 0) {  // the places of taken segments are free
     std::copy(segments_ + first_, segments_ + count_, segments_);
     count_ -= first_;
     first_ = 0;

@@ -5,9 +5,9 @@
 // the core's connections share (copying 200 bytes is cheaper than counting references to them). Large values are sent from where they are
 // stored. The reply releases a chunk or an item when the peer has acknowledged its bytes.
 //
-// The size is bounded: when the reply is `full()`, the parser stops before the next command (or the next key of a get), and goes on when
-// there is room again. A reply that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a
-// shared chunk in use. All chunks are counted (reply_memory.hpp), except spare ones.
+// The size is bounded: when the reply is `full()`, the parser stops before the next command (or the next key of a get) until the reply has
+// room. A reply that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk
+// in use. Chunks in use are charged to the core's account of reply memory (reply_memory.hpp).
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class ReplyPool {
   static constexpr std::size_t chunk_bytes = 4096 - 32;
   static constexpr unsigned free_chunks_max = 64;  // further free chunks are returned to the allocator
 
-  /// A chunk is shared by many replies, or owned by one reply. An owned chunk has as many bytes as were asked for.
+  /// A chunk is shared by many replies, or owned by one reply. An owned chunk has exactly the requested size.
   struct Chunk {
     ReplyPool* pool;
     Chunk* next;
@@ -38,7 +38,7 @@ class ReplyPool {
   ReplyPool& operator=(ReplyPool&&) = delete;
   ~ReplyPool();
 
-  /// Returns a chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference.
+  /// Returns a chunk with room for `bytes` behind `used`; null if memory or `chunk_bytes` do not suffice. The pool keeps a reference.
   [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
     return new_chunk(bytes);
@@ -48,7 +48,7 @@ class ReplyPool {
   /// Releases one reference. The signature is that of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
   [[nodiscard]] ReplyAccount& account() noexcept { return account_; }
-  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared chunks that are not free, and the current one
+  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared chunks in use, including the current one
 
  private:
   /// The bytes that the allocator uses for a chunk of `bytes`. Rounding adds at most a quarter (kernel/memory/heap.hpp).
@@ -63,7 +63,7 @@ class ReplyPool {
 class Reply {
  public:
   static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
-  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow, so a reply has at most this plus the largest value
+  static constexpr std::size_t full_bytes = 64 * 1024;  ///< the last value may exceed this size by up to the largest value
   static constexpr unsigned full_segments = 256;
   using Release = void (*)(void* owner) noexcept;
 
@@ -71,8 +71,8 @@ class Reply {
   Reply& operator=(Reply&&) = delete;
   ~Reply() { clear(); }
 
-  /// Returns contiguous room for `bytes`. The caller MUST fill the room, and then call `advance`. Returns null without memory, and for more
-  /// than `ReplyPool::chunk_bytes`; the reply has then `failed`, and the caller MUST abort its connection.
+  /// Returns contiguous room for `bytes`. The caller MUST fill the room, and then call `advance`. Returns null if there is no memory, or if
+  /// `bytes` exceeds `ReplyPool::chunk_bytes`. Then `failed()` is true, and the caller MUST abort its connection.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
@@ -99,7 +99,7 @@ class Reply {
   void refer(Item& item, std::string_view bytes) noexcept;
 
   [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments || failed_; }
-  /// Sets the size from which on the reply is `full`. The size MUST NOT exceed `full_bytes`.
+  /// Sets the size at which the reply is `full`. The size MUST NOT exceed `full_bytes`.
   void limit(std::size_t bytes) noexcept { full_bytes_ = bytes; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -113,7 +113,7 @@ class Reply {
   [[nodiscard]] std::size_t bytes_before(std::uint64_t position) const noexcept {
     return position > taken() ? static_cast<std::size_t>(position - taken()) : 0;
   }
-  /// Returns the number of bytes ever taken, which is the position of the front.
+  /// Returns the number of bytes that were ever taken, which is the position of the first byte in the reply.
   [[nodiscard]] std::uint64_t taken() const noexcept { return written_ - bytes_; }
 
   /// Removes up to `limit` bytes from the front and calls `take(data, bytes, release, owner)` for each piece. `take` MUST call
@@ -155,7 +155,7 @@ class Reply {
   static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
   [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;
-  static constexpr unsigned segments_max = full_segments * 2;  // a command adds a few more once the reply is `full`
+  static constexpr unsigned segments_max = full_segments * 2;  // the command that fills the reply may add a few more
 
   void count_bytes(std::size_t bytes) noexcept {
     bytes_ += bytes;

@@ -2,14 +2,14 @@
 // The memory account of replies in flight, for each core and for all cores.
 //
 // The server has to keep its replies to a client that does not read them. Each byte of these replies counts against the cache's limit
-// (`memory=`). So many such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients have a
-// limit of their own, so that such clients cannot use up the cache either.
+// (`memory=`). So many such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients together
+// have a second, smaller limit, so that such clients do not empty the cache.
 //
-// A connection's share is an eighth of that limit's unused part (a dynamic threshold; Choudhury and Hahne, 1998). A single connection may
-// have a whole send buffer in flight. Each of a thousand connections gets little, and connections that read always find room.
+// A connection's share is an eighth of the unused part of that second limit (a dynamic threshold; Choudhury and Hahne, 1998). A single
+// connection may have a whole send buffer in flight. Each of a thousand stalled connections gets little, so other connections have room.
 //
 // A connection without bytes in flight may always send a small reply, so that every client that reads is served. Only these replies can
-// exceed the limit. Replies beyond half of the cache's memory are counted but not taken from the cache, so that a `set` has room.
+// exceed the second limit. Replies make the cache smaller by at most half of `memory=`, so that a `set` has room.
 //
 // Each core has its own plain counter. The counter reports to the shared sum in steps, so that a request does not write to a shared cache
 // line.
@@ -33,7 +33,7 @@ class ReplyMemory {
   static constexpr std::size_t share_divisor = 8;
   static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< TCP_SND_BUF: the maximum that lwIP queues as segments
   static constexpr std::size_t small_bytes = 4096;            ///< maximum of a small reply
-  /// Replies take at most `memory=` divided by this from the cache.
+  /// Replies make the cache smaller by at most `memory=` divided by this.
   static constexpr std::size_t taken_divisor = 2;
 
   explicit ReplyMemory(Store& store) noexcept
@@ -41,7 +41,7 @@ class ReplyMemory {
 
   [[nodiscard]] std::size_t limit_bytes() const noexcept { return limit_bytes_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-  /// Returns the part of `bytes()` that is taken from the cache.
+  /// Returns the part of `bytes()` by which the cache becomes smaller.
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
   /// True if over half of the limit is used. A copy that saves memory is then worth its time.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
@@ -77,7 +77,7 @@ class ReplyAccount {
 
   ReplyAccount& operator=(ReplyAccount&&) = delete;
 
-  /// Without this call the account reports no bytes (for unit tests).
+  /// Sets the sum to which the account reports. Unit tests MAY omit this call; then the account reports no bytes.
   void report_to(ReplyMemory& memory) noexcept { memory_ = &memory; }
   void charge(std::size_t bytes) noexcept {
     bytes_ += bytes;
@@ -104,7 +104,7 @@ class ReplyAccount {
   }
 
   std::size_t bytes_ = 0, reported_ = 0;
-  std::size_t low_ = 0;  ///< if `bytes_` falls below it, a part of the reported bytes is withdrawn
+  std::size_t low_ = 0;  ///< if `bytes_` falls below this, a part of the reported bytes is withdrawn
   ReplyMemory* memory_ = nullptr;
 };
 

@@ -81,7 +81,7 @@ TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   expect_level(before);
 }
 
-// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk in use.
+// Enough clients stall to reach the limit of reply memory. Each may have one small reply in flight, which keeps no shared chunk in use.
 TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   bystander.ask(store("a", 900) + store("mine", 1000));
   const Level before(server);
@@ -94,7 +94,7 @@ TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   expect_level(before);
 }
 
-// The memory of replies is taken from the cache: items are evicted, and no request is refused.
+// The memory of replies counts against the cache's limit: items are evicted, and no request is refused.
 TEST_F(StalledReaders, ShrinkTheCache) {
   for (unsigned i = 0; i < 20'000; ++i) bystander.ask(store("k" + std::to_string(i), 1000));
   const std::size_t full = server.store.used_bytes();
@@ -123,25 +123,25 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
       bystander.read_all();
     }
   }
-  EXPECT_LT(allocated_bytes() - before.allocated, std::size_t{20} * 200 * 300);  // a chunk each would be 16 MB
+  EXPECT_LT(allocated_bytes() - before.allocated, std::size_t{20} * 200 * 300);  // a chunk for each value would be 16 MB
   expect_level(before);
 }
 
-// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would fill memory.
+// Each connection may have one large value in flight. Here 300 connections each hold a value that was replaced meanwhile.
 TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   const Level before(server);
   constexpr unsigned clients = 300;
-  constexpr std::size_t bytes = 100'000;  // all values have 30 MB; the limit is 16 MB
+  constexpr std::size_t bytes = 100'000;  // all values together have 30 MB; the limit is 16 MB
   for (unsigned i = 0; i < clients; ++i) {
     ASSERT_EQ(bystander.ask(store("large", bytes)), "STORED\r\n") << "client " << i;
     stall(1, 0, "");
     stalled.back()->send("get large\r\n");
-    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // as the stack does after an event
+    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // the stack too destroys aborted sessions after an event
   }
   const std::size_t values = server.store.held_bytes() - server.service.reply_memory.taken_bytes();
   EXPECT_LE(values, server.store.memory_bytes() / Holders::any_divisor + 2 * bytes);
   EXPECT_GT(server.service.total(Count::holders_reset), 0U);
-  EXPECT_GT(stalled.size(), 50U);  // no more connections were reset than needed
+  EXPECT_GT(stalled.size(), 50U);  // some connections still hold their values
   expect_served();
   bystander.ask("delete large\r\ndelete mine\r\n");
   expect_level(before);

@@ -19,7 +19,7 @@
 
 namespace neap::memcached {
 
-/// Facts that the server reports about itself. The facts do not change while the server runs.
+/// Constants that the server reports in `version` and `stats`.
 struct Settings {
   std::string version;  ///< as the `version` command reports it; without spaces or line ends
   std::string address;
@@ -31,11 +31,11 @@ struct alignas(64) CoreState {
   Statistics statistics;
   ReplyPool replies;
   Holders holders;
-  std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last check of the held bytes (holders.hpp)
-  std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items, since such copies last made a command wait
+  std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last call of `shed_holders_everywhere` (holders.hpp)
+  std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items; reset at `Conversation::copied_bytes_max`
   Service* service = nullptr;
   unsigned index = 0;                         ///< the core's number
-  CoalescedCall shed_call{&shed_here, this};  ///< other cores ask this one to reset holders
+  CoalescedCall shed_call{&shed_here, this};  ///< by which other cores have `shed_holders` called on this core
 
  private:
   static void shed_here(void* core) noexcept;
@@ -70,7 +70,7 @@ class Service {
   /// Returns the sum over all cores since start or the last reset.
   [[nodiscard]] std::uint64_t total(Count which) const noexcept;
   void reset_totals() noexcept;
-  [[nodiscard]] std::uint64_t connections() const noexcept;  ///< number of open ones
+  [[nodiscard]] std::uint64_t connections() const noexcept;  ///< number of open connections
 
  private:
   std::unique_ptr<CoreState[]> cores_;

@@ -35,7 +35,7 @@ void Session::received(net::Buffer data) {
 
 void Session::writable() {
   check_core();
-  // Usually the acknowledgement came together with the next request, which is answered by now. Then no bytes wait for room.
+  // Usually no bytes wait for room: the acknowledgement came together with the next request, and `received` has already answered it.
   if (ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
     settle();
   } else {
@@ -59,7 +59,7 @@ void Session::closed() {
 void Session::work() {
   settle();
   parse_and_send();
-  // Values of an unfinished get, and bytes for which the connection has no room, may stay for a long time.
+  // Values of an unfinished get, and bytes for which the connection has no room, may wait long, so they leave the shared chunks.
   if (!reply_.empty()) reply_.move_to_own_storage();
   if (core_.unchecked_bytes >= Holders::bytes_per_check) {
     core_.unchecked_bytes = 0;
@@ -85,15 +85,15 @@ void Session::work() {
       core_.statistics.add(Count::reply_no_memory);
       return abort_connection();
     }
-    if (!send_reply()) return;  // `writable` continues here
+    if (!send_reply()) return;  // the connection will call `writable`, which continues the work
     if (conversation_.closing()) break;
     if (!may_go_on) return;
-    if (conversation_.waits()) {  // the input waits for other clients' events, or for memory, which is freed between events
+    if (conversation_.waits()) {  // the input waits until other clients' events have run, or until memory was freed between events
       return retry_.arm(std::chrono::nanoseconds(0), [this] {
         if (!ended_) work();
       });
     }
-    if (was_full) {  // the parser stopped because the reply was full, perhaps within the bytes of a `Carry`
+    if (was_full) {  // the parser stopped because the reply was full, perhaps within a split command
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return abort_without_progress();
       continue;
     }

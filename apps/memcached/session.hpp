@@ -2,13 +2,13 @@
 // One connection: passes data between the network and the conversation.
 //
 // All input of one event is handled before any reply is sent, so that pipelined requests are answered together. A client that sends more
-// than it reads is stopped by back-pressure. Parsing stops when the client's replies in flight exceed its share (reply_memory.hpp), or when
-// the connection accepts no more bytes. Received buffers are then kept, so the receive window closes, and the peer cannot send more until
-// it has read. So one connection holds at most a receive window, its share, and one reply (reply.hpp), for any input.
+// than it reads is stopped by back-pressure. Parsing stops when the client's replies in flight exceed its share of the memory for replies
+// (reply_memory.hpp), or when the connection accepts no more bytes. Received buffers are then kept, so the receive window closes. So one
+// connection uses at most the memory of a receive window, of its share, and of one reply (reply.hpp).
 //
-// The cost of a piece in flight is its bytes plus its headers here, in the connection and in lwIP. The session charges an upper bound of
-// this cost (`cost`) to its share and to the total. Acknowledgements are reported only as a number of bytes. So the pieces in flight are
-// kept as two parts, an older and a newer one. A part is discharged once all of it is acknowledged.
+// A piece of a reply in flight takes memory for its bytes and for headers in the session, the connection and lwIP. The session charges an
+// upper bound of this memory (`cost`) to the core's account of replies. Acknowledgements are reported as a number of bytes, not by piece.
+// So the session keeps two sums of costs, for the older and for the newer pieces. It discharges a sum once all its pieces are acknowledged.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ class Session final : public net::ConnectionHandler, private Holder {
   void closed() override;
 
  private:
-  /// Bytes of a reply that are passed to the connection in one call. A large value takes several calls.
+  /// The maximum of reply bytes that one call passes to the connection. A large value takes several calls.
   static constexpr std::size_t send_bytes_max = 256 * 1024;
 
-  /// Up to this many bytes in flight stay in chunks that connections share. Beyond that, the slow client's reply moves to owned chunks.
+  /// A client with more bytes in flight is slow: its reply moves from chunks that connections share to chunks of its own.
   static constexpr std::size_t shared_bytes_max = 4096;
   /// Overhead of a piece: its header, a reference to the payload, and in lwIP a segment with the frame's headers.
   static constexpr std::size_t piece_bytes = 384;
@@ -48,16 +48,16 @@ class Session final : public net::ConnectionHandler, private Holder {
   void work();
   void parse_and_send();
   std::size_t parse();
-  /// Returns the bytes taken from the reply that the peer has not acknowledged.
+  /// Returns the number of bytes that were taken from the reply and that the peer has not acknowledged.
   [[nodiscard]] std::size_t in_flight_bytes() noexcept { return connection().unacknowledged_bytes() + unsent_.bytes(); }
-  /// Discharges the parts that were acknowledged.
+  /// Discharges the costs of acknowledged pieces.
   void settle() noexcept {
     if (older_cost_ + newer_cost_ != 0 || listed()) settle_acknowledged();
   }
   void settle_acknowledged() noexcept;
   void settle_all() noexcept;
-  /// Returns false if more reply bytes are in flight than this connection's share. The input then waits for `writable`, which follows
-  /// because bytes are in flight.
+  /// Returns false if the replies in flight use up this connection's share. The input then waits for the callback `writable`, which follows
+  /// when bytes in flight are acknowledged.
   [[nodiscard]] bool may_parse() noexcept;
   [[nodiscard]] bool send_reply();
   void abort_connection();
@@ -70,10 +70,10 @@ class Session final : public net::ConnectionHandler, private Holder {
   Reply reply_;
   net::Buffer input_;           ///< received and not yet parsed
   Timer retry_;                 ///< pending while a command waits for the store's memory
-  net::Buffer unsent_;          ///< taken from the reply, while the connection had no room
+  net::Buffer unsent_;          ///< taken from the reply, and not yet accepted by the connection
   std::size_t older_cost_ = 0;  ///< cost of the pieces up to `boundary_`
   std::size_t newer_cost_ = 0;  ///< cost of the pieces behind `boundary_`
-  std::uint64_t boundary_ = 0;  ///< a position as in `Reply::taken`
+  std::uint64_t boundary_ = 0;  ///< a position among all reply bytes, counted as in `Reply::taken`
   bool waits_ = false;          ///< the input waits for the peer to read replies
   bool peer_closed_ = false;
   bool ended_ = false;  ///< closed or aborted by this session; later input is dropped

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A session with a simulated connection: back-pressure, room that returns, and peers that disconnect.
+// A session with a simulated connection: back-pressure, sending after the peer has read, and peers that disconnect.
 #include "apps/memcached/session.hpp"
 
 #include <gtest/gtest.h>
@@ -125,8 +125,8 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
 }
 
 // The values of an unfinished get are not sent before its line ends. If other connections are answered in between, each value is a separate
-// segment, and the reply reaches its limit of segments with few bytes. Then the values must be sent. Otherwise parser and connection would
-// wait for each other for ever.
+// segment, and the reply reaches its limit of segments with few bytes. Then the values must be sent, because the parser cannot continue
+// until the reply has room.
 TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   neap::host::WatchedWork work("Session::work with a reply that is full by segments");
   work.begin_piece();
@@ -147,7 +147,7 @@ TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   EXPECT_EQ(peer.read_all(), expected + "END\r\n");
 }
 
-// If a parser asked for more input although it has a whole word, the input would be copied into the small buffer for split commands.
+// A parser must not ask for more input if it has a whole word. Otherwise the input is copied into the small buffer for split commands.
 TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   neap::host::WatchedWork work("Session::work with a zero byte within a get");
   work.begin_piece();
@@ -196,7 +196,7 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   EXPECT_TRUE(transfer.take("all"));
 }
 
-// Neap's own mistakes end in a panic that names the broken rule, in release builds too.
+// A failed `require` panics with the text of the broken rule, in release builds too.
 TEST(RequireDeathTest, MistakesAreNamed) {
   Server server;
   CoreState& core = server.service.core(0);

@@ -62,7 +62,7 @@ struct Statistics {
   [[nodiscard]] std::uint64_t value(Count which) const noexcept { return counters[static_cast<std::size_t>(which)].value(); }
 };
 
-/// Emits the counters of one core. Without `core`, emits those of the server since the last reset, and the store's gauges.
+/// Emits the counters of one core. Without `core`, emits the sums of all cores since the last reset, and the store's gauges.
 void report_counters(Service& service, std::optional<unsigned> core, const Emit& emit);
 
 using StatisticSink = std::function<void(std::string_view name, std::string_view value)>;

@@ -64,8 +64,7 @@ Store::~Store() {
 }
 
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
-/// An expired or flushed item that a reader found is unlinked at once. Freeing the item's memory is worth taking the lock, because it
-/// happens once for each item.
+/// Unlinks an expired or flushed item that a reader found. This takes the lock, but only once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
   const bool flushed = item.cas <= flushed_cas_.load(std::memory_order_relaxed);
   Shard& shard = shard_of(item.hash);
@@ -76,7 +75,8 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
   return {.item = nullptr, .expired = !flushed, .flushed = flushed};
 }
 
-/// MUST be called under the shard's lock. Unlinks the expired and flushed items of the chain, to free them as fast as new items arrive.
+/// Returns the item with this key, or null. Unlinks the expired and flushed items of the chain, so that writers free such items as fast as
+/// they store new ones. MUST be called under the shard's lock.
 Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   Item* found = nullptr;
   Item* oldest = nullptr;  // chains begin with their newest item
@@ -197,7 +197,7 @@ Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std:
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
     Item* const old = find(key, now).item;
     if (old == nullptr) return {.outcome = Outcome::not_found};
-    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // before the CAS id is compared, as in memcached
+    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // memcached too checks this before the CAS id
     if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
     const auto number = read_unsigned(old->value());
     if (!number) return {.outcome = Outcome::not_numeric};
@@ -249,7 +249,7 @@ void Store::flush(Seconds when, Seconds now) noexcept {
   flush_up_to_now();
 }
 
-/// Another core may flush newer items between the load and the raise. These items stay flushed.
+/// Another core may flush newer items between the load and `raise_to`. These items stay flushed, because `raise_to` never lowers the id.
 void Store::flush_up_to_now() noexcept { detail::raise_to(flushed_cas_, cas_.load(std::memory_order_relaxed)); }
 
 void Store::flush_due(Seconds now) noexcept {

@@ -7,15 +7,15 @@
 // its items in order of age, with a second chance for marked items (Corbato, 1968). Eviction begins with the shard whose oldest item has
 // been unused for longest.
 //
-// The limit of memory covers items that are linked or being received, and items that only unacknowledged replies hold. In addition there
-// are:
+// The limit of memory covers items that are linked or being received, and items that only unacknowledged replies hold. The store takes this
+// memory in addition:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
-// - bytes over the limit, at most three quarters of `retired_bytes_max`, while items are still to be evicted for a large item;
-// - the spare blocks of each core, and the table itself.
-// To keep to these bounds, the caller MUST ask `must_wait` before each command that allocates (store_relief.cpp).
+// - at most three quarters of `retired_bytes_max`, when a large item was stored and the evictions for it are not complete;
+// - the spare blocks of each core (store_relief.cpp), and the table itself.
+// To keep to these bounds, the caller MUST call `must_wait` before each command that allocates.
 //
-// `now` is the caller's clock (clock.hpp). All calls MUST come from within an event. A pointer from `find` is valid until the event's end.
-// After `hold` it is valid until that reference is released.
+// The argument `now` is the time by the server's clock (clock.hpp). All calls MUST come from within an event. A pointer from `find` is
+// valid until the event's end. After `Item::hold` it is valid until that reference is released.
 #pragma once
 
 #include <algorithm>
@@ -81,12 +81,12 @@ struct StoreOptions {
   std::uint32_t shards = 64;        ///< number of locks and eviction queues: a power of two, 1 to 64
   std::uint32_t buckets = 1 << 14;  ///< initial size of the table: a power of two, at least `shards`
   HashSeed seed;                    ///< MUST be random if clients are not trusted
-  unsigned cores = 1;               ///< cores that use the store; each has spare blocks
+  unsigned cores = 1;               ///< cores that use the store; each has spare blocks of memory (store_relief.cpp)
   StoreMemory memory;
-  void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread reclaim at once.
+  void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread pass a function that reclaims at once.
 };
 
-/// Sums over all shards since start or `reset_counters`. The shards are read one after the other.
+/// Sums over all shards since start or `reset_counters`. The sums are no snapshot: the shards are read one after the other.
 struct StoreCounters {
   std::uint64_t items = 0, items_ever = 0;
   std::uint64_t bytes = 0;              ///< bytes of linked items, including headers
@@ -132,7 +132,7 @@ class Store {
     if (item->accessed.load(std::memory_order_relaxed) != used_now) item->accessed.store(used_now, std::memory_order_relaxed);
     return {.item = item};
   }
-  /// If true, commands that allocate MUST ask `must_wait` first.
+  /// If true, the caller MUST call `must_wait` before each command that allocates.
   [[nodiscard]] bool is_short_of_memory() const noexcept { return pressure_.load(std::memory_order_relaxed) != 0; }
   /// If true, a command that allocates an item of `bytes`, including the header, MUST NOT begin in this event. The caller ends the event
   /// and asks again in a later event, because replaced items are freed only between events. The call costs one load if memory is not short.
@@ -159,7 +159,7 @@ class Store {
     std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
   };
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
-  /// `prepend`. In mode `cas`, 0 is an ordinary id that no item has.
+  /// `prepend`. In mode `cas`, 0 is compared too, and no item has the id 0.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
@@ -184,9 +184,9 @@ class Store {
   [[nodiscard]] std::size_t used_bytes() const noexcept {
     return used_bytes_.load(std::memory_order_relaxed);
   }  ///< bytes of items that are linked or being received
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< held by replies only
-  /// Charges and discharges memory of replies, without the items to which they refer. This memory counts against the limit. MAY be called
-  /// on any core.
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< used by replies only
+  /// Charges and discharges the replies' own memory, without the items to which they refer. This memory counts against the limit. MAY be
+  /// called on any core.
   void charge_held(std::size_t bytes) noexcept { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void discharge_held(std::size_t bytes) noexcept {
     require(held_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is held than is discharged", bytes);
@@ -194,8 +194,8 @@ class Store {
   [[nodiscard]] std::size_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t retired_bytes_max() const noexcept { return retired_bytes_max_; }
   static constexpr std::size_t spare_blocks = 3;
-  /// Returns the sizes of each core's spare blocks. The first is only for items in slabs, the second for any item that fits, the third for
-  /// the largest item.
+  /// Returns the sizes of each core's spare blocks. The first block is only for items of up to `slab_item_bytes_max`, the second for any
+  /// item that fits. The third has room for the largest item.
   [[nodiscard]] std::array<std::size_t, spare_blocks> spare_bytes() const noexcept {
     const std::size_t small = std::min(small_spare_bytes, spare_bytes_);
     return {small, small, spare_bytes_};
@@ -212,16 +212,16 @@ class Store {
   static constexpr unsigned second_chances_max = 32;  // in one eviction; then the next item is evicted even if used (bounded work)
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // limit divided by this: maximum of the bytes that wait for a grace period
-  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // their maximum for each core
+  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of these bytes for each core
   static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
-  static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // holds a whole slab at any alignment
-  static constexpr std::size_t slab_item_bytes_max = 8192;                  // larger items are not in slabs
-  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one step, which takes tens of us
-  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a step stops once it has retired this many bytes
-  static constexpr unsigned relief_rounds = 2;            // failed refills of spare blocks before a step, as remote frees arrive late
+  static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
+  static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
+  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
+  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // such a call stops once it has retired this many bytes
+  static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 
-  /// A part of the items, chosen by hash: a lock, and the items in the order in which the eviction hand reaches them.
+  /// A part of the items, chosen by hash: a lock, and the items in the order in which eviction examines them.
   struct alignas(64) Shard {
     SpinLock lock;
     Item* newest = nullptr;
@@ -267,8 +267,8 @@ class Store {
     const std::size_t taken = used_bytes() + held_bytes();
     return taken - std::min(taken, memory_bytes_);
   }
-  /// Returns the most retired bytes, or bytes over the limit, with which a command with an item of `bytes` may begin. Above half of
-  /// `retired_bytes_max_`, only commands with small items may begin, so that clients with large items do not stop all others.
+  /// Returns a bound for the retired bytes, and for the bytes over the limit. Above the bound, a command with an item of `bytes` waits. The
+  /// bound is higher for small items, so that clients with large items do not stop all other clients.
   [[nodiscard]] std::size_t backlog_bytes_max(std::size_t bytes) const noexcept {
     return bytes <= slab_item_bytes_max ? retired_bytes_max_ / 4 * 3 : retired_bytes_max_ / 2;
   }
@@ -297,16 +297,16 @@ class Store {
   std::unique_ptr<Spares[]> spares_;  // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
-  std::atomic<std::uint64_t> flushed_cas_{0};  // items up to this id are flushed
+  std::atomic<std::uint64_t> flushed_cas_{0};  // items with CAS ids up to this one are flushed
   std::atomic<Seconds> flush_due_{nothing_there};
-  std::atomic<std::uint32_t> pressure_{0};  // the number of reasons for which memory is short, see `relieve`; 0: it is not short
+  std::atomic<std::uint32_t> pressure_{0};  // signs of short memory, counted until `relieve` ends the shortage; 0: memory is not short
   alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // last use of each shard's next candidate for eviction
   alignas(64) std::atomic<std::uint64_t> cas_{0};
   alignas(64) std::atomic<std::size_t> used_bytes_{0};
   std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
-  std::atomic<std::uint64_t> moves_left_{0};  // items that eviction may still copy instead
+  std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Cores of the host machine (1, 2 and 4), each in its event loop, on one store. A reader must find one whole value of its key, while other
+// One, two and four simulated cores use one store, each in its own event loop. A reader must find one whole value of its key, while other
 // cores change the item and the table. The test is for runs under the thread and address sanitizers.
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ struct Worker {
     for (int step = 0; step < 20; ++step) {
       const auto number = static_cast<unsigned>(random() % keys);
       const std::string name = "key" + std::to_string(number);
-      const Seconds now = 2 + static_cast<Seconds>(random() % 3);  // clocks of cores differ a little
+      const Seconds now = 2 + static_cast<Seconds>(random() % 3);  // cores may read slightly different times
       const Key key = store->key(name);
       store->tick(now);
       switch (random() % 16) {

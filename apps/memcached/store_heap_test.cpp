@@ -52,7 +52,7 @@ StoreOptions options_for(unsigned cores) {
   return options;
 }
 
-/// Cores that each run a list of commands, some in each event, as sessions do. No command begins while `must_wait` is true.
+/// Simulated cores. Each executes several commands in one event, as sessions do. No command begins while `must_wait` is true.
 class Players {
  public:
   /// Executes one command; returns false after the last one.
@@ -60,7 +60,7 @@ class Players {
 
   Players(Store& store, unsigned cores) : store_(store), timers_(cores), machine_(cores), cores_(cores) {}
 
-  /// `value_bytes` is the largest value that a command stores.
+  /// Each core executes `command` until it returns false. `value_bytes` is the largest value that a command stores.
   void play(unsigned commands_an_event, std::size_t value_bytes, Command command) {
     command_ = std::move(command);
     bytes_ = Store::footprint(key_bytes_max, value_bytes);
@@ -166,7 +166,7 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
       return true;
     });
     EXPECT_EQ(refused.load(), 0U);
-    // One core stores, so it must also reclaim the other cores' slabs.
+    // Only one core stores the large values, so it must also empty slabs that other cores filled.
     next = 0;
     players.play(20, 100'000, [&](unsigned core) {
       if (core != 0) return false;
@@ -187,7 +187,7 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
       }
     });
     EXPECT_GT(store.counters().moved, smalls / hot_distance);
-    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // only the second half is checked: items in use stay, although they were moved
+    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // only the second half is checked: a third of these items in use stay
     EXPECT_GT(store.counters().bytes, store.memory_bytes() * 3 / 4);
     expect_accounts_match(players);
     store_.reset();
@@ -225,7 +225,7 @@ TEST_P(StoreOnHeap, NoSetIsRefusedWhateverSizesCome) {
   }
 }
 
-// A large value in a store full of small items evicts thousands of items, a few in each event. Commands with small items go on meanwhile.
+// A large value in a store full of small items evicts thousands of items, a few in each event. Commands with small items do not wait.
 TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
   constexpr unsigned smalls = 200'000, step = 32, events_max = 20'000;
   constexpr std::size_t large_bytes = 400'000, small_item = 200, large_item = large_bytes + 200;
@@ -274,7 +274,7 @@ TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
   }
 }
 
-// Replaced values are freed after the event. Many replaced values in one event must not exceed their share of memory or evict other items.
+// Replaced values are freed after the event. Many replaced values in one event must not exceed `retired_bytes_max` or evict other items.
 TEST_P(StoreOnHeap, ReplacingALargeValueOftenEvictsNothing) {
   Store& store = *store_;
   constexpr unsigned commands = 3'000, smalls = 50'000;

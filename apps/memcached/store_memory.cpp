@@ -3,9 +3,9 @@
 //
 // An item passes through three accounts. `used` has items that are being received or linked, and `retired` has unlinked items whose grace
 // period is not over. `held` has items after the grace period to which replies in flight still refer. `used + held` stays under the limit,
-// so many slow readers make the cache smaller, but the machine does not run out of memory. `retired` has a separate bound. Eviction cannot
-// keep `retired` below that bound, so commands wait (store_relief.cpp). A command that needs many evictions leaves most of them to later
-// commands. Until then `used` exceeds the limit, by at most `backlog_bytes_max`.
+// so many slow readers make the cache smaller, but the machine does not run out of memory. `retired` has a separate bound. An evicted item
+// is retired too, so eviction cannot keep `retired` below its bound. Instead, commands wait (store_relief.cpp). A command that needs many
+// evictions leaves most of them to later commands. Until then `used` exceeds the limit, by at most `backlog_bytes_max`.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>

@@ -5,7 +5,7 @@
 // There are three shortages:
 //
 // Retired items. A client that pipelines `append` on a large value retires a copy with each command. When more than half of
-// `retired_bytes_max` is retired, further commands wait: their session ends its event, and the grace period ends with it.
+// `retired_bytes_max` is retired, further commands wait: their session ends its event, so that the grace period can end.
 //
 // A large item in a full store of small items. Evicting thousands of items for it in one event would delay all other clients of the core.
 // So a large item may exceed the limit, by a bounded amount, and later commands evict.
@@ -13,11 +13,11 @@
 // Fragmentation. Slabs that keep one item each have no room for a large value, although the limit is not reached. Each core has three spare
 // blocks: one only for small items, one for medium items, one with room for the largest item. An allocation that fails uses the smallest
 // block that suffices, and no further command of that size begins before the block is replaced. To replace a block, items are evicted in
-// their usual order, but small items that were used are copied instead. So slabs that the eviction hand has passed become empty, even if
-// some of their items stay in the cache. The price, only while memory is short, is one copy for each of these items.
+// their usual order. Small items that were used recently are copied to new memory instead of evicted. So slabs whose items were examined
+// become empty, even if some of their items stay in the cache.
 //
-// Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. Commands with small items (from
-// slabs) make a step and go on. Commands with larger items wait until the shortage is over.
+// Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. A command with a small item (from a
+// slab) performs a step and then begins. A command with a larger item waits until the shortage ends.
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -36,8 +36,8 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
-/// Tries this core's blocks first, then those of other cores. For a small item, the released block becomes a slab. If another core takes
-/// the block's memory first, the next block is tried.
+/// Tries this core's blocks first, then those of other cores. For a small item, the heap makes a slab of the released block. If another
+/// core takes the block's memory first, the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
@@ -46,7 +46,7 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
       std::atomic<void*>& place = spares_[(own + step) % cores_].blocks[size];
       if (bytes > (size == 0 ? slab_item_bytes_max : spare_bytes()[size])) continue;
       void* const block = place.exchange(nullptr, std::memory_order_seq_cst);
-      raise_pressure();  // raised after the exchange, so that `relieve` misses no block
+      raise_pressure();  // after the exchange, so that a `relieve` on another core does not end the shortage without this block
       if (block == nullptr) continue;
       if (memory_.shrink != nullptr && memory_.shrink(block, bytes)) return block;
       memory_.release(block);
@@ -59,7 +59,7 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
 /// Returns true if a command that allocates `bytes` may begin.
 bool Store::relieve(std::size_t bytes, Seconds now) noexcept {
   require(machine::this_core() < cores_, "memcached: a core without spare blocks", machine::this_core());
-  if (relief_.try_lock()) {  // otherwise another core makes a step
+  if (relief_.try_lock()) {  // otherwise another core performs a step now
     const std::lock_guard unlock(relief_, std::adopt_lock);
     if (relieve_a_little(now)) return true;
   }
@@ -70,14 +70,14 @@ bool Store::relieve(std::size_t bytes, Seconds now) noexcept {
   return may_pass;
 }
 
-/// Makes one step. Returns true if commands of any size may begin.
+/// Performs one step of relief. Returns true if commands of any size may begin.
 bool Store::relieve_a_little(Seconds now) noexcept {
   std::uint32_t reasons = pressure_.load(std::memory_order_seq_cst);
   if (retired_bytes() > retired_bytes_max_ / 2) return false;
   const bool over_limit = bytes_over_limit() != 0;
   if (!over_limit && refill_spares()) {
     relief_round_ = 0;
-    // If another core used a block or retired more bytes meanwhile, the number of reasons has changed and the exchange fails.
+    // If another core used a block or retired more bytes meanwhile, `pressure_` has changed and the exchange fails.
     return pressure_.compare_exchange_strong(reasons, 0, std::memory_order_seq_cst);
   }
   // Evict more only once the items that were evicted before are free, because their memory may be enough.
@@ -85,7 +85,7 @@ bool Store::relieve_a_little(Seconds now) noexcept {
   return !make_room(now);  // true if the cache is empty, because waiting would then free no memory
 }
 
-/// Replaces the small blocks of all cores first. With these, commands with small items can go on while a large block is missing.
+/// Replaces used blocks, the small ones of all cores first, because commands with small items need no large block.
 bool Store::refill_spares() noexcept {
   for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
     for (unsigned core = 0; core < cores_; ++core) {

@@ -225,7 +225,7 @@ TEST(Store, AFlushNeverMovesBackwards) {
   EXPECT_EQ(flushed_up_to.load(), 106U);
 }
 
-/// Runs once, during the next allocation, in place of an event of another core.
+/// Runs once, during the next allocation. It simulates an event of another core.
 std::function<void()> meanwhile;
 void* allocate_and_run_meanwhile(std::size_t bytes) noexcept {
   if (meanwhile != nullptr) std::exchange(meanwhile, nullptr)();

@@ -5,7 +5,7 @@
 // size, a few buckets at a time, while readers use the old table. If an item moved while a reader looks at it, the reader would continue in
 // the wrong chain. Therefore each item has two `next` pointers, and the new table uses the one that the old table does not. When all
 // buckets are copied, the pointer to the current table is switched. The old array is freed after a grace period. Only then may the table
-// grow again, because the next array uses the items' old pointers.
+// grow again, because the next array uses the same `next` pointers as the old array.
 //
 // Writers hold their shard's lock. The low bits of the hash choose the shard, and every table has at least as many buckets as there are
 // shards. So a lock covers whole chains in the old and in the new table.
@@ -97,7 +97,7 @@ class Table {
   std::atomic<Buckets*> growing_{nullptr};
   std::atomic<std::uint32_t> moved_{0};       // buckets of `current_` that are copied to `growing_`
   std::atomic<bool> old_array_waits_{false};  // the old array waits for its grace period
-  std::uint64_t refused_at_items_ = 0;        // items when there was no memory for a larger array; tried again at twice as many
+  std::uint64_t refused_at_items_ = 0;        // items when there was no memory for a larger array; growth is retried at twice as many items
   SpinLock growth_;
   Retire retire_;
 };

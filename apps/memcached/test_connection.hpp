@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // A connection simulated by the test, for tests of sessions. This file defines the functions of `net::Connection`, so exactly one source of
-// a program MUST include it, and the program links without a stack.
+// a program MUST include it, and the program links without the network stack.
 //
 // The connection keeps the contract of net/network.hpp and treats memory as the stack does. At the end of an event, pieces of up to
 // `Connection::copy_bytes_max` bytes are copied while the send buffer has room. Longer pieces stay where they are until acknowledged.
@@ -24,12 +24,12 @@ struct PlayedConnection : Connection {
   std::size_t space = send_queue_bytes_max;
   std::size_t wanted = 0;  ///< bytes of the last refused `send`
   Buffer sent;             ///< bytes not yet written to the stack
-  Buffer written;          ///< bytes that the stack would have, not yet acknowledged
+  Buffer written;          ///< bytes written to the stack and not yet acknowledged
   bool closed = false, aborted = false;
   unsigned refusals = 0;
 
   [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
-  /// Treats the queue as the stack does at the end of an event.
+  /// Moves bytes from `sent` to `written`, as the stack does at the end of an event.
   void end_event() {
     while (!sent.empty() && written.bytes() < send_buffer_bytes) {
       Buffer::Piece* const first = sent.first();
@@ -94,7 +94,7 @@ void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; 
 void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
 void ConnectionHandler::peer_closed() { connection().close(); }
 
-// Gathered pieces do not occur here, but the buffers refer to these functions.
+// The code of buffers refers to these functions, but no test calls them.
 void GatheredPiece::release(void*) noexcept { std::abort(); }
 void GatheredPiece::join(Buffer::Piece&, Buffer::Piece&) noexcept { std::abort(); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Conversations with known bytes, for tests of a protocol. They are sent in one piece, byte by byte, and split in two at every place.
+// Conversations with known bytes, for tests of a protocol. They are sent in one piece, byte by byte, and split in two at every position.
 //
-// A parser that keeps a pointer into the first piece, or loses its position between two pieces, gives another answer at one of the splits.
+// A parser that keeps a pointer into the first piece, or loses its position between two pieces, gives a wrong answer at one of the splits.
 // A test program passes its conversations to `Talks` by INSTANTIATE_TEST_SUITE_P.
 #pragma once
 

@@ -21,13 +21,13 @@ void say(Context& context, bool quiet, std::string_view text) noexcept {
   if (!quiet) context.reply.put(text);
 }
 
-/// Answers a command that is not as the protocol requires.
+/// Answers an invalid command.
 void refuse(Context& context, bool quiet, std::string_view error) noexcept {
   context.statistics.add(Count::protocol_errors);
   say(context, quiet, error);
 }
 
-/// memcached reads 64 bits and keeps 32 of them. So does this function; otherwise an item with a larger date would expire later here.
+/// Reads a number of 64 bits and keeps its low 32 bits, as memcached does. So a date beyond 32 bits has the same effect as in memcached.
 std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
   const auto number = read_signed(word);
   if (!number) return std::nullopt;
@@ -128,7 +128,7 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   return line_end + 1;
 }
 
-/// Begins any form of get. Its parsing begins before the whole line has arrived.
+/// Begins any form of get, possibly before the whole line has arrived.
 std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context) noexcept {
   struct Form {
     std::string_view word;
@@ -234,7 +234,7 @@ void TextProtocol::end_get(Context& context) noexcept {
   context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
 }
 
-/// Puts `error` in place of the get's values, unless these can no longer be removed from the reply (`get_is_final`).
+/// Replaces the get's values in the reply by `error`. If they can no longer be removed (`get_is_final`), appends `error`.
 void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   context.statistics.add(Count::protocol_errors);
   if (!get_is_final(context.reply)) context.reply.rewind(get_start_);
@@ -325,7 +325,7 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
     context.transfer.discard(value_bytes + 2);
-    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // a later get must not return the old value
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
     return;
   }
   context.transfer.bytes_left = value_bytes + 2;

@@ -55,8 +55,8 @@ class TextProtocol {
   };
 
   void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;
-  /// True if the get's values can no longer be removed from the reply. That is so if they are more than `values_held_bytes`, or some of
-  /// them were sent, or they alone fill the reply (by bytes or by segments). Without the last case, parser and connection would deadlock.
+  /// True if the get's values can no longer be removed from the reply. This is the case if they exceed `values_held_bytes`, if some of them
+  /// were sent, or if they alone fill the reply. In the last case the parser can continue only after values were sent.
   [[nodiscard]] bool get_is_final(const Reply& reply) const noexcept {
     return reply.position() - get_start_ > values_held_bytes || reply.taken() > get_start_ || (reply.full() && reply.taken() >= get_start_);
   }

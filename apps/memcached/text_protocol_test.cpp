@@ -136,7 +136,7 @@ const std::vector<Talk> talks = {
      "line\r\nEND\r\n"},
     {"WebPage", "GET / HTTP/1.0\r\n\r\nflush_all\r\n", "", true},
     {"LongestLine", std::string(2048, 'a') + "\r\nget a\r\n", "ERROR\r\nEND\r\n"},
-    // memcached closes the connection without a reply here, or answers ERROR. The text is Neap's own.
+    // For such a line memcached closes the connection without a reply, or answers ERROR. Only Neap sends this text.
     {"LineTooLong", std::string(2050, 'a') + "\r\nget a\r\n", "CLIENT_ERROR line too long\r\nEND\r\n"},
     {"EndlessLine", std::string(100'000, 'a'), "CLIENT_ERROR line too long\r\n"},
     {"DeleteOfAKeyCalledNoreply", "delete noreply\r\n", "NOT_FOUND\r\n"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The application's control command: words in, one line out.
+// The application's control command: it takes words and returns one line.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ constexpr const char* command_help =
     "results[,RUN] (a run as in NPtcp's output file), serve[,from=,to=,perturbation=,repeats=,stream=,bidirectional=,integrity=,reset=] "
     "(sets how peers are served from now on; without words: shows it).";
 
-/// `words` are those after the command's name. Returns "ok ..." or "error: ...", without a line end. After an error nothing has changed.
+/// `words` are the words after the command's name. Returns "ok ..." or "error: ...", without a line end. An error changes nothing.
 [[nodiscard]] task<std::string> command(Service& service, std::span<const std::string_view> words);
 
 }  // namespace neap::netpipe

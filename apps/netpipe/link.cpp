@@ -30,7 +30,7 @@ Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const 
 }
 
 Link::~Link() {
-  // If the handler was refused, or the machine's network ends, `closed` was not called and the session is still here.
+  // If the network refused the handler, or the machine stops, `closed` was not called and the link still owns the session.
   if (session_ != nullptr) {
     session_->connection_lost("the connection ended");
     give_back();
@@ -89,7 +89,7 @@ void Link::work() {
 /// Sends output while the connection accepts it. Returns true if any byte was sent.
 bool Link::send_output() {
   bool any = false;
-  while (session_->has_output()) {  // output that was refused before is in `unsent_`
+  while (session_->has_output()) {  // output that an earlier `send` refused is in `unsent_`
     std::size_t bulk = 0;
     if (unsent_.empty()) {
       if (const auto text = session_->text(); !text.empty()) {
@@ -103,7 +103,7 @@ bool Link::send_output() {
     }
     const std::size_t bytes = unsent_.bytes();
     const bool was_text = !session_->text().empty();
-    if (!link_.send(std::move(unsent_)).has_value()) return any;  // `writable` or `closed` follows
+    if (!link_.send(std::move(unsent_)).has_value()) return any;  // the connection will call `writable` or `closed`
     if (was_text) {
       session_->text_sent();
     } else {
@@ -135,7 +135,7 @@ void Link::give_back() {
 void Link::check_idle() {
   if (!std::exchange(active_, false)) {
     if (session_ != nullptr) session_->fail("nothing came or went for 20 s");
-    link_.abort();  // `closed` follows
+    link_.abort();  // the connection will call `closed`
     return;
   }
   idle_timer_.arm(idle_check_interval, [this] { check_idle(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A session on a connection.
+// The handler of a connection: passes data between the network and a session.
 //
 // The path from the card to the application and back is measured, so this class adds as little to it as possible. Received messages are
 // counted and released in place. Sent messages are references to one constant block, or new blocks if contents are checked.
@@ -35,8 +35,8 @@ class Filling {
 
 class Link final : public net::ConnectionHandler {
  public:
-  /// Receives the session when it is `between` connections, `finished` or `failed`. Called once, in an event of the connection's core. A
-  /// transmitter's session is passed on after the connection is closed, so that the peer has had time to listen again.
+  /// Receives the session when its state is `between`, `finished` or `failed`. Called once, in an event of the connection's core. If the
+  /// session is a transmitter, this call follows the end of the connection, so that the peer has had time to listen again.
   using Done = std::move_only_function<void(std::unique_ptr<Session>)>;
 
   /// Calls the session's `begin`. `filling` MUST outlive the connection.
@@ -65,7 +65,7 @@ class Link final : public net::ConnectionHandler {
   const Filling& filling_;
   Done done_;
   net::Buffer input_;   ///< received and not yet consumed, because output has to be sent first
-  net::Buffer unsent_;  ///< refused by the connection for lack of room; sent first when there is room
+  net::Buffer unsent_;  ///< output that the connection refused for lack of room; sent before any other output
   Timer idle_timer_;
   bool active_ = false;  ///< bytes were received or sent since the last check
   bool ending_ = false;  ///< this link has closed or aborted the connection

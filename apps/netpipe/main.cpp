@@ -89,7 +89,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (const auto listening = co_await service.serve(words.port); !listening) co_return fail("cannot listen", listening.error());
   print("netpipe: listening on ", (*network)->address().to_string(), ":", words.port);
 
-  Completion<> never;  // from here on, events of the connections do all work
+  Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;
   co_return 0;
 }

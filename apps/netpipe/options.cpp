@@ -12,7 +12,7 @@ Options Options::from_words(Arguments& arguments, const Options& otherwise) {
   options.bidirectional = arguments.flag("bidirectional", otherwise.bidirectional, "both sides send at the same time (NPtcp -2)");
   options.integrity = arguments.flag("integrity", otherwise.integrity, "contents are checked, nothing is measured (NPtcp -i)");
   options.reset = arguments.flag("reset", otherwise.reset, "a new connection for each trial (NPtcp -r)");
-  // NetPIPE checks whole 32-bit words and needs one more byte.
+  // With integrity checks, NetPIPE's smallest message is one 32-bit word and one byte.
   const bool checked_now = options.integrity && !otherwise.integrity;
   const std::uint32_t from_otherwise = checked_now && otherwise.from == 1 ? 5 : otherwise.from;
   const std::uint32_t perturbation_otherwise = checked_now ? 0 : otherwise.perturbation;

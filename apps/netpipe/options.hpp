@@ -2,7 +2,7 @@
 // The options of a measurement.
 //
 // The protocol does not carry the options. The receiver knows the sizes and the mode from its own options, which MUST equal the
-// transmitter's, as with NetPIPE itself. So the options are words of the command line, and the same words over control.
+// transmitter's, as with NetPIPE itself. The command line and the control command accept the options as the same words.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace neap::netpipe {
 
-/// The transmitter sends first and decides (NPtcp with -h); the receiver answers.
+/// The transmitter (NPtcp with -h) sends first, chooses the repeats and ends the run; the receiver answers.
 enum class Role : std::uint8_t { transmitter, receiver };
 
 struct Options {
@@ -23,10 +23,10 @@ struct Options {
   std::uint32_t to = 10'000'000;   ///< bytes of the largest message, without its perturbation
   std::uint32_t perturbation = 3;  ///< this many bytes below and above each size are measured too; 0: none
   std::uint32_t repeats = 0;       ///< messages of each size; 0: as many as take 0.1 s. Only the transmitter's value is used
-  bool stream = false;             ///< messages only from transmitter to receiver; a connection for each trial
+  bool stream = false;             ///< messages pass only from transmitter to receiver; each trial has its own connection
   bool bidirectional = false;      ///< both sides send at the same time
-  bool integrity = false;          ///< contents are checked; each size has one trial, not three
-  bool reset = false;              ///< a connection for each trial
+  bool integrity = false;          ///< contents are checked; each size is measured once (one trial), not three times
+  bool reset = false;              ///< each trial has its own connection
   friend bool operator==(const Options&, const Options&) = default;
 
   /// True if each trial has its own connection.

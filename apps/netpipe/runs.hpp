@@ -17,7 +17,7 @@ struct Run {
   Role role = Role::receiver;
   std::string peer;
   Session::State state = Session::State::running;  ///< `between` counts as `running`
-  std::string reason;                              ///< why it failed
+  std::string reason;                              ///< why the run failed
   std::vector<Measurement> points;
 };
 
@@ -28,7 +28,7 @@ class Runs {
 
   /// Adds a run and returns its number; drops the oldest run if there are too many. Throws `bad_alloc`.
   unsigned begin(Role role, std::string peer);
-  /// Adds a result. Does nothing for a run that is not kept any more.
+  /// Adds a result. Does nothing if the run was dropped.
   void add(unsigned number, const Measurement& point);
   void end(unsigned number, Session::State state, const std::string& reason);
   /// Returns the run with that number, or the last run for 0. If there is no such run, the result's number is 0.

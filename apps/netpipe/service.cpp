@@ -68,7 +68,7 @@ std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connect
       ++counters_.refused;
       return nullptr;
     }
-    // Frees the place when the session is destroyed, because the session owns the last copy of its report function.
+    // Lowers `sessions_` when the session is destroyed, because the session owns the last copy of its report function.
     std::shared_ptr<void> place(nullptr, [this](void*) { --sessions_; });
     session = std::make_unique<Session>(
         Role::receiver, serving(), &machine::now_ns,
@@ -88,7 +88,7 @@ void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
   over(*session);
 }
 
-/// A receiver's run is added with its first result, so that a peer without results displaces no older run.
+/// A receiver's run is added to the table of runs with its first result. So a peer that causes no result does not displace older runs.
 void Service::report(Session& session, const std::string& peer, const Measurement& point) {
   if (session.run == 0) {
     session.run = runs_.begin(session.role(), peer);
@@ -106,7 +106,7 @@ void Service::over(const Session& session) {
     if (session.run != 0) print("netpipe: run ", session.run, " finished");
   } else {
     ++(session.introduced() ? counters_.failed : counters_.strangers);
-    // Without a run no line is printed. Otherwise any peer could flood the console.
+    // No line is printed before the first result. Otherwise any peer could flood the console.
     if (session.run != 0) print("netpipe: run ", session.run, " failed: ", session.reason());
   }
   runs_.end(session.run, session.state(), session.reason());
@@ -204,7 +204,7 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
       }(at, home));
     });
     co_await remote.back;
-  } catch (const std::bad_alloc&) {  // the other core has not begun
+  } catch (const std::bad_alloc&) {  // the measurement has not begun on the other core
     give_up(run);
   }
   measuring_ = false;
@@ -248,7 +248,7 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
       }
     };
     const Result<void> connected = co_await network_.connect(client.peer, std::move(acceptor));
-    if (session == nullptr && !connected.has_value()) break;  // without memory, the session was destroyed with its connection
+    if (session == nullptr && !connected.has_value()) break;  // there was no memory, and the session was destroyed with its connection
     if (session == nullptr) session = co_await back;
     if (session->touched()) limit_ns = in(connect_again_limit);
     const bool refused = !connected.has_value() && connected.error().code == ErrorCode::closed;
@@ -263,7 +263,7 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
 
 task<bool> Service::stop() {
   if (!measuring_) co_return false;
-  stop_wanted_ = true;  // the session may not have reached its core yet
+  stop_wanted_ = true;  // read when the session begins, if it has not begun on its core yet
   co_await on_core(measuring_core_, [this] {
     if (measuring_session_ != nullptr) measuring_session_->stop();
   });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// The measurements of one machine: those that peers begin, and the one that the machine may have begun itself.
+// The measurements of one machine: those that peers begin, and at most one that this machine begins.
 //
 // A connection's session belongs to the connection's core. If each trial has its own connection, the next connection may arrive on another
-// core. Until then the session waits here, under its peer's address, for the core that accepts the connection. (Two such measurements from
-// one address at the same time would take each other's connections. NPtcp itself serves one measurement at a time.)
+// core. Until then the service keeps the session under its peer's address, for the core that accepts the connection. (Two such measurements
+// from one address at the same time would take each other's connections. NPtcp itself serves one measurement at a time.)
 #pragma once
 
 #include <atomic>
@@ -31,16 +31,16 @@ class Service {
   static constexpr std::size_t waiting_max = 16;
   static constexpr std::chrono::seconds waiting_limit{20};
 
-  /// The service MUST exist as long as the machine runs. `core` measures by default. Throws `bad_alloc`.
+  /// The service MUST exist as long as the machine runs. A measurement without the option `core=` runs on `core`. Throws `bad_alloc`.
   Service(net::Network& network, const Options& serving, unsigned core);
   Service& operator=(Service&&) = delete;
 
   /// Serves `port` on every core. Errors: those of `net::Network::listen`.
   [[nodiscard]] task<Result<void>> serve(std::uint16_t port);
-  /// Begins a measurement on `client.core`, with a peer that listens, and returns the run's number. Errors: `full` (one is in progress),
-  /// `out_of_memory`.
+  /// Begins a measurement on `client.core`, with a peer that listens, and returns the run's number. Errors: `full` (a measurement that this
+  /// machine began is in progress), `out_of_memory`.
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client);
-  /// Begins a measurement and waits for its end. The run contains the result.
+  /// Begins a measurement and waits for its end. The returned run has the results, or the reason of a failure.
   [[nodiscard]] task<Result<Run>> measure(ClientOptions client);
   /// Asks the measurement in progress to end before its next message length; returns false if no measurement is in progress.
   [[nodiscard]] task<bool> stop();
@@ -51,12 +51,12 @@ class Service {
   /// Returns the options for the next sessions that peers begin. `serving` and `set_serving` MAY be called on any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
-  /// Ends sessions as failed if their next connection did not arrive in time, then returns the run.
+  /// Returns a copy of the run (`Runs::copy`). Before that, fails the sessions whose next connection did not arrive in time.
   [[nodiscard]] Run run(unsigned number);
 
   struct Counters {
     std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
-    std::atomic<std::uint64_t> strangers{0};  ///< measurements, counted in `begun` too, that failed before any word of the protocol
+    std::atomic<std::uint64_t> strangers{0};  ///< measurements of `begun` that failed before the peer sent a word of the protocol
     std::atomic<std::uint64_t> refused{0};    ///< measurements refused by `sessions_max` or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }

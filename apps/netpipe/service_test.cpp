@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Two machines measure each other: sessions on their cores, from connection to connection, and the command of control.
+// Two machines measure each other: sessions that move between cores and connections, and the control command.
 #include "apps/netpipe/service.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class ServiceTest : public ::testing::Test {
     world_.machine.run(core, [&]() -> task<void> { answer = co_await command(service, words); });
     return answer;
   }
-  /// Waits until the server's last run is over, and returns it.
+  /// Waits until the server's last run has ended, and returns it.
   netpipe::Run served_run() {
     netpipe::Run run;
     EXPECT_TRUE(HostMachine::wait_until([&] {
@@ -155,7 +155,7 @@ TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return ask(client_, 2, {"results"}).ends_with("state=finished"); }));
 }
 
-// A peer that does not speak the protocol costs a connection and a count, but no line on the console and no run.
+// A peer that does not speak the protocol is counted, but causes no line on the console and no run.
 TEST_F(ServiceTest, StrangersAreCountedAndForgotten) {
   for (const bool talks : {true, false}) {
     auto record = std::make_shared<net::testing::Record>();
@@ -205,7 +205,7 @@ TEST_F(ServiceTest, CommandsAnswerInOneLineAndBadOnesChangeNothing) {
     EXPECT_EQ(answer.find('\n'), std::string::npos) << answer;
   }
   EXPECT_EQ(server_.serving(), (Options{.to = 1 << 20, .stream = true}));
-  // Here the server measures, because `core=` counts from 0 and the client's cores are 2 and 3.
+  // The server measures and the client answers, because `core=` counts from 0 and the client's cores are 2 and 3.
   client_.set_serving({.to = 3});
   world_.machine.run(2, [&]() -> task<void> { EXPECT_TRUE((co_await client_.serve(port)).has_value()); });
   EXPECT_EQ(ask(server_, 0, {"run", "peer=10.0.0.2:5003", "to=3", "repeats=5", "core=1"}), "ok run=1");

@@ -52,7 +52,7 @@ void Session::enter(Step step) {
       expect_text(sync.size());
       break;
     case Step::size_sync:
-      // A peer that ends the run sends QUIT here. QUIT is shorter than SyncMe, so its length is awaited first.
+      // A peer that ends the run sends QUIT here. QUIT is shorter than SyncMe, so the session first waits for QUIT's length.
       if (transmits()) say(sync);
       expect_text(quit.size());
       break;
@@ -151,7 +151,7 @@ void Session::begin_size() {
   Step next = Step::quit;
   if (point && !enough) {
     point_ = *point;
-    // A receiver gets the number of repeats from its peer. Until then it needs the old number for the trial that is still being timed.
+    // A receiver gets the number of repeats from its peer. Until then it keeps the old number, because a trial is still being timed.
     if (transmits()) repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
     next = Step::size_sync;
   }
@@ -213,8 +213,8 @@ void Session::exchange_done() {
   }
   messages_ += options_.stream ? repeats_ : 1;
   ++trial_;
-  // At this point a receiver has only begun to send its last message. If the trial's time ended here, it would be far too short for few
-  // repeats of large messages. The peer's next word arrives when the peer has received the whole message.
+  // At this point a receiver has only begun to send its last message, which for a large message takes a long time. So its trial ends later,
+  // with the arrival of the peer's next word: by then the peer has received the whole message.
   time_runs_on_ = !transmits() && !options_.stream;
   if (!time_runs_on_) time_trial();
   if (options_.resets()) {
@@ -327,7 +327,7 @@ void Session::text_complete() {
       if (!transmits()) say(quit);
       return;
     case Step::quit:
-      // The receiver sends the last word. A transmitter that wanted to continue learns from it that the run has ended.
+      // The receiver answers with the last QUIT, so that the transmitter ends the run too.
       if (!transmits()) say(quit);
       return;
     case Step::repeats:
@@ -398,8 +398,8 @@ void Session::connection_lost(const char* why) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. It resets a connection that is made in between. So the session tries
-  // another connection.
+  // NPtcp closes its listener with each connection and opens it again. A connection made while the listener is closed is reset. So the
+  // session tries another connection.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;
     text_bytes_ = text_wanted_ = 0;

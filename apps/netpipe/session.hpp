@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// One measurement by NetPIPE's protocol, as version 3.7.2 of its TCP module speaks it. The class does not depend on a network. The caller
-// passes received bytes to `consume`, asks for output, and gives a clock.
+// One measurement by NetPIPE's protocol, as version 3.7.2 of its TCP module speaks it. The class does not depend on a network. Its owner
+// passes received bytes to `consume`, sends the output (`text` and `bulk_bytes`), and provides a clock.
 //
 // The wire carries:
 // - "SyncMe" from each side before each timed part;
@@ -10,10 +10,10 @@
 // - "QUIT" with its terminating zero from each side at the end.
 // Numbers are in network order. One run:
 //
-//   SyncMe, 100 round trips of the smallest message, SyncMe [*]
+//   SyncMe, the probe: 100 round trips of the smallest message, SyncMe [*]
 //   for each size:
 //     SyncMe, the number of repeats
-//     three times (with `integrity` once): SyncMe, the messages [*]
+//     three trials (with `integrity` one), each: SyncMe, the messages [*]
 //     with `stream`: the receiver's time
 //   QUIT
 //
@@ -45,17 +45,17 @@ class Session {
 
   enum class State : std::uint8_t {
     running,
-    between,   ///< the owner closes the connection once its output is sent; the session goes on in the next (`begin`)
+    between,   ///< the owner closes the connection once its output is sent; then it calls `begin` in the next connection
     finished,  ///< the owner closes the connection once its output is sent
     failed,    ///< the owner aborts the connection; see `reason`
   };
 
   Session(Role role, const Options& options, Clock clock, Report report);
 
-  /// MUST be called as soon as a connection is open: the first, or the next one after `between`.
+  /// MUST be called as soon as the first connection is open, and as soon as the next connection after `between` is open.
   void begin();
-  /// Consumes received bytes and returns their number. It consumes fewer than all while output waits, or when the session is not running
-  /// any more. The caller MUST call again when the output is sent.
+  /// Consumes received bytes and returns their number. It does not consume all bytes if output has to be sent first, or if the session is
+  /// no longer `running`. The caller MUST call again when the output is sent.
   std::size_t consume(std::span<const std::byte> bytes);
 
   /// The output to send: first `text`, then `bulk_bytes` of a message.
@@ -69,8 +69,8 @@ class Session {
   /// Fills `out` with the next bytes of a message whose contents are checked.
   void fill_bulk(std::span<std::byte> out) const noexcept;
 
-  /// MUST be called once the peer or the network has ended the connection. If no byte arrived in a further connection, the session waits
-  /// for another one (`between`).
+  /// MUST be called once the peer or the network has ended the connection. The session fails. If no byte arrived in a connection after the
+  /// first, the session waits for another connection instead (`between`).
   void connection_lost(const char* why);
   void fail(std::string reason);
   /// Makes a transmitter end the run in order, before its next message length.
@@ -79,20 +79,20 @@ class Session {
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Returns the number of messages of trials that were sent and, without `stream`, sent back. The log counts them as requests. With
-  /// `stream` they count at the trial's end.
+  /// Returns the number of completed messages of trials, which the log counts as requests. A message is completed when it was sent and sent
+  /// back. With `stream`, all messages of a trial are completed at the trial's end.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
   /// True if the first SyncMe has arrived, so the peer speaks the protocol.
   [[nodiscard]] bool introduced() const noexcept { return introduced_; }
   /// True if bytes were received since the last `begin`.
   [[nodiscard]] bool touched() const noexcept { return !untouched_; }
 
-  unsigned run = 0;  ///< the number of the run, for the owner
+  unsigned run = 0;  ///< the number of the run; used only by the owner
 
  private:
   static constexpr std::uint32_t probe_round_trips = 100;
 
-  /// The steps of both sides, in the order of the comment above.
+  /// The steps of both sides, in the order of the comment at the top of the file.
   enum class Step : std::uint8_t {
     probe_sync,
     probe,
@@ -146,7 +146,7 @@ class Session {
   double seconds_before_ = 0;
   std::uint32_t repeats_ = 0, trial_ = 0;
   double best_seconds_ = 0;
-  bool time_runs_on_ = false;              // a receiver's trial ends when the peer's next word begins
+  bool time_runs_on_ = false;              // a trial's time is measured until the peer's next word begins (only in a receiver)
   std::optional<Measurement> unreported_;  // a size's result, while its last trial is still being timed
 
   // the exchange of messages in progress

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The protocol without a network: two sessions with each other, one with the recorded words of NPtcp 3.7.2, and one with hostile peers.
+// The protocol without a network. A session talks to another session, to the recorded words of NPtcp 3.7.2, and to hostile peers.
 #include "apps/netpipe/session.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ struct Side {
   /// Checks that the session consumes all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
 
-  /// The session must consume all of `text`, and answer with `answer`.
+  /// Checks that the session consumes all of `text`, and answers with `answer`.
   void must_answer(std::string_view text, std::string_view answer) {
     must_hear(text);
     EXPECT_EQ(said(), answer);
@@ -188,7 +188,7 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
       clock_ns += trial == 1 ? 30'000 : 80'000;
       receiver.must_answer("ab", "aa");
     }
-    clock_ns += 8'000;  // until the transmitter has received the last message, it sends nothing more
+    clock_ns += 8'000;  // includes the time in which the transmitter receives the last message
   }
   EXPECT_EQ(receiver.session.messages(), 3U * 4);  // messages of the probe do not count
   EXPECT_TRUE(receiver.points.empty()) << "the last message has not arrived yet";
@@ -228,7 +228,7 @@ TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
 TEST(Session, StreamedTimeIsTheReceiversAndComesInTheNextConnection) {
   const Options options{.from = 4, .to = 4, .repeats = 5, .stream = true};
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
-  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // one for the probe, one after it, and one after each trial
+  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // the probe's connection, one after the probe, one after each trial
   transmitter.expect_finished();
   receiver.expect_finished();
   ASSERT_EQ(transmitter.points.size(), 1U);
@@ -242,7 +242,7 @@ struct Mode {
 };
 class EveryMode : public ::testing::TestWithParam<Mode> {};
 
-// For any split of the bytes, both sides have the same points and end in order.
+// For any split of the bytes, both sides have results for the same sizes, and finish without an error.
 TEST_P(EveryMode, BothSidesAgreeForAnySplit) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     Options served = GetParam().options;
@@ -284,7 +284,7 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
 }
 
 // --- Ends --------------------------------------------------------------------------------------------------------------------------------
-/// Takes a receiver through its probe, so that it waits for the first size.
+/// Takes a receiver through the probe (the first 100 messages), so that it waits for the first size.
 void introduce(Side& receiver) {
   receiver.session.begin();
   receiver.must_answer("SyncMe", "SyncMe");
@@ -321,7 +321,7 @@ TEST(Session, WrongContentsFailTheIntegrityCheck) {
     receiver.must_hear("SyncMe");
     receiver.said();
     for (int i = 0; i < 100; ++i) {
-      receiver.must_hear("xxxxxx");  // the probe is not checked
+      receiver.must_hear("xxxxxx");  // contents of the probe's messages are not checked
       receiver.said();
     }
     for (const auto words : {"SyncMe"sv, "SyncMe"sv, "\0\0\0\2"sv, "SyncMe"sv}) {
@@ -356,7 +356,7 @@ TEST(Session, WrongWordsFail) {
   }
 }
 
-// A peer that requests many messages and reads none costs a counter, not memory.
+// A session's memory does not grow if a peer requests many messages and reads none.
 TEST(Session, UnreadAnswersStopTheInput) {
   Side receiver(Role::receiver, {});
   introduce(receiver);
@@ -407,7 +407,7 @@ TEST(Session, SurvivesAnyPeer) {
     for (int turn = 0; turn < 300; ++turn) {
       std::string words;
       if (random() % 40 != 0) {
-        // mostly the word that the session expects
+        // in most rounds, the peer sends the word that the session expects
         side.said();
         words = random() % 5 == 0 ? "QUIT\0"sv : random() % 3 == 0 ? "SyncMe"sv : "bbbb"sv.substr(0, options.from);
       } else {

@@ -14,7 +14,7 @@ class Sweep {
  public:
   static constexpr unsigned points_max = 7997;
   static constexpr double seconds_a_trial = 0.1;
-  static constexpr double seconds_a_message_max = 1.0;  ///< after a slower message a transmitter begins no further length
+  static constexpr double seconds_a_message_max = 1.0;  ///< if a message takes longer, the transmitter ends the run after this length
   static constexpr std::uint32_t trials = 3;
 
   struct Point {

@@ -62,7 +62,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   const auto bar = (*device)->map_bar(0);
   if (!bar) co_return std::unexpected(bar.error());
   if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
-  // 10 Gbit/s of frames, plus the bytes of PCIe packet headers and descriptors.
+  // PCIe must carry 10 Gbit/s of frames, descriptors, and PCIe packet headers.
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable_registers();
@@ -164,15 +164,15 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be held, or not in use yet.
+// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be in `hold`, or not yet used.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
   if (auto done = co_await reset_card(registers_); !done) co_return std::unexpected(done.error());
-  // Bus mastering starts only after the reset. A card that an earlier owner left running would otherwise continue to use that owner's
-  // rings, whose memory now has another use.
+  // Bus mastering starts only after the reset. Before the reset, the card may still use the rings of an earlier owner, whose memory now has
+  // another use.
   device_.enable(true);
-  std::uint64_t lost = 0;  // frames that were not sent; after its reset the card uses no ring
+  std::uint64_t lost = 0;  // frames that were not sent
   for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
   if (auto done = co_await wait_until_initialised(registers_); !done) co_return std::unexpected(done.error());
   const auto mac = read_mac(registers_);
@@ -246,7 +246,7 @@ void Card::inspect() {
     counters_.gone.add();
     if (counters_.gone.value() == 1) print(card_gone_error.message);
   }
-  look_at_link(true);  // a card that is gone has no link
+  look_at_link(true);  // also reports the loss of the link if the card is gone
   for (auto& pair : pairs_) {
     if (pair->take_hang()) neap::start(recover(pair.get()));
   }
@@ -256,7 +256,7 @@ void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
   // Without a link no frame arrives and no queue counts as hung, so no other event inspects the card. If the interrupt of the new link is
   // lost, only this timer notices that the link came up.
-  link_watch_.cancel();  // with a link the timer is not needed
+  link_watch_.cancel();  // the timer is needed only without a link
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;
   set_link(status.up);
@@ -295,7 +295,7 @@ FrameSender& Card::attach(FrameReceiver& receiver) {
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
-  // A TCP filter takes precedence over RSS. This function is never called for a steered UDP port.
+  // A TCP filter takes precedence over RSS. This function is called only for TCP flows.
   for (const auto& [flow, core] : steered_) {
     if (flow == destination_port && flow != 0) return core;
   }
@@ -331,7 +331,7 @@ void Card::set_interrupt(unsigned core, bool on) noexcept {
     return;
   }
   unmasked_ |= bit;
-  // Frames that arrived while the vector was masked may be unseen: polling may have missed them.
+  // Frames that arrived while the vector was masked may be unprocessed, because polling may have missed them.
   unmask_vector(registers_, core, pairs_[core]->work_pending());
 }
 

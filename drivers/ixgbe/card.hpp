@@ -5,8 +5,8 @@
 // and an interrupt vector. RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so replies to
 // their frames arrive on other cores. The core that opened the card, its home core, handles the link, faults and statistics.
 //
-// `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and
-// `link_changed` reports the link later.
+// `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link; `FrameReceiver::link_changed` reports the link
+// to the stack later.
 //
 // Section numbers are those of the Intel 82599 datasheet, document 331520.
 #pragma once
@@ -31,7 +31,7 @@
 
 namespace neap::ixgbe {
 
-/// 8.2.3.5.16: each pair has a vector. The last of the 64 vectors serves all other causes.
+/// 8.2.3.5.16: each pair has a vector. The last of the 64 vectors serves all causes that are not a queue's.
 constexpr unsigned pairs_max = 63;
 
 struct Options {
@@ -66,7 +66,7 @@ class Card final : public NetDevice, public policy::Device {
   void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
-  // Overrides of policy::Device. Errors: `unsupported` (the core does not receive), `invalid` (the card does not support the interval).
+  // Overrides of policy::Device, by which settings reach the card. Errors: `unsupported` (the core does not receive), `invalid` (`itr_us`).
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
   [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
@@ -74,8 +74,8 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
-  /// Changes a setting. If the card takes this setting only while a queue is stopped, the queues are stopped one core after the other.
-  /// Errors: `invalid`, `unsupported` and `out_of_memory` (nothing has changed), `full` (no filter left), those of a reset of the card.
+  /// Changes a setting. If the setting can change only while a queue is stopped, the queues are stopped one core after the other. Errors:
+  /// `invalid`, `unsupported` and `out_of_memory` (nothing has changed), `full` (no filter left), and those of a reset of the card.
   [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
 
   /// Returns the card's own counts up to now. MUST be called on the core that opened the card. Errors: `closed` (card gone).
@@ -89,7 +89,7 @@ class Card final : public NetDevice, public policy::Device {
  private:
   friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
 
-  /// A lock that one task holds while it sets up the card or a queue anew. `close` waits for that task.
+  /// A lock that one task holds while it programs the card or restarts a queue. `close` waits for that task.
   class Work {
    public:
     explicit Work(bool& busy) noexcept : busy_(busy) { busy_ = true; }
@@ -127,7 +127,7 @@ class Card final : public NetDevice, public policy::Device {
   Options options_;
   bool sfp_;
   unsigned home_core_;
-  /// For each filter, its flow (as for `program_steering`) and core; flow 0: the filter is free. The first is for `reserved_port`.
+  /// The flow (as for `program_steering`) and the core of each filter; flow 0: the filter is free. The first filter is for `reserved_port`.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
   std::vector<MacAddress> groups_;
@@ -137,7 +137,7 @@ class Card final : public NetDevice, public policy::Device {
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // for each core, the value in EITR
   std::atomic<std::uint64_t> unmasked_ = 0;                     // a bit for each unmasked vector
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
-  /// A queue that hangs asks the home core, which may read registers, for an inspection.
+  /// A queue that hangs makes the home core call `inspect`, because that core may read registers.
   CoalescedCall inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
   Statistics statistics_;
   CardCounters counters_;

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares registers.toml with the header of Linux's own ixgbe driver: every name in both must have the same offsets.
 
-Driver and soft card share one table, so both would have its mistakes. Linux's driver is known to work with the real card. Its source is
-fetched as the machine's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an existing file
-is read instead.
+Driver and soft card share one table, so tests with both do not find its mistakes. Linux's driver is known to work with the real card. Its
+source is fetched as the host's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an existing
+file is read instead.
 
     compare_with_linux.py [--header ixgbe_type.h]
 """
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import register_table  # noqa: E402
 
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
-# A lower number of shared names means that the header could not be parsed.
+# Fewer shared names than this mean that the header could not be parsed.
 SHARED_MIN = 380
 PRINT_VALUES = """\
 int printf(const char*, ...);
@@ -93,7 +93,7 @@ def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
 
 
 def newest_package() -> tuple[str, str]:
-    """Returns the name of the machine's newest linux-source package, and apt's description of its file, which changes with the content."""
+    """Returns the name of the host's newest linux-source package, and apt's description of its file, which changes with the content."""
     search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
     names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
     packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])

@@ -19,12 +19,12 @@ constexpr NamedCount<log::Traffic, Counter> traffic_counts[] = {
     {"ixgbe.tx.bytes", &log::Traffic::tx_bytes},
 };
 
-/// Counters of a receive queue. `log::Traffic` counts all received frames, including those that the queue then drops.
+/// Counters of a receive queue. `log::Traffic` counts all received frames, also those that the queue then drops.
 struct ReceiveCounters {
-  Counter dropped_errors;    ///< frames in which the MAC found an error, or of an impossible length
+  Counter dropped_errors;    ///< frames with an error that the MAC found, or with an impossible length
   Counter dropped_untagged;  ///< frames without the tag that the setting `vlan` requires
   Counter dropped_overlong;  ///< frames with more pieces than the largest allowed frame needs
-  Counter pool_empty;        ///< refills that found fewer buffers than a batch
+  Counter pool_empty;        ///< refills for which the pool had fewer buffers than a batch
   Counter tail_writes;
 };
 constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Turns registers.toml into C++ for the driver and Rust for the software card.
 
-Both sides use the names of registers and fields, and contain no hand-written offsets or shifts. register_table.py checks the table first.
-If it refuses the table, nothing is written.
+Driver and card use the names of registers and fields, and contain no hand-written offsets or shifts. register_table.py checks the table
+first. If it refuses the table, nothing is written.
 
     generate_registers.py --cpp OUT.hpp
     generate_registers.py --rust OUT.rs
@@ -253,7 +253,7 @@ def generate_rust(table: Table) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Replaces the file atomically, so that readers see a whole file. A file that already contains `text` is kept: nothing is rebuilt."""
+    """Replaces the file atomically, so that readers see a whole file. An unchanged file is not written, so nothing is rebuilt."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

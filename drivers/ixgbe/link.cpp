@@ -56,7 +56,7 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
 LinkStatus read_link(Registers registers) noexcept {
   const reg::Links links = registers.read(reg::LINKS);
   if (!links.link_up || links.raw() == Registers::all_ones) return {};
-  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // by the speed field's two bits; 0 is reserved
+  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // index: the speed field, whose value 0 is reserved
   return {.up = true, .megabits = megabits[links.speed]};
 }
 

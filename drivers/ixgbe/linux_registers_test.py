@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Compares registers.toml with the header of Linux's driver, from the machine's linux-source package. The cache keeps the header."""
+"""Compares registers.toml with the header of Linux's driver, from the host's linux-source package. The build cache keeps the header."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Interrupt moderation: the longest time that an interrupt may be delayed.
 //
-// Each interrupt costs a wake-up, and each microsecond of delay costs latency. This system studies that trade-off, so moderation is a plain
-// number for each queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits). A requested
-// time is rounded up to a step, and the caller gets the rounded time.
+// Each interrupt costs a wake-up, and each microsecond of delay adds latency. Users study that trade-off, so moderation is a plain number
+// for each queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits). A requested time is
+// rounded up to a step, and the caller gets the rounded time.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Options of the card and of all its queues. settings.cpp makes most of them settings of the running machine.
+// Options of the card and of all its queues. settings.cpp has a setting for most of them, so that they can change while the machine runs.
 //
 // Most options take effect when a queue is enabled. To change one of these, the driver stops the queue for a moment. Meanwhile the card
 // drops and counts arriving frames (Card::change).
@@ -17,29 +17,29 @@ constexpr std::uint32_t steer_udp = 1U << 16;
 
 struct QueueOptions {
   std::uint32_t receive_descriptors = 512, transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< 2 KiB each, for the ring and the stack; more if the ring needs more
+  std::uint32_t receive_buffers = 2048;  ///< of 2 KiB, for the ring and for frames in the stack; raised if the ring needs more
   std::uint32_t frame_bytes_max = 1514;
   std::uint32_t budget_descriptors = 64;  ///< receive descriptors that one event may take
-  // 8.2.3.9.10: the card fetches if it holds fewer than PTHRESH descriptors and at least HTHRESH more wait. It writes back if WTHRESH are
-  // done.
+  // 8.2.3.9.10: the card fetches descriptors if it holds fewer than PTHRESH and at least HTHRESH wait in the ring. It writes descriptors
+  // back if WTHRESH of them are done.
   std::uint32_t prefetch_threshold = 32, host_threshold = 8, write_back_threshold = 0;
   std::uint32_t head_write_back = 0;  ///< 1: the card writes the ring's head to one word, not DD to each descriptor (7.2.3.5.2)
   std::uint32_t coalescing = 0;       ///< 1: RSC (7.1.12)
-  std::uint32_t vlan = 0;             ///< the tag of all frames; 0: none (7.4)
+  std::uint32_t vlan = 0;             ///< the VLAN tag of all frames; 0: none (7.4)
   // The following options take effect at any time.
   std::uint32_t promiscuous = 0;
   std::uint32_t flow_control = 0;  ///< 3.7.7
   std::uint32_t cache_hints = 0;   ///< 1: DCA (7.5)
 
   static constexpr std::uint32_t write_back_threshold_max = 8;
-  /// Coalesced frames wait for the end of the moderation interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
+  /// With RSC, frames wait for the end of the moderation interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
   static constexpr std::uint32_t coalescing_itr_us_min = 6;
 
-  /// True if the card drops a frame for which no descriptor is free. Otherwise the frame waits for one and blocks other cores' frames.
+  /// True if the card drops a frame for which no descriptor is free. Otherwise the frame waits and blocks other cores' frames.
   [[nodiscard]] constexpr bool drops() const noexcept { return (flow_control & flow_control_transmit) == 0; }
 
-  /// Returns null if the card takes these options together, with an interval of `itr_us` on some queue; otherwise the reason why not.
-  /// Ranges are not checked here, but by each option's row in the table of settings.
+  /// Returns null if the card accepts this combination of options with an interval of `itr_us` on a queue; otherwise the reason of the
+  /// refusal. Ranges are not checked here, but by each option's row in the table of settings.
   [[nodiscard]] const char* why_refused(std::uint32_t itr_us) const noexcept;
 };
 

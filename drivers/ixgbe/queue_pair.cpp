@@ -79,7 +79,7 @@ void QueuePair::attach(FrameReceiver& receiver) {
   require(machine::this_core() == index_, "ixgbe: a stack is attached on another core than the queue pair's", index_);
   receiver_ = &receiver;
   log::watch(&traffic_);
-  // The hook is the last, because other end hooks may still queue frames, for example that of a server that gathers its replies.
+  // This hook runs after all other end hooks, because those may queue frames, as the hook of a server that gathers its replies does.
   end_.emplace([this] { end_of_event(); }, EventEndHook::Place::last);
   idle_.emplace([this] { return check_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);
@@ -106,7 +106,7 @@ void QueuePair::report_link() noexcept {
 TransmitResult QueuePair::transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
   if (receiver_ == nullptr || !link_up_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::unexpected(ErrorCode::closed);
-  end_->request();  // even before a refusal, because reclaim may find tokens to deliver
+  end_->request();  // also if the frame is refused, because `reclaim` may find tokens to deliver
   transmit_.begin_run();
   if (transmit_.transmit_alike(pieces, offload, token)) return {};
   return transmit_.transmit(pieces, offload, token);
@@ -166,7 +166,7 @@ void QueuePair::watch() noexcept {
   transmit_.reclaim();
   if (transmit_.deliverable()) repeat_.ask(index_);
   if (transmit_.pending() == 0 || held_) return;
-  // Without a link the card may keep frames for ever.
+  // Without a link, the card may keep frames for ever; that is no hang.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
     hung_ = true;

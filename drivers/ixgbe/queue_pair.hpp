@@ -47,7 +47,7 @@ class QueuePair final : public FrameSender {
   void hold() noexcept;
   /// True if the card has sent all frames of which it was notified.
   [[nodiscard]] bool drained() noexcept;
-  /// Passes up received frames and gives the tokens of unsent frames back. Returns the number of unsent frames. Both queues MUST be off.
+  /// Passes received frames and the tokens of unsent frames to the stack. Returns the number of unsent frames. Both queues MUST be off.
   [[nodiscard]] std::uint32_t empty() noexcept;
   void program(const QueueOptions& options) noexcept;
   /// Calls ReceiveQueue::enable if the pair receives.
@@ -64,9 +64,9 @@ class QueuePair final : public FrameSender {
 
   /// Sets the link's state. MAY be called on any core. Without a link, `transmit` refuses frames, and waiting frames do not count as hung.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
-  /// Makes the pair's core report the link to the stack, with the state at that later time. MUST be called by one core at a time.
+  /// Makes the pair's core read the link's state in a later event and report it to the stack. MUST be called by one core at a time.
   void announce_link() noexcept { link_call_.ask(index_); }
-  /// Takes over the options that may change while the queues run. MUST be called on the pair's core.
+  /// Applies the options that may change while the queues run. MUST be called on the pair's core.
   void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }
 
   /// `call(context)` runs on the pair's core, from its watchdog, whenever transmission makes no progress. MUST be set before `attach`.
@@ -103,7 +103,7 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
-  /// Returns the traffic of both queues. The core's log reads these counters while a stack is attached.
+  /// Returns the traffic counters of both queues. The core's log reads these counters while a stack is attached.
   [[nodiscard]] const log::Traffic& traffic() const noexcept { return traffic_; }
 
   /// A transmit queue with frames in flight hangs if it makes no progress for this long.
@@ -111,7 +111,7 @@ class QueuePair final : public FrameSender {
 
  private:
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
-  /// Runs the pair's event without an interrupt. If it finds work, it writes its own log record.
+  /// Runs the pair's event without an interrupt. If it finds work, it writes a log record.
   void poll() noexcept;
   void work() noexcept;
   [[nodiscard]] bool check_before_sleep() noexcept;
@@ -141,7 +141,7 @@ class QueuePair final : public FrameSender {
 };
 
 /// Calls `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released. A later `program` then
-/// uses the present rings, because it uses new ones only if they are prepared.
+/// continues with the old rings.
 [[nodiscard]] task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options);
 
 }  // namespace neap::ixgbe

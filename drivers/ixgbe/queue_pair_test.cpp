@@ -166,7 +166,7 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
 // Frames may be written back long before their interrupt, because interrupt moderation delays it.
 TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
   start_attached();
-  machine.on(0, [&] { receive(5); });  // no interrupt
+  machine.on(0, [&] { receive(5); });  // without an interrupt
   ASSERT_TRUE(received(5));
   machine.on(0, [&] {
     EXPECT_EQ(pair->counters().idle_finds.value(), 1U);
@@ -387,7 +387,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
-    for (auto& one : pairs) one.reset();  // freed on a core, because a core allocated the memory
+    for (auto& one : pairs) one.reset();  // a core frees the pairs, because a core allocated their memory
   });
 }
 

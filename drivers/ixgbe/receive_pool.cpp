@@ -33,7 +33,7 @@ Result<void> ReceivePool::grow_to(std::uint32_t count) {
 
 void ReceivePool::call() noexcept {
   require(wanted_ != nullptr, "ixgbe: a receive pool without a refill callback reached its threshold");
-  call_when(0, wanted_, context_);  // `available()` is never below 0, so no further call follows
+  call_when(0, wanted_, context_);  // `available()` is always at least 0, so this threshold causes no call
   wanted_(context_);
 }
 

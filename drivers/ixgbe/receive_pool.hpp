@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // The buffers of received frames.
 //
-// A frame is passed up without a copy, so its buffer is in use until the application has read the frame. That may take any time, so a
-// queue's pool is larger than its ring. Traffic never allocates memory; only a change to a larger ring may add buffers to the pool. When
-// the pool is empty, the ring is not refilled and the card drops (and counts) frames for which it has no descriptor. Once enough buffers
-// are released, the ring is filled again.
+// A frame is passed up without a copy, so its buffer is in use until the application has read the frame. An application may read a frame
+// late, so a queue's pool is larger than its ring. Traffic never allocates memory; only a change to a larger ring may add buffers to the
+// pool. When the pool is empty, the ring is not refilled and the card drops (and counts) frames for which it has no descriptor. Once enough
+// buffers are released, the ring is filled again.
 //
 // A buffer's header (`Buffer`) is separate from its data, so that the card's writes and the stack's writes do not share cache lines. Each
-// buffer's data are aligned to their size, so that no buffer crosses a 4 KiB border.
+// buffer's data are aligned to their size, so that no buffer crosses a 4 KiB boundary.
 #pragma once
 
 #include <cassert>
@@ -55,7 +55,7 @@ class ReceivePool {
   }
 
   void put_back(Buffer* buffer) noexcept {
-    // This runs for each frame. A `require` would cost about 4 of 61 instructions (`neap bench driver`, receive, batch 32).
+    // This runs for each frame. A `require` would cost about 4 instructions a frame (`neap bench driver`, receive, batch 32).
     assert(buffer->pool == this && available() < size_);
     buffer->next = free_;
     free_ = buffer;
@@ -84,8 +84,8 @@ class ReceivePool {
   };
   std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
-  // `threshold_` minus the number of available buffers. Counting available buffers instead would add 2.9 instructions to the 64 of each
-  // frame (`neap bench driver`, receive, batch 32).
+  // `threshold_` minus the number of available buffers. A count of available buffers would cost 2.9 instructions more a frame (`neap bench
+  // driver`, receive, batch 32).
   std::int32_t missing_ = 0;
   std::uint32_t size_ = 0, threshold_ = 0;
   void (*wanted_)(void*) noexcept = nullptr;

@@ -119,7 +119,7 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
 unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
-  // `wrong_length` has the bits that are zero in (length - 1) if the length is 1 to the size of a buffer.
+  // A length is valid if it is 1 to the size of a buffer. The bits of `wrong_length` are zero in (length - 1) of every valid length.
   static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
   constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
   constexpr std::uint64_t tested_bits =

@@ -8,8 +8,8 @@
 // tail is always a multiple of 16 (four cache lines of descriptors).
 //
 // A frame longer than a buffer occupies several descriptors. Without RSC these descriptors follow each other. With RSC each descriptor
-// names the next one (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are kept at the slot of the
-// descriptor in which the frame continues. When the last piece arrives, the frame takes that piece's slot in the list.
+// names the next one (82599 datasheet 7.1.6.2), and other frames may be in between. The pieces received so far are stored for the
+// descriptor in which the frame continues (`unfinished_`). When the last piece arrives, the frame is stored in that piece's slot.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -30,7 +30,7 @@ class ReceiveQueue {
  public:
   static constexpr std::uint32_t refill_batch_descriptors = 16;
 
-  /// Counts in `traffic`, which MUST outlive the queue.
+  /// Frames are counted in `traffic`, which MUST outlive the queue.
   ReceiveQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
@@ -45,7 +45,7 @@ class ReceiveQueue {
   void program(const QueueOptions& options) noexcept;
   /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Posts no buffers: call `refill` once the queue is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
-  /// Takes back all posted buffers. The queue MUST be off, and the caller SHOULD have called `receive` for all completed descriptors.
+  /// Returns all posted buffers to the pool. The queue MUST be off. The caller SHOULD first call `receive` for all completed descriptors.
   void empty() noexcept;
 
   /// Passes frames of up to `budget` descriptors to `receiver`; returns the number of descriptors taken.
@@ -85,15 +85,15 @@ class ReceiveQueue {
 
   /// `receive` for descriptors that are contiguous in memory.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
-  /// Handles a completed descriptor of any kind, the one at slot `place`. Returns true if a frame ends with it; the frame is then in the
-  /// slot. Not inlined, because inlining would slow the fast path of `receive_run`.
+  /// Handles the completed descriptor at slot `place`, of any kind. Returns true if a frame ends with it; the frame is then in the slot.
+  /// Not inlined, because inlining would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
   Registers registers_;
   DescriptorRing ring_;
-  std::unique_ptr<ReceivedFrame[]> slots_;              // for each slot of the ring: its buffer, later its frame, until `refill`
+  std::unique_ptr<ReceivedFrame[]> slots_;              // for each slot of the ring: the posted buffer; after `receive`, the frame
   std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // for each slot of the ring: pieces of the frame that continues there
   Memory spare_;                                        // memory of the last `prepare`
   std::uint32_t head_ = 0;                              // next descriptor to check

@@ -79,8 +79,8 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestFollows) {
   EXPECT_EQ(stack.frames.size(), 40U);
 }
 
-// One call for each frame would cost as much as all other work on the frame. A dropped frame splits the list of frames in two. So does a
-// frame with several descriptors, because its first pieces are not frames.
+// A call for each frame costs as much as all other work on the frame. A dropped frame splits the list of frames in two. So does a frame
+// with several descriptors, because its first pieces are not frames.
 TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   make(4 * ring, 9000);
   receive(20);
@@ -105,7 +105,7 @@ TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
 TEST_F(ReceiveQueueTest, FramesWithoutTheVlansTagAreDroppedAndCounted) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7});
   ASSERT_TRUE(card.receive(frame_of(1, 100)));
-  ASSERT_TRUE(card.receive(frame_of(2, 100), {.vlan_packet = true, .vlan = 5 << 13 | 7}));  // 5: a priority
+  ASSERT_TRUE(card.receive(frame_of(2, 100), {.vlan_packet = true, .vlan = 5 << 13 | 7}));  // tag 7, priority 5
   ASSERT_TRUE(card.receive(frame_of(3, 100), {.vlan_packet = true, .vlan = 8}));
   EXPECT_EQ(queue.receive(stack, 64), 3U);
   expect_only(frame_of(2, 100));
@@ -288,12 +288,12 @@ TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
 }
 
-// A merged frame must continue in a descriptor that the card owns. Otherwise it would be merged with a later frame.
+// A merged frame must continue in a descriptor that the card owns. Otherwise it could be merged with a later frame.
 TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
   make({.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1});
   ASSERT_EQ(queue.posted(), capacity);
-  // The stack keeps frames, so the ring stays short. From here on the card owns `few` descriptors.
+  // The stack releases no frame, so `refill` finds no buffer. From here on the card owns `few` descriptors.
   stack.keep = true;
   std::uint32_t at = 0;
   for (; queue.posted() != few; ++at) {

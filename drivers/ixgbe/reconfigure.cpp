@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is held, so that no
-// tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and the reply to the setting's
-// command reports their number.
+// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is in `hold`
+// (queue_pair.hpp), so that no tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and
+// the reply to the setting's command reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -19,9 +19,9 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The options of the published studies that the preset `study` repeats. Ring sizes and budget are those of their driver, which set only
-/// ENABLE in TXDCTL. Checksums and RSS were on, as always here. RSC, DCA and head write-back were off; segments were copied into one
-/// buffer.
+/// The options of the published studies that the preset `study` repeats. The studies' driver had the ring sizes and the budget that are
+/// defaults here. It set only ENABLE in TXDCTL, so the thresholds were 0. RSC, DCA and head write-back were off, checksums and RSS on. It
+/// copied the segments of a TSO frame into one buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
@@ -104,7 +104,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
 }
 
 // Programs the registers that take effect while queues run. If SRRCTL.DROP_EN (4.6.7) is set, a ring without descriptors drops its frames.
-// Otherwise the frames wait in the packet buffer; above its threshold the card requests a pause.
+// Otherwise the frames wait in the packet buffer; above its threshold the card sends pause frames.
 void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);
@@ -138,7 +138,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
     if (done) done = co_await pair.enable_receive(true);
   }
   if (!done) {
-    // If a queue does not stop or start, only a reset of the card helps.
+    // If a queue does not stop or start, the card is reset, because nothing else makes the queue usable.
     if (done.error().code != ErrorCode::timeout) co_return std::unexpected(done.error());
     print(done.error().message, "; the card is reset");
     counters_.resets.add();
@@ -157,7 +157,7 @@ task<void> Card::recover(QueuePair* hung) {
   require(this_core() == home_core_, "ixgbe: another core than the card's recovers it", this_core());
   while (hung == nullptr && busy_) co_await sleep_for(1ms);
   reset_wanted_ = reset_wanted_ && hung != nullptr;
-  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog asks again
+  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog requests recovery again
   const Work work(busy_);
   Result<std::uint64_t> lost;
   if (hung != nullptr) {

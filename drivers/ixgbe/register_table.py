@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Reads and checks registers.toml.
 
-Drivers, cards and comparisons are built from the table, so contradictions are refused: overlapping registers, fields that overlap or
-are too wide, duplicate or unusable names. The message names the row.
+The driver, the software card and the comparison with Linux use the table, so contradictions are refused: overlapping registers, fields that
+overlap or are too wide, duplicate or unusable names. The message names the row.
 """
 
 import re

@@ -6,7 +6,7 @@
 // table can name any queue, so any number of cores from 1 to 16 works. If the number does not divide 128, some queues have one entry more
 // than others.
 //
-// A core that opens a connection must receive the answers, so it must know the hash in advance. So the key is fixed (kernel/toeplitz.hpp).
+// A core that opens a connection must receive the answers, so it computes the hash in advance, with a fixed key (kernel/toeplitz.hpp).
 #pragma once
 
 #include <array>

@@ -21,7 +21,7 @@ struct Vector {
   std::uint32_t hash_addresses, hash_ports;
 };
 
-// The verification suite of the public RSS specification, for IPv4.
+// The IPv4 test vectors of the public RSS specification.
 constexpr Vector vectors[] = {
     {ip(161, 142, 100, 80), ip(66, 9, 149, 187), 1766, 2794, 0x323e8fc2, 0x51ccc178},
     {ip(65, 69, 140, 83), ip(199, 92, 111, 2), 4739, 14230, 0xd718262a, 0xc626b0ea},
@@ -64,7 +64,7 @@ TEST_P(RssTable, SharesDifferByOneEntryAtMost) {
   for (unsigned queue = queues; queue < share.size(); ++queue) EXPECT_EQ(share[queue], 0U) << "queue " << queue << " does not exist";
 }
 
-// A core that is reserved gets no entry; the others share equally.
+// A reserved core (Options::reserved_core) gets no entry in the table; the other cores share the entries equally.
 TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   const unsigned queues = GetParam();
   if (queues == 1) return;

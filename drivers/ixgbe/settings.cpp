@@ -65,7 +65,7 @@ constexpr CardSetting running(const policy::Row& row, std::uint32_t QueueOptions
   return of_option(row, option, true, preset);
 }
 
-// Log records name a row by its number. A new row takes the next free number, which is 22, and keeps it.
+// Log records name a row by its number. The number of a row never changes, and a new row gets the next free number, which is 22.
 constexpr std::array table{
     stopping(ring(6, "rx_ring", "Size of each receive ring."), &QueueOptions::receive_descriptors),
     stopping(ring(7, "tx_ring", "Size of each transmit ring."), &QueueOptions::transmit_descriptors),

@@ -213,7 +213,7 @@ void program_promiscuous(Registers registers, bool on) {
 
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous) {
   registers.modify(reg::FCTRL, [](reg::Fctrl& value) { value.multicast_promiscuous = true; });
-  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first holds our own address
+  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: filter 0 holds our own address
   for (unsigned i = 0; i < exact; ++i) {
     registers.write(reg::RAH(i + 1), {.valid = false});
     if (i >= groups.size()) continue;
@@ -288,7 +288,7 @@ task<Result<void>> start_receive(Registers registers) {
 
 void program_transmit(Registers registers, std::uint32_t frame_bytes_max) {
   // 8.2.3.9.16: if the packet buffer is filled above the threshold, no further frame is fetched. The frame being fetched must still fit,
-  // with two tags and its FCS. Linux, DPDK and FreeBSD leave 10 KiB of room, and so does a reset.
+  // with two tags and its FCS. Linux, DPDK, FreeBSD and the register's reset value leave 10 KiB of room.
   constexpr std::uint32_t transmit_packet_buffer_kib = 160, room_kib_min = 10, tags_and_fcs_bytes = 12;
   const std::uint32_t room_kib = std::max(room_kib_min, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
   require(room_kib < transmit_packet_buffer_kib, "ixgbe: the largest frame exceeds the transmit packet buffer", frame_bytes_max);

@@ -22,7 +22,7 @@ namespace neap::ixgbe {
 /// is present.
 [[nodiscard]] task<Result<void>> wait_until_initialised(Registers registers);
 
-/// Returns the MAC address that the card has loaded from the EEPROM into address filter 0. Errors: `device` if it is not a unicast address.
+/// Returns the MAC address that the card has loaded from the EEPROM into address filter 0. Errors: `device` (not unicast).
 [[nodiscard]] Result<MacAddress> read_mac(Registers registers);
 
 /// 4.6.5: assigns queue i to the set i modulo 16 of the card's counters, and clears all sets.
@@ -39,13 +39,13 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 /// 8.2.3.7.1: accepts broadcast frames, and with `on` also all other frames.
 void program_promiscuous(Registers registers, bool on);
 
-/// 7.1.1.1: of multicast frames, accepts only those to `groups`. The first 127 groups are placed in address filters beside our own address,
-/// and the card compares them completely. Each further group sets one of 4096 hash bits, which other groups may share, so the stack must
-/// check again. (The hash alone would suffice, but unwanted groups would wake the machine.) All groups are accepted during the change, so a
-/// group that stays loses no frame. Ends with `program_promiscuous`.
+/// 7.1.1.1: accepts multicast frames only to `groups`. The first 127 groups are placed in address filters beside our own address, and the
+/// card compares all bits. Each further group sets one of 4096 hash bits, which other groups may share, so the stack must check again.
+/// (With hash bits alone, more unwanted groups would wake the machine.) All groups are accepted during the change, so a group that is in
+/// the old and the new list loses no frame. Calls `program_promiscuous` last.
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous);
 
-/// 7.4.5: of tagged frames, accepts only those of `vlan`; with `vlan` 0, accepts any tag.
+/// 7.4.5: accepts tagged frames only with the tag `vlan`; if `vlan` is 0, with any tag.
 void program_vlan(Registers registers, std::uint32_t vlan);
 
 /// 3.7.7: `flow_control` says whether the card obeys pause frames, and whether it sends them.

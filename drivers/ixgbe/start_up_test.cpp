@@ -34,7 +34,7 @@ struct StartUpTest : testing::Test {
     });
     return error;
   }
-  /// Runs a phase that waits for a bit that never comes; the error must name the bit's register.
+  /// Runs a phase that waits for a bit that never changes; the error must name the bit's register.
   template <class Phase>
   void expect_time_out(const char* bit, Phase phase) {
     const Error error = error_of(phase);
@@ -76,7 +76,7 @@ TEST_F(StartUpTest, ACardThatIsGoneIsReportedAsGone) {
   EXPECT_EQ(error_of([&] { return acquire(registers, SharedResource::mac); }).code, ErrorCode::closed);
 }
 
-// An owner that crashed keeps its bits, and must not block the next driver.
+// The bits of an owner that crashed stay set, and must not block the next driver.
 TEST_F(StartUpTest, ALostSemaphoreIsTakenOver) {
   registers.write(reg::SW_FW_SYNC, {.sw_phy0 = true, .fw_mac = true});
   EXPECT_STREQ(error_of([&] { return acquire(registers, SharedResource::mac); }).message, "");
@@ -194,7 +194,7 @@ TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsSet) {
   }
 }
 
-// 8.2.3.9.16: the frame in flight when the threshold is passed must still fit into the packet buffer.
+// 8.2.3.9.16: the frame that is being fetched when the threshold is passed must still fit into the packet buffer.
 TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
   for (const std::uint32_t frame_bytes : {60U, 1514U, 9000U, 10'228U, 10'229U, 15'500U}) {
     program_receive(registers, rss::table_for(1), frame_bytes);
@@ -303,7 +303,7 @@ TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   EXPECT_EQ(registers.read(reg::RAH(0)).address_high, 0x0605U) << "our own address is kept";
 }
 
-// 7.1.2.5: each missing mask bit would make the filter compare a field that was not set.
+// 7.1.2.5: if a mask bit is missing, the filter compares a field that software has not set.
 TEST_F(StartUpTest, APortIsSteeredOnlyByDestination) {
   registers.write(reg::FTQF(7), {.enable = true});
   program_receive(registers, rss::table_for(1), 1514);

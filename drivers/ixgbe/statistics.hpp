@@ -30,9 +30,9 @@ struct PortStatistics {
   std::uint64_t crc_errors = 0;
   std::uint64_t illegal_bytes = 0;  ///< frames with an illegal symbol
   std::uint64_t length_errors = 0, undersize = 0, fragments = 0, oversize = 0, jabbers = 0;
-  std::uint64_t local_faults = 0;   ///< of the link, seen by this end
-  std::uint64_t remote_faults = 0;  ///< of the link, reported by the other end
-  // Pause frames: XOFF received (counted even if `flow_control` ignores them), XOFF sent and XON sent.
+  std::uint64_t local_faults = 0;   ///< faults of the link that this end detected
+  std::uint64_t remote_faults = 0;  ///< faults of the link that the other end reported
+  // Numbers of pause frames: XOFF received (also counted while `flow_control` ignores them), XOFF sent, XON sent.
   std::uint64_t pauses = 0, pauses_sent = 0, resumes_sent = 0;
 };
 

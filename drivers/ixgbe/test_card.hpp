@@ -155,7 +155,7 @@ class TestCard {
   SentFrame gathered_;
 };
 
-/// An outgoing frame, as `FrameSender::transmit` takes it.
+/// The arguments of `FrameSender::transmit` for one frame.
 struct TestFrame {
   std::span<const TransmitPiece> pieces;
   TransmitOffload offload;

@@ -51,7 +51,7 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   ring_.clear();
   next_ = clean_ = notified_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = tokens_flushed_ = 0;
   run_ = {};
-  contexts_ = {};  // the card has lost its copies
+  contexts_ = {};  // the card has lost its copies of the contexts
   frame_bytes_max_ = options.frame_bytes_max;
   vlan_ = options.vlan;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
@@ -250,7 +250,7 @@ void TransmitQueue::reclaim() noexcept {
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
-  // One call passes contiguous tokens, but only a few: their slots stay in use during the call, in which the stack may queue new frames.
+  // One call passes at most 32 contiguous tokens. Their slots stay in use during the call, in which the stack may queue new frames.
   while (tokens_head_ != tokens_sent_) {
     const std::uint32_t first = ring_.slot(tokens_head_);
     const std::uint32_t count = std::min(std::min(tokens_sent_ - tokens_head_, ring_.size() - first), report_interval_descriptors);

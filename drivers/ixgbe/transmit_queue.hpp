@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// A transmit queue: from a frame's pieces to descriptors, and back by TX completions.
+// A transmit queue: writes descriptors for the pieces of frames, and returns the frames' tokens to the stack on TX completion.
 //
 // Frames of one event are queued one by one, and one tail write notifies the card of all frames (`flush`). The card reports completions
-// only for descriptors with the RS bit. These are the last one of a flush and, in a long flush, one in every `report_interval_descriptors`,
-// so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits. `deliver` then passes completions
-// to the stack as the tokens that came with the frames, in the order in which the frames were queued. `reclaim` and `deliver` are separate
-// because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
+// only for descriptors with the RS bit. RS is set in the last descriptor of a flush and, in a long flush, in one of every
+// `report_interval_descriptors`, so that a long burst frees the ring early. `reclaim` processes these reports by DD bit and never waits.
+// `deliver` then passes completions to the stack as the tokens that came with the frames, in the order in which the frames were queued.
+// `reclaim` and `deliver` are separate because `transmit` may reclaim when the ring is full, but must not call the stack back.
 //
 // With head write-back (7.2.3.5.2) the card writes the ring's head instead of DD bits, and `reclaim` processes reports up to this head. A
 // head is valid only between the oldest descriptor that the card may still read and the last tail. Any other head is counted and ignored,
@@ -14,10 +14,10 @@
 // Offloads that differ from frame to frame use context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3). One is
 // for frames with checksums, the other for TSO. A context is written only when it changes.
 //
-// Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which checks everything, keeps the result
-// of its checks for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the
-// ring's end) needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of
-// 419 (`neap bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
+// Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which makes all checks, stores their
+// result for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the ring's
+// end) needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of 419
+// (`neap bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -48,7 +48,7 @@ class TransmitQueue {
       frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
 
-  /// Counts in `traffic`, which MUST outlive the queue.
+  /// Frames are counted in `traffic`, which MUST outlive the queue.
   TransmitQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
@@ -95,7 +95,7 @@ class TransmitQueue {
   void reclaim() noexcept;
   /// True if `deliver` must return tokens or report room.
   [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
-  /// Returns the tokens of sent frames in order, each once. Then reports room if a frame was refused and there is room again.
+  /// Passes the tokens of sent frames to the stack in order, each once. Then reports room if a frame was refused and there is room again.
   void deliver(FrameReceiver& receiver) noexcept;
 
   /// Returns the number of descriptors queued or in flight.
@@ -106,7 +106,7 @@ class TransmitQueue {
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:
-  /// Contiguous descriptors and tokens of frames that are alike. `next_` and `tokens_tail_` are updated when the run ends.
+  /// The contiguous descriptors and tokens of a run. `next_` and `tokens_tail_` are updated when the run ends.
   struct Run {
     Descriptor* begin = nullptr;
     Descriptor* next = nullptr;
@@ -167,12 +167,12 @@ class TransmitQueue {
   std::uint32_t reported_ = 0;  // all descriptors before this one are covered by a report
   std::array<Context, 2> contexts_{};
   Run run_;
-  // Since the last flush: queued bytes, and segments that TSO adds to the frames. `tokens_flushed_` is `tokens_tail_` at that flush.
+  // Bytes queued since the last flush, and segments that TSO adds to these frames. `tokens_flushed_` is `tokens_tail_` at that flush.
   std::uint32_t bytes_unflushed_ = 0, segments_unflushed_ = 0, tokens_flushed_ = 0;
 
   std::unique_ptr<Report[]> reports_;  // a ring; the oldest report is at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
-  std::unique_ptr<void*[]> tokens_;  // a ring. Positions: returned < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
+  std::unique_ptr<void*[]> tokens_;  // a ring; returned before `tokens_head_`, sent before `tokens_sent_`, queued before `tokens_tail_`
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
   DmaMemory head_;

@@ -60,7 +60,7 @@ struct TransmitQueueTest : testing::Test {
   std::deque<std::vector<TransmitPiece>> pieces;
 };
 
-// The log's sums are compared with the card's, which counts each segment as a frame with its own headers.
+// Users compare the log's counts with the card's counters, which count each TSO segment as a frame with its own headers.
 TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
   make();
   const auto counts_are = [&](std::uint64_t frames, std::uint64_t bytes, std::uint64_t descriptors) {
@@ -143,7 +143,7 @@ TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndReportsRoom) {
   EXPECT_EQ(queued, ring - 1) << "a full ring looks like an empty one, so one stays free";
   EXPECT_EQ(queue.counters().refused_full.value(), 1U);
   queue.flush();
-  card.transmit(32);  // up to the first report
+  card.transmit(32);  // as far as the first descriptor with RS
   collect();
   EXPECT_EQ(stack.room_again, 0U) << "only once there is room for the largest frame";
   EXPECT_TRUE(send(frame(frame_of(99, 100))).has_value()) << "a small frame fits already";
@@ -253,7 +253,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
     queue.flush();
     EXPECT_FALSE(queue.ready());
     told = (told + 5) % ring;
-    write_head(told - 1 + (told == 0 ? ring : 0));  // all descriptors but the last, whose RS bit asks for the report
+    write_head(told - 1 + (told == 0 ? ring : 0));  // this head is before the last descriptor, which has RS
     EXPECT_FALSE(queue.ready());
     write_head(told);
     EXPECT_TRUE(queue.ready());
@@ -262,7 +262,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
   }
 }
 
-// A head that moves back, or beyond the last tail, would free buffers that the card still reads.
+// A head behind the previous one or beyond the last tail must be ignored, because the card may still read the buffers before it.
 TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
   make({.transmit_descriptors = ring, .head_write_back = 1});
@@ -312,7 +312,7 @@ TEST_F(TransmitQueueTest, AStoppedQueueReturnsTokensAndTheNumberOfUnsentFrames) 
   EXPECT_EQ(stack.room_again, 1U);
 }
 
-// `transmit` reclaims by itself when the ring is full, but must not call the stack back from within its own call.
+// The stack calls `transmit`, which reclaims descriptors when the ring is full but must not call the stack back.
 TEST_F(TransmitQueueTest, TransmitReclaimsButDoesNotDeliver) {
   make();
   std::uint32_t queued = 0;
@@ -326,7 +326,7 @@ TEST_F(TransmitQueueTest, TransmitReclaimsButDoesNotDeliver) {
   EXPECT_EQ(stack.tokens.size(), queued);
 }
 
-// A stack that never collects its tokens must not make the queue lose one.
+// If the stack does not take its tokens, the queue refuses frames and loses no token.
 TEST_F(TransmitQueueTest, UndeliveredTokensBoundTheQueue) {
   make();
   std::uintptr_t queued = 0;

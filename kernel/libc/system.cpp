@@ -42,7 +42,7 @@ timespec as_timespec(std::uint64_t ns) noexcept {
 
 extern "C" {
 
-// --- The console as standard input, output and error -------------------------------------------------------------------------------------
+// --- Standard input, output and error: the console ---------------------------------------------------------------------------------------
 _READ_WRITE_RETURN_TYPE write(int file, const void* data, std::size_t bytes) {
   if (file != 1 && file != 2) return fail(EBADF);
   bytes = std::min<std::size_t>(bytes, INT_MAX);
@@ -65,7 +65,7 @@ int fstat(int file, struct stat* result) {
 off_t lseek(int file, off_t, int) { return fail(is_console(file) ? ESPIPE : EBADF); }
 int fcntl(int file, int, ...) { return is_console(file) ? 0 : fail(EBADF); }
 
-// --- No file system ----------------------------------------------------------------------------------------------------------------------
+// --- Files: there is no file system ------------------------------------------------------------------------------------------------------
 int open(const char*, int, ...) { return fail(ENOENT); }
 int stat(const char*, struct stat*) { return fail(ENOENT); }
 int unlink(const char*) { return fail(ENOENT); }
@@ -90,7 +90,7 @@ int clock_getres(clockid_t clock, timespec* result) {
 }
 // Processor time: the time since boot, because there is one program.
 std::clock_t clock() { return static_cast<std::clock_t>(machine::now_ns() / (second_ns / CLOCKS_PER_SEC)); }
-// For the short pauses of set-up. A longer sleep would block the whole core.
+// For short pauses during set-up. A longer sleep would block the whole core.
 int nanosleep(const timespec* time, timespec* left) {
   if (time->tv_sec < 0 || time->tv_nsec < 0 || time->tv_nsec >= static_cast<long>(second_ns)) return fail(EINVAL);
   const std::uint64_t ns = static_cast<std::uint64_t>(time->tv_sec) * second_ns + static_cast<std::uint64_t>(time->tv_nsec);
@@ -115,7 +115,7 @@ int getentropy(void* buffer, std::size_t bytes) {
   return 0;
 }
 
-// --- One process, which ends with the machine --------------------------------------------------------------------------------------------
+// --- Processes: there is only one --------------------------------------------------------------------------------------------------------
 pid_t getpid() { return 1; }
 int kill(pid_t, int signal) { neap::panic("a signal was raised", static_cast<std::uint64_t>(signal)); }
 long sysconf(int name) {

@@ -21,7 +21,7 @@ using neap::libc::SetupLock;
 using neap::libc::SetupOnce;
 namespace machine = neap::machine;
 
-// The libraries' objects are zeroed storage, which is used as our types.
+// The zeroed storage of the libraries' objects is used for objects of our types.
 template <typename Ours, typename Theirs>
 Ours& as(Theirs* object) noexcept {
   static_assert(sizeof(Ours) <= sizeof(Theirs) && alignof(Ours) <= alignof(Theirs));
@@ -122,7 +122,7 @@ int __neap_cond_broadcast(__gthread_cond_t* condition) noexcept {
   return 0;
 }
 
-// No thread can be created: std::thread throws system_error. `spawn_on` gives work to cores.
+// No thread can be created: std::thread throws system_error. Applications hand work to other cores by `spawn_on`.
 int __neap_thread_create(__gthread_t*, void* (*)(void*), void*) { return EAGAIN; }
 int __neap_thread_join(__gthread_t, void**) { return EINVAL; }
 int __neap_thread_detach(__gthread_t) noexcept { return EINVAL; }

@@ -2,8 +2,8 @@
 // A slab is 64 KiB, aligned to its size: a header, then objects of one size class. A slab has the same owner as long as it exists, so an
 // object's owner is found in the header, at the object's address with the low bits cleared. Objects over 8 KiB are runs of pages.
 //
-// A page-aligned pointer may be a run or an object in a slab. The page allocator records where runs begin, and the first byte of a slab is
-// never an object.
+// A page-aligned pointer is a run if the page allocator has recorded a run that begins there. Otherwise it is an object in a slab. A slab
+// begins with its header, so no object has the address of a slab.
 //
 // The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
 // that the fast path needs anyway detect the rare cases (slab full, empty or new, object of another core, first call).
@@ -32,10 +32,10 @@ constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
 /// A batch holds objects of one other core that this core has freed. It is sent to that core when it is full, in `pass_boundary`, or when
-/// objects of a third core need its slot.
+/// objects of a third core need its array element.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
-/// Returned objects that one `pass_boundary` puts back into slabs.
+/// The number of returned objects that one `pass_boundary` puts back into slabs.
 constexpr unsigned intake_budget = 256;
 /// A sleeping core is woken for returned objects only if they have more than this many bytes. Otherwise it takes them when it next wakes.
 constexpr std::uint64_t wake_bytes = 256 * 1024;
@@ -52,12 +52,12 @@ class Heap;
 struct Slab {
   Heap* heap = nullptr;  // the owner; null: the slab is unused
   FreeObject* free = nullptr;
-  std::uint32_t used = 0;  // objects handed out
-  bool listed = false;     // in its heap's list of slabs with room; a full slab is removed when an allocation finds it there
+  std::uint32_t used = 0;  // number of allocated objects
+  bool listed = false;     // the slab is in its heap's list of slabs with room; an allocation that finds it full removes it
   std::uint8_t size_class = 0;
   std::uint16_t owner = 0;  // the core
   std::uint32_t magic = 0;
-  std::uint32_t fresh = 0;  // objects at the end that were never handed out and are not in `free`
+  std::uint32_t fresh = 0;  // number of objects at the end that were never allocated and are not in `free`
   std::uint32_t capacity = 0;
   Slab* next = nullptr;
   Slab* previous = nullptr;
@@ -112,7 +112,7 @@ class Heap {
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
-  /// A request calls `pass_boundary` several times and seldom finds work there, so the test is inline.
+  /// During one request, `pass_boundary` is called several times and seldom has work, so the test is inline.
   [[nodiscard]] bool has_boundary_work() const noexcept {
     return outgoing_objects_ != 0 || arrived_ != nullptr || !incoming_.empty() || asked_.load(std::memory_order_relaxed);
   }
@@ -142,7 +142,7 @@ class Heap {
   Slab* empty_ = nullptr;
   unsigned outgoing_objects_ = 0;
   std::array<Batch, batches> outgoing_{};
-  FreeObject* arrived_ = nullptr;  // taken from `incoming_`, not yet back in their slabs
+  FreeObject* arrived_ = nullptr;  // objects taken from `incoming_` that are not yet back in their slabs
 
   // The members that other cores write.
   alignas(64) RemoteList<FreeObject> incoming_;
@@ -153,7 +153,7 @@ class Heap {
 
 // One heap for each core, in static and not in thread-local storage: on the host a core's thread ends but its slabs stay.
 constinit std::array<Heap, machine::cores_max> heaps;
-// Used as a core's heap before its first slow call, and always when objects are checked. It is empty, so each call takes the slow path.
+// Used as a core's heap before its first slow call, and always with `heap=checked`. It is empty, so each call takes the slow path.
 constinit Heap no_heap{no_slab};
 constinit thread_local Heap* fast_heap = &no_heap;
 
@@ -301,7 +301,7 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // In this order, every waiting batch is counted, and a batch that was just taken may be counted, too. So no wake-up is missed.
+      // The count is cleared before the batches are taken. So every waiting batch is counted, and no wake-up is missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;
@@ -402,7 +402,7 @@ void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   void* object = try_once();
   if (object != nullptr) [[likely]]
     return object;
-  heap.release_reserves();  // objects freed by other cores, and the reserves, may suffice
+  heap.release_reserves();  // objects that other cores freed, and spare slabs, may suffice
   object = try_once();
   if (object == nullptr) heap.ask_other_cores();
   return object;
@@ -444,7 +444,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run, it may be data of another core.
+  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run it may be another core's data:
+  // `pages_of` is tested first.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);
@@ -461,7 +462,7 @@ void* reallocate(void* pointer, std::size_t bytes) noexcept {
   const bool fits = bytes <= usable;
   if (fits && bytes >= usable / 2 && !checks::on()) return pointer;
   void* const moved = allocate(bytes);
-  if (moved == nullptr) return fits ? pointer : nullptr;  // shrinking cannot fail
+  if (moved == nullptr) return fits ? pointer : nullptr;  // a smaller size always succeeds
   std::memcpy(moved, pointer, std::min(usable, bytes));
   deallocate(pointer);
   return moved;
@@ -485,7 +486,7 @@ HeapCounters heap_counters() noexcept {
   HeapCounters sum{};
   for (const Heap& heap : heaps) {
     for (unsigned size_class = 0; size_class < class_count; ++size_class) {
-      // `freed` first, so that the difference cannot become negative while another core counts.
+      // `freed` is read first, so that the difference cannot become negative while another core counts.
       const std::uint64_t freed = heap.freed[size_class].value();
       const std::uint64_t allocated = heap.allocated[size_class].value();
       sum.allocations += allocated;

@@ -27,7 +27,7 @@ struct Header {
   std::uint64_t mark;  // one of the two marks, XORed with the header's address
   std::uint64_t bytes;
   Header* next;
-  std::uint64_t front_bytes;  // from the start of the heap's object to the start of the checked object
+  std::uint64_t front_bytes;  // distance from the start of the heap's object to the checked object
 };
 constexpr std::size_t front_bytes_min = sizeof(Header) + redzone_bytes;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Finds writes outside of heap objects and after `free`.
+// Detects writes outside of heap objects and writes after `free`.
 //
 // Without memory protection, a wrong write hits another object's data, and the crash comes later and elsewhere. With the boot option
 // `heap=checked` each object is placed between redzones. It is filled with one pattern when allocated and with another when freed, and it
@@ -24,7 +24,7 @@ namespace checks {
 void turn_on() noexcept;
 [[nodiscard]] bool on() noexcept;
 
-/// As in heap.hpp, but MUST be called only while `on()`. Each panics if it finds a wrong write.
+/// As in heap.hpp, but MUST be called only if `on()` is true. Each function panics if it finds a wrong write.
 [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
 void deallocate(void* pointer) noexcept;
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;

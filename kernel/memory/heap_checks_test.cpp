@@ -94,7 +94,7 @@ TEST_F(HeapChecks, AWriteAfterTheFreeIsFound) {
   });
 }
 
-// Without the checks, only a second free right after the first would be noticed.
+// Without the checks, the heap detects a second free only right after the first.
 TEST_F(HeapChecks, ASecondFreeIsFoundAfterOtherFrees) {
   host::expect_panic("freed twice", [] {
     unsigned char* const object = make(64);

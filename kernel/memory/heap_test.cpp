@@ -201,7 +201,7 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   });
   EXPECT_EQ(broken, 0U);
   EXPECT_GT(heap_counters().remote_frees, steps / 2);
-  // Objects in transit are returned within one or two passes of each core's loop.
+  // Freed objects reach their owners within one or two passes of each core's loop.
   EXPECT_TRUE(HostMachine::wait_until([&] {
     for (unsigned core = 0; core < cores; ++core) machine.on(core, [] {});
     return heap_counters().used_bytes == used_before_;
@@ -223,7 +223,7 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 
-// Memory that one core holds in reserve, or has not yet taken back, is released when another core is refused.
+// Memory that one core holds in reserve, or has not yet taken back, is released when another core is refused memory.
 TEST_F(Heap, ASleepingCoreReleasesItsReservesForTheNextAttempt) {
   HostMachine machine{2};
   std::vector<void*> objects;

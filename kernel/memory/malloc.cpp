@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The C library's and C++'s names for the heap. In images only: host programs keep the host's allocator.
+// The allocation functions of C and C++, implemented by the heap. Only images have them: host programs keep the host's allocator.
 #include <malloc.h>
 #include <reent.h>
 

@@ -20,7 +20,7 @@ namespace {
 
 // Values of a page's word. The kind is in the two highest bits.
 enum Kind : std::uint32_t {
-  inside = 0,             // belongs to a block or run that begins earlier
+  inside = 0,             // the page belongs to a block or run that begins earlier
   free_block = 1U << 30,  // low bits: order
   run = 2U << 30,         // low bits: pages
   cached = 3U << 30,      // a single page in some core's cache
@@ -218,7 +218,7 @@ constinit std::atomic<std::uint64_t> refused{0}, foreign{0};
 constinit thread_local unsigned preferred_node = 0;
 
 Zone* zone_of(const void* pointer) noexcept {
-  for (unsigned i = zone_count; i-- > 0;) {  // most memory is in the last zones
+  for (unsigned i = zone_count; i-- > 0;) {  // backwards, because most memory is in the last zones
     if (zones[i].contains(pointer)) return &zones[i];
   }
   return nullptr;

@@ -45,16 +45,16 @@ void release_cached_pages() noexcept;
 struct PageCounters {
   std::uint64_t total_bytes, free_bytes;
   std::uint64_t refused;  ///< allocations that returned null
-  std::uint64_t foreign;  ///< runs from a node other than the preferred one; a single page counts when a core's cache fetches it
+  std::uint64_t foreign;  ///< runs allocated from another node than the preferred one; a single page counts when a core's cache fetches it
 };
 [[nodiscard]] PageCounters page_counters() noexcept;
 
-/// `free_bytes` without the pages that cores keep. Costs only a few instructions, so it may be called often.
+/// `PageCounters::free_bytes` without the single pages that cores keep. Costs a few instructions, so it may be called often.
 [[nodiscard]] std::uint64_t free_page_bytes() noexcept;
 
 struct NodeCounters {
   std::uint64_t total_bytes;
-  std::uint64_t free_bytes;  ///< without the pages that cores keep
+  std::uint64_t free_bytes;  ///< without the single pages that cores keep
 };
 [[nodiscard]] NodeCounters node_counters(unsigned node) noexcept;
 

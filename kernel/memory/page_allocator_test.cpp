@@ -73,7 +73,7 @@ TEST_F(PageAllocator, RunsAreAlignedDisjointAndMergeAgain) {
   EXPECT_TRUE(gap_untouched());
 }
 
-// A store full of values of slightly over 1 MiB must not take 2 MiB for each.
+// Values of slightly over 1 MiB must not take 2 MiB each.
 TEST_F(PageAllocator, RunsOfAnyLengthFillMemory) {
   for (const std::size_t pages : {3U, 25U, 257U}) {
     const std::uint64_t free_before = page_counters().free_bytes;
@@ -81,7 +81,7 @@ TEST_F(PageAllocator, RunsOfAnyLengthFillMemory) {
     while (void* const run = allocate_run(pages, 0)) runs.push_back(run);
     EXPECT_GT(runs.size() * pages * page_bytes, free_before * 9 / 10) << pages;
     std::shuffle(runs.begin(), runs.end(), std::mt19937(5));
-    for (std::size_t round = 0; round < 3'000; ++round) {  // also after many allocations and frees
+    for (std::size_t round = 0; round < 3'000; ++round) {  // memory is still filled after many frees and allocations
       const std::size_t victim = round * 7 % runs.size();
       free_run(runs[victim]);
       runs[victim] = allocate_run(pages, 0);
@@ -129,7 +129,7 @@ TEST_F(PageAllocator, OwnNodeIsTriedBeforeTheOther) {
   }
 }
 
-// A page that came from another node, because the near one was full, is returned there. It is not the next page that this core gets.
+// A page that came from another node, because the near node was full, is returned to that node. It is not kept in this core's page cache.
 TEST_F(PageAllocator, FarPagesDoNotStayWithACore) {
   prefer_node(1);
   std::vector<void*> near;

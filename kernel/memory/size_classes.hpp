@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The object sizes of slabs: every 16 bytes up to 128, then four sizes for each doubling. So above 128 bytes at most a fifth is slack.
-// Kernel-internal.
+// The object sizes of slabs: every 16 bytes up to 128, then four sizes for each doubling. So above 128 bytes at most a fifth of an object
+// is unused. Kernel-internal.
 #pragma once
 
 #include <array>

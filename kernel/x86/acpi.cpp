@@ -29,7 +29,7 @@ Bytes map_bytes(std::uint64_t physical, std::size_t count) {
   return {const_cast<const std::byte*>(*mapped), count};
 }
 
-// The whole table if its checksum is right, otherwise nothing.
+// Returns the whole table if its checksum is right, otherwise nothing.
 Bytes map_table(std::uint64_t physical) {
   if (physical == 0) return {};
   const auto header = map_bytes(physical, header_bytes);
@@ -113,7 +113,7 @@ void initialise() {
     if (name == "SRAT" && srat.size() == 0) srat = table;
     if (name == "SLIT" && slit.size() == 0) slit = table;
   }
-  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // after the loop, when the MADT's cores are known
+  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // after the loop, because it needs the MADT's cores
   read_slit(slit, nodes);
   use_nodes();
   found.cores = {madt.cores.data(), madt.core_count};

@@ -21,9 +21,9 @@ using PciWindow = pcie::Window;
 
 struct Tables : Fadt, SoftOff {
   std::span<const Core> cores;     ///< usable cores, each APIC id once, in the table's order; empty without a MADT
-  std::span<const PciWindow> pci;  ///< the windows that passed `pcie::window_problem`
+  std::span<const PciWindow> pci;  ///< the windows in which `pcie::window_problem` found no error
   remapping::Units remapping;      ///< Intel's IOMMUs
-  std::uint64_t local_apic;        ///< physical address of its registers, for CPUs without x2APIC
+  std::uint64_t local_apic;        ///< physical address of the local APIC's registers, for CPUs without x2APIC
   bool legacy_devices;             ///< the machine has 8259 interrupt controllers
 };
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's local APIC: its interrupts, its timer, messages to other cores (SDM 3A, chapter 11).
 //
-// x2APIC is preferred: its registers are MSRs, an inter-core interrupt is one write without waiting, and ids have 32 bits. A CPU without it
-// has the same registers in memory.
+// x2APIC is preferred: its registers are MSRs, an inter-core interrupt is one write without waiting, and ids have 32 bits. A CPU without
+// x2APIC has the same registers in memory.
 #pragma once
 
 #include <cstdint>
 
 namespace neap::x86::apic {
 
-// Our own vectors, above those that `interrupts.hpp` allocates.
+// Vectors of the kernel itself, above those that `interrupts.hpp` allocates.
 constexpr std::uint8_t vector_alarm = 0xf0, vector_wake = 0xf1, vector_error = 0xfe, vector_spurious = 0xff;
 
-/// Chooses between x2APIC and registers in memory, and silences the old interrupt controllers. Called on core 0. False: there is no APIC.
+/// Chooses between x2APIC and registers in memory, and masks the 8259 interrupt controllers. Called on core 0. False: there is no APIC.
 [[nodiscard]] bool initialise();
 
-/// Turns this core's APIC on with local interrupts masked. The first core also takes the machine's NMI line.
+/// Turns this core's APIC on with local interrupts masked. The first core also receives the interrupts of the machine's NMI line.
 void enable_this_core(bool first);
 
 [[nodiscard]] std::uint32_t this_id();

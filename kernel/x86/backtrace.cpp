@@ -169,7 +169,7 @@ bool is_the_loops(std::string_view name) {
   return std::ranges::any_of(ours, [name](std::string_view start) { return name.starts_with(start); });
 }
 
-// If `name` is a wrapper's, returns the name of the callable in it: the first argument of the wrapper's template.
+// If `name` is a function of a wrapper class, returns the name of the wrapped callable: the class's first template argument.
 std::string_view callable_of(std::string_view name) {
   constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<"};
   for (const std::string_view wrapper : wrappers) {
@@ -232,8 +232,8 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
   (void)walk(&frame, keep_outermost, &outermost);
   for (unsigned i = 0; i < outermost.size(); ++i) {
     const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
-    const bool any_function = name.contains("(*)") || name.contains("(&)");  // a function pointer's type; the next frame is the function
-    const bool any_callback = name == "neap::Callback";                      // also a wrapper
+    const bool any_function = name.contains("(*)") || name.contains("(&)");  // a wrapper of any function; the next frame is that function
+    const bool any_callback = name == "neap::Callback";                      // this is a wrapper, too
     if (!name.empty() && !any_function && !any_callback && !is_the_loops(name)) return name;
   }
   return {};

@@ -12,11 +12,11 @@ namespace neap::x86 {
 
 [[nodiscard]] bool is_code(std::uint64_t address);
 
-/// The name of the event that the exception in `frame` interrupted: the outermost function that is not the event loop's. Empty if the core
-/// ran no event.
+/// The name of the event that the exception in `frame` interrupted: the outermost function that does not belong to the event loop. Empty if
+/// the core ran no event.
 [[nodiscard]] std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) noexcept;
 
-/// For the exception handler. If the fault occurred while this core walked a damaged stack, continues after that walk. Otherwise returns.
+/// For the exception handler. If the fault occurred in a backtrace of a damaged stack, ends the backtrace and does not return.
 void leave_broken_walk() noexcept;
 
 }  // namespace neap::x86

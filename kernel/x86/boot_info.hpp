@@ -21,9 +21,9 @@ struct BootInfo {
   std::string_view command_line;               ///< without the image's name
   std::uint64_t rsdp;                          ///< physical address of a copy of ACPI's root pointer; 0 if the loader gave none
   std::uint64_t image_physical;                ///< physical address of the image
-  bool text_screen;                            ///< the screen is in VGA text mode, as stated by the loader or assumed
-  bool cut;                                    ///< a part did not fit into our tables
-  std::span<const PhysicalRange> available;    ///< RAM according to the memory map, in its order; not page aligned
+  bool text_screen;                            ///< the screen is in VGA text mode, according to the loader or by the BIOS's default
+  bool cut;                                    ///< a part of the information did not fit into our tables
+  std::span<const PhysicalRange> available;    ///< RAM according to the memory map, in the map's order; not page aligned
   std::span<const PhysicalRange> unavailable;  ///< all other ranges of the map; they override `available` where they overlap
 };
 

@@ -52,14 +52,14 @@ std::uint64_t stated_tsc_hz() {
     const auto ratio = cpuid(0x15);
     std::uint64_t crystal_hz = ratio.ecx;
     if (ratio.eax != 0 && ratio.ebx != 0) {
-      // Some models omit the crystal's rate. On them the base frequency of leaf 0x16 is the TSC's (SDM 3B, 19.7.3).
+      // Some models omit the crystal's rate. On these models the base frequency of leaf 0x16 is the TSC's rate (SDM 3B, 19.7.3).
       if (crystal_hz != 0) return crystal_hz * ratio.ebx / ratio.eax;
       if (cpu.largest_leaf >= 0x16) {
         if (const auto mhz = cpuid(0x16).eax & 0xffff; mhz != 0) return std::uint64_t{mhz} * 1'000'000;
       }
     }
   }
-  // Sandy Bridge to Broadwell state the ratio to a 100 MHz clock (SDM 4, MSR_PLATFORM_INFO). A hypervisor's answer is not reliable.
+  // Sandy Bridge to Broadwell report the TSC's ratio to a 100 MHz clock (SDM 4, MSR_PLATFORM_INFO). A hypervisor's answer is not reliable.
   constexpr std::array<std::uint8_t, 12> models_with_ratio{0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56};
   if (!cpu.hypervisor && cpu.family == 6 && std::ranges::contains(models_with_ratio, cpu.model)) {
     if (const auto info = read_msr(msr_platform_info)) {
@@ -69,7 +69,7 @@ std::uint64_t stated_tsc_hz() {
   return 0;
 }
 
-// --- Measuring ---------------------------------------------------------------------------------------------------------------------------
+// --- Measuring the rates -----------------------------------------------------------------------------------------------------------------
 
 // A timer of known rate, read as a count that goes up and wraps.
 struct Reference {
@@ -129,7 +129,7 @@ struct Reading {
   std::uint32_t reference, apic_timer;
 };
 
-// Reads TSC, reference and APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and pauses by a host.
+// Reads TSC, reference timer and APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and pauses by a host.
 Reading read_together(const Reference& reference) {
   Reading best{};
   std::uint64_t shortest = ~std::uint64_t{0};
@@ -151,14 +151,14 @@ void measure(bool tsc_known) {
   apic::set_timer(apic::TimerMode::one_shot, apic::vector_alarm, true);
   apic::start_timer(0xffffffff);
   const auto first = read_together(reference);
-  const auto limit_tsc = guessed_hz / 10;  // bounds the wait if the reference stops
+  const auto limit_tsc = guessed_hz / 10;  // bounds the wait if the reference timer stops
   while (((reference.read() - first.reference) & reference.mask) < reference.hz / measurements_per_second &&
          read_tsc() - first.tsc < limit_tsc)
     pause();
   const auto last = read_together(reference);
   apic::start_timer(0);
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
-  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference stopped during the measurement, so its count is useless
+  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference timer stopped, so its count is useless
   std::uint64_t hz = reference.hz;
   if (tsc_known) {  // a known TSC is a better reference than the timer
     ticks = last.tsc - first.tsc;
@@ -247,7 +247,7 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
   const auto now = now_ns();
   const auto left_ns = deadline_ns > now ? deadline_ns - now : 0;
   if (by_deadline) {
-    // The MSR compares with this core's own counter. One tick is added to the quotient, so that the alarm is never early. A deadline beyond
+    // The MSR is compared with this core's own TSC. One tick is added to the quotient, so that the alarm is never early. A deadline beyond
     // 2^62 ticks never matters.
     const auto ticks = static_cast<std::uint64_t>(std::min<Wide>((Wide{left_ns} << factor_shift) / ns_factor + 1, Wide{1} << 62));
     write_msr_known(msr_tsc_deadline, read_tsc() + ticks);

@@ -9,10 +9,10 @@
 
 namespace neap::x86 {
 
-/// Nanoseconds from the TSC at a rate that is guessed until it is known. MUST be used only to bound waits before and during a panic.
+/// The TSC in nanoseconds, by a guessed rate until the true rate is known. MUST be used only to bound waits before and during a panic.
 [[nodiscard]] std::uint64_t rough_ns();
 
-/// Waits busily. Only for chipset set-up.
+/// A busy wait, only for chipset set-up.
 void wait_ns(std::uint64_t duration_ns);
 
 /// Sets the origin of `now_ns`.

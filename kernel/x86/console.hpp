@@ -3,7 +3,7 @@
 //
 // Lines go to the boot log from the first instruction of C++ on. The devices are known once the boot options are read, so each device is
 // sent the earlier lines when it is opened. The console must work on any core until the last line of a panic, so a panic ignores a lock
-// that a stopped core holds. `machine::console_write` writes lines.
+// that a stopped core holds. Code outside this folder writes by `machine::console_write`.
 #pragma once
 
 #include "kernel/early_options.hpp"
@@ -14,7 +14,6 @@ namespace neap::x86::console {
 /// once, on core 0, while the boot page tables are in use.
 void open(const EarlyOptions& options);
 
-/// The options passed to `open`.
 [[nodiscard]] const EarlyOptions& options();
 
 /// Moves the devices to the final page tables. MUST be called before the first write after these tables are loaded.

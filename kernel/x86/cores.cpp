@@ -36,7 +36,7 @@ struct CoreStart {
   Descriptors* descriptors;
   unsigned core;
   std::uint64_t tsc_adjust;
-  void (*entry)();  // null: the core is parked
+  void (*entry)();  // null: the core is parked, so it will not run events
   std::atomic<bool> ready;
 };
 
@@ -68,7 +68,7 @@ constinit std::atomic<unsigned> running{1};
 constinit thread_local unsigned core_number = 0;
 constinit thread_local std::uint64_t tsc_offset = 0;
 
-// --- Two cores compare their counters ----------------------------------------------------------------------------------------------------
+// --- Comparison of two cores' TSCs -------------------------------------------------------------------------------------------------------
 //
 // Core 0 sends a request, and the new core answers with its TSC. The shortest of many round trips bounds the difference.
 
@@ -117,7 +117,7 @@ std::uint64_t measure_offset() {
 constinit std::atomic<std::uint64_t> offset_found{0};
 constinit std::atomic<bool> offset_known{false};
 
-// --- The page below 1 MiB ----------------------------------------------------------------------------------------------------------------
+// --- The start-up code's page below 1 MiB ------------------------------------------------------------------------------------------------
 void fill_trampoline(std::uint64_t page) {
   // The starting core uses the page at its physical address; this code writes it through a mapping of its own.
   const auto bytes = static_cast<std::size_t>(trampoline_end - trampoline_start);
@@ -139,7 +139,7 @@ void fill_trampoline(std::uint64_t page) {
   }
 }
 
-// --- One core ----------------------------------------------------------------------------------------------------------------------------
+// --- Starting one core -------------------------------------------------------------------------------------------------------------------
 unsigned order_for(std::uint64_t bytes) {
   unsigned order = 0;
   while ((page_bytes << order) < bytes) ++order;
@@ -150,7 +150,7 @@ bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
   require(core != 0 && core < machine::cores_max, "start_cores: no such core number", core);
   const auto block_bytes = tls_block_bytes() + sizeof(Descriptors) + alignof(Descriptors);
   const auto order = order_for(block_bytes);
-  neap::memory::prefer_node(nodes[core]);  // the node of the memory that the core uses most
+  neap::memory::prefer_node(nodes[core]);  // the next allocations are for that core, so they are from its node
   auto* const block = static_cast<std::byte*>(neap::memory::allocate_pages(order));
   const bool stacks = block != nullptr && paging::map_stacks(core);
   neap::memory::prefer_node(nodes[0]);
@@ -214,8 +214,8 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
   return Outcome::started;
 }
 
-// Interrupts stay disabled, and no core sends one to a parked core. MWAIT may still end now and then, so it is repeated. The monitored line
-// is on the core's own stack, so no core writes to it.
+// Interrupts stay disabled, and no core sends one to a parked core. MWAIT may end without a cause, so it is repeated. The monitored line is
+// on the core's own stack, so no core writes to it.
 [[noreturn]] void park() {
   const auto plan = power::plan_parked();
   if (plan.way != power::Way::mwait) halt_for_ever();
@@ -235,7 +235,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   enable_cpu_state();
   core_number = start->core;
   neap::memory::prefer_node(nodes[core_number]);
-  // Firmware may have written the counters of some cores. Equal adjustments make equal counters.
+  // Firmware may have written the TSCs of some cores. Equal values of IA32_TSC_ADJUST make the TSCs equal.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
   machine_checks::start_this_core(core_number);
@@ -252,7 +252,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   answer_clock_requests();
   while (!offset_known.load(std::memory_order_acquire)) pause();
   tsc_offset = offset_found.load();
-  // Core 0 waits for this increment before it starts the next core, because until this point this core uses the shared words above.
+  // Core 0 waits for this increment before it starts the next core, because until this point this core uses the shared variables above.
   running.fetch_add(1, std::memory_order_release);
   entry();
   panic("a core's entry returned");
@@ -329,7 +329,7 @@ CorePlace present_place(unsigned present) noexcept {
 
 namespace {
 
-/// Starts cores one after the other, first those that run and then those that are parked, so that the running cores have dense numbers.
+/// Starts cores one after the other, first those that run and then the parked ones, so that the running cores have dense numbers.
 class Starter {
  public:
   explicit Starter(std::uint64_t page) : page_(page) {}
@@ -354,7 +354,7 @@ class Starter {
       }
       ++next_;
     }
-    return outcome != Outcome::stuck;  // the stuck core may still use this number's stack, and the words for starting cores
+    return outcome != Outcome::stuck;  // a stuck core may still use the stack of this number, and the variables for starting cores
   }
   [[nodiscard]] unsigned parked() const { return parked_; }
 

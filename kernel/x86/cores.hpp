@@ -11,7 +11,7 @@ void initialise_first_core();
 
 [[nodiscard]] std::uint32_t apic_id_of(unsigned core);
 
-/// The amount by which this core's TSC is behind core 0's; 0 wherever the hardware keeps them equal.
+/// The amount by which this core's TSC is behind core 0's; 0 if the hardware keeps the TSCs equal.
 [[nodiscard]] std::uint64_t this_core_tsc_offset();
 
 /// Sets up core 0's thread-local storage; MUST be called before its first use. `use_first_core_tls_pointer` only sets the pointer again,

@@ -36,7 +36,7 @@ inline CpuidResult cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) {
   return result;
 }
 
-/// A leaf that only the model machine has (sim/machine, for tests). The range belongs to hypervisors, so no CPU has it (SDM 2A, CPUID).
+/// A leaf that only the model machine (sim/machine, for tests) has. Its range is reserved for hypervisors (SDM 2A, CPUID).
 constexpr std::uint32_t model_machine_leaf = 0x4e656170;
 
 // --- Control registers -------------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ inline void pause() { asm volatile("pause" ::: "memory"); }
   for (;;) asm volatile("cli; hlt" ::: "memory");
 }
 
-// --- Model specific registers of every x86-64 CPU. Others MUST go through msr.hpp, which survives a #GP ----------------------------------
+// --- Model specific registers of every x86-64 CPU. All others MUST be accessed by msr.hpp, which handles #GP -----------------------------
 constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_tsc_adjust = 0x3b;
 constexpr std::uint32_t msr_platform_info = 0xce;
@@ -112,11 +112,11 @@ inline void write_msr_known(std::uint32_t msr, std::uint64_t value) {
 /// The features of this CPU that Neap uses. Read once by core 0.
 struct Features {
   bool x2apic, tsc_deadline, huge_pages, xsave, rdrand, hypervisor, tsc_adjust, machine_check;
-  bool modelled;  ///< this is the model machine (sim/machine), which imitates a real CPU without a hypervisor
+  bool modelled;  ///< this is the model machine (sim/machine, for tests), which imitates a real CPU without a hypervisor
   std::uint32_t largest_leaf;
   bool intel;
-  std::uint8_t family, model;  ///< including the extended parts
-  std::uint8_t physical_bits;  ///< of an address: a page-table entry with a higher bit set faults (SDM 3A, 4.1.4)
+  std::uint8_t family, model;  ///< including CPUID's extended family and model
+  std::uint8_t physical_bits;  ///< number of address bits: a page-table entry with a higher bit set faults (SDM 3A, 4.1.4)
 };
 [[nodiscard]] const Features& features();
 

@@ -21,7 +21,7 @@ struct [[gnu::packed]] TaskState {
   std::uint16_t io_map;
 };
 
-/// The data of one core that the CPU reads; MUST live as long as the core.
+/// The descriptor tables of one core, which the CPU reads; MUST exist as long as the core.
 struct alignas(64) Descriptors {
   std::uint64_t segments[5];
   TaskState task_state;
@@ -33,7 +33,7 @@ enum class InterruptStack : std::uint8_t { none = 0, nmi = 1, double_fault = 2, 
 /// Fills the interrupt table. Called on core 0, before any core loads it.
 void fill_interrupt_table();
 
-/// Loads `descriptors` on this core, with the fault stacks of slot `core` (paging.hpp), and loads the interrupt table.
+/// Loads `descriptors` on this core, with the fault stacks of `core` (layout.hpp), and loads the interrupt table.
 void load_descriptors(Descriptors& descriptors, unsigned core);
 
 /// Makes core 0 take its faults on the boot stack until its own stacks are mapped.

@@ -18,7 +18,7 @@ Result<std::uint8_t> cache_tag(unsigned core) noexcept {
   constexpr std::uint32_t cpu_has_dca = 1U << 18;
   if ((x86::cpuid(1).ecx & cpu_has_dca) == 0)
     return failure(ErrorCode::unsupported, "this CPU has no direct cache access (CPUID leaf 1, ECX bit 18)");
-  // First functions of the I/OAT devices: 5400, 5500 and 5520, Jasper Forest, Xeons from Sandy Bridge to Broadwell.
+  // Device ids of I/OAT's first function: chipsets 5400, 5500 and 5520, Jasper Forest, Xeons from Sandy Bridge to Broadwell.
   constexpr std::array<std::uint16_t, 7> io_at_devices{0x402F, 0x3430, 0x3710, 0x3C20, 0x0E20, 0x2F20, 0x6F20};
   const bool chipset = std::ranges::any_of(pci::devices(), [&](const pci::Device& device) {
     return device.vendor_id == 0x8086 && std::ranges::find(io_at_devices, device.device_id) != io_at_devices.end();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// This file is compiled without vector registers (CMakeLists.txt), because a fix-up returns to code that still uses their values.
+// This file is compiled without vector registers (CMakeLists.txt), because the handler of an expected #GP (msr.cpp) returns to code that
+// uses them.
 #include "kernel/x86/exceptions.hpp"
 
 #include <array>
@@ -156,7 +157,7 @@ constexpr unsigned reports_max = 20;
   panic(text.text());
 }
 
-// --- Stopping for another core's panic ---------------------------------------------------------------------------------------------------
+// --- Stopping the other cores in a panic -------------------------------------------------------------------------------------------------
 constinit std::atomic<bool> stopping{false};
 constinit std::atomic<unsigned> stopped{0};
 constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> stopped_at{};

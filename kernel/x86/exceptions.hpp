@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // CPU exceptions.
 //
-// The machine runs one program, so every exception is our own mistake, unless the fix-up table lists the instruction that raised it. The
-// handler prints all that is known (kind, location, registers, address, overflowed stack) and panics. The backtrace continues through the
-// exception frame into the code that faulted.
+// The machine runs one program, so every exception is a defect of that program, unless the table of fix-ups (msr.cpp) lists the instruction
+// that raised it. The handler prints all that is known (kind, location, registers, address, overflowed stack) and panics. The backtrace
+// continues through the exception frame into the code that faulted.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 //   0xffffd00000000000  mappings made on request: device registers (uncached), firmware tables           16 TiB
 //   0xffffe00000000000  stacks: a slot of 2 MiB a core, unmapped pages between its stacks                512 MiB
 //   0xffffffff80000000  the image, as image.ld lays it out                                                1 GiB
-// Nothing is mapped in the lower half, so a null pointer faults, and so does one with a small offset.
+// Nothing is mapped in the lower half, so an access through a null pointer faults, even with a small offset.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ constexpr std::uint64_t mappings_bytes = std::uint64_t{16} << 40;
 constexpr std::uint64_t stacks_base = 0xffffe00000000000;
 constexpr std::uint64_t image_base = 0xffffffff80000000;
 
-/// The part of the direct map that the boot tables cover, before the final tables exist.
+/// The part of the direct map that the boot page tables cover, before the final page tables exist.
 constexpr std::uint64_t boot_mapped_bytes = std::uint64_t{4} << 30;
 
 /// A core's slot in the region of stacks. Each stack has unmapped pages on both sides.
 constexpr std::uint64_t stack_slot_bytes = large_page_bytes;
 struct StackPlace {
-  std::uint64_t offset;  ///< of its lowest byte in the slot
+  std::uint64_t offset;  ///< offset of the stack's lowest byte in the slot
   std::uint64_t bytes;
 };
 constexpr StackPlace nmi_stack{.offset = 0x10000, .bytes = 0x4000};

@@ -53,7 +53,7 @@ bool any_here() {
 
 void leave_exception() { (void)power::cpu_access().write_msr(machine_check::msr::global_status, 0); }
 
-// The banks keep their errors. After a warm restart these errors are reported again, even if a panic's text was kept, too.
+// The banks keep their errors. After a warm restart these errors are reported again, even if the panic's text has reported them.
 void report_here(unsigned core, Line& text) {
   bool first = true;
   for (unsigned bank = 0; bank < banks.count; ++bank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Applies firmware/machine_check.hpp to the CPU that runs.
+// Applies the functions of firmware/machine_check.hpp to the running CPU.
 #pragma once
 
 #include "kernel/console.hpp"
@@ -8,7 +8,7 @@ namespace neap::x86::machine_checks {
 
 /// Finds the error banks. MUST be called once, on core 0, before the functions below.
 void find();
-/// Called on each core as it starts, parked or not. Reports and clears errors left in the banks, then turns the banks on.
+/// Called on each core as it starts, even if it will not run events. Reports and clears errors left in the banks, then turns the banks on.
 void start_this_core(unsigned core);
 
 /// For the exception handler. True if a bank that this core sees holds an error.

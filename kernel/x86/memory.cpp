@@ -19,9 +19,9 @@ using machine::MemoryRange;
 constexpr std::size_t ranges_max = 256;
 constexpr std::uint64_t low_memory_end = 1 << 20, low_page_limit = 640 << 10;
 
-// Candidate places for a kept panic. They are above the images and loaders at the bottom of memory, and below the firmware's memory at the
-// top of the first 4 GiB. The first place that is RAM is used, so the next start uses the same place. The places are a guess, but
-// overwritten content fails its checksum.
+// Candidate addresses of the area for a panic's text (kept_panic.hpp). They are above the images and loaders at the bottom of memory, and
+// below the firmware's memory at the top of the first 4 GiB. The first of them that is RAM is used, so the next start uses the same
+// address. Firmware may overwrite the area; the text then fails its checksum.
 constexpr std::uint64_t kept_places[] = {96 << 20, 40 << 20, 256 << 20};
 
 struct RangeList {
@@ -53,7 +53,7 @@ struct RangeList {
 };
 
 constinit RangeList ram{};     // covered by the direct map
-constinit RangeList usable{};  // passed to the kernel
+constinit RangeList usable{};  // passed to the portable kernel
 constinit std::uint64_t early_next = 0, early_first = 0, early_end = 0;
 constinit bool handed_over = false;
 constinit std::uint64_t kept_place = 0;
@@ -94,7 +94,7 @@ bool initialise() {
     usable.remove(place, end);
   }
 
-  // Early pages come from the largest range that the boot tables reach.
+  // Early pages come from the largest range that the boot page tables map.
   for (const auto& range : usable.all()) {
     const auto end = std::min(range.physical + range.bytes, boot_mapped_bytes);
     if (range.physical >= end || end - range.physical <= early_end - early_first) continue;
@@ -118,7 +118,7 @@ std::uint64_t allocate_early(std::uint64_t count) {
 
 std::uint64_t allocate_page() {
   if (!handed_over) return allocate_early(1);
-  void* const page = neap::memory::allocate_run(1, 0);  // on the preferred node, not from a core's page cache
+  void* const page = neap::memory::allocate_run(1, 0);  // a run, because a single page could be a cached page of another node
   if (page == nullptr) return 0;
   std::memset(page, 0, page_bytes);
   return machine::physical_address(page);

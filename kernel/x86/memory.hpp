@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The RAM that Neap uses, and single pages of it before the page allocator exists.
+// The RAM that Neap uses, and the allocation of its pages before the page allocator exists.
 //
 // Page tables, the first stacks and firmware tables need pages before the kernel's page allocator exists. The allocator gets its memory
 // once. So early pages are cut off the start of one range, and `hand_over` passes the remaining memory to the allocator.
@@ -12,11 +12,11 @@
 
 namespace neap::x86::memory {
 
-/// Builds the list of usable ranges, in whole pages. They are the map's available memory without the first MiB, the image, the place of a
-/// kept panic, and ranges that the map also lists as another type. False if no range is within reach of the boot tables.
+/// Builds the list of usable ranges, in whole pages. They are the map's available memory without the first MiB, the image, the area for a
+/// panic's text (kept_panic.hpp), and ranges that the map also lists as another type. False if the boot page tables reach no range.
 [[nodiscard]] bool initialise();
 
-/// All available RAM of the map above the first MiB, including the image. The direct map covers this memory. Ascending.
+/// All available RAM of the map above the first MiB, including the image, in ascending order. The direct map covers this memory.
 [[nodiscard]] std::span<const machine::MemoryRange> installed();
 
 /// Returns the physical address of a cleared page; 0 if there is none. Before `hand_over` only core 0 may call it, later any core.

@@ -3,7 +3,7 @@
 
 namespace neap::x86 {
 
-// An entry names the instruction that may fault and the address to continue at. The handler also sets the carry flag (exceptions.cpp).
+// An entry of the fix-up table: the instruction that may fault, and the address to continue at. The handler also sets the carry flag.
 #define NEAP_FIXUP                            \
   ".pushsection .exception_fixups, \"a\"\n\t" \
   ".quad 1b, 2b\n\t"                          \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Model specific registers, with faults turned into errors.
 //
-// Some MSRs exist only on certain CPU models, microcodes, firmware settings or hypervisors. Access to a missing MSR raises #GP, which is an
-// answer and not our mistake. So each access has an entry in a table of fix-ups, which turns the fault into an error value.
+// Some MSRs exist only on certain CPU models, microcodes, firmware settings or hypervisors. Access to a missing MSR raises #GP, which is no
+// defect of Neap. So each access has an entry in a table of fix-ups, which turns the fault into an error value.
 #pragma once
 
 #include <cstdint>

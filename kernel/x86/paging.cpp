@@ -124,7 +124,8 @@ bool initialise() {
   require(root_physical == 0, "paging::initialise called twice");
   root_physical = memory::allocate_page();
   if (root_physical == 0 || !map_image_and_ram()) return false;
-  // Entries with the global bit survive a load of CR3. So the feature is off during the load, and no boot entry is kept.
+  // Entries with the global bit survive a load of CR3. The feature is off during the load, so that no TLB entry of the boot page tables
+  // survives.
   write_cr4(read_cr4() & ~cr4_page_global);
   write_cr3(root_physical);
   write_cr4(read_cr4() | cr4_page_global);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Page tables. No page is writable at one of its addresses and executable at the same or another one.
+// Page tables. No physical page is both writable and executable, even by two mappings at different addresses.
 //
 // One set of tables serves all cores, so a mapping made on one core is valid on all. Mappings are only added. No mapped address is unmapped
 // or changed later, so no core ever has to flush a translation.
@@ -24,11 +24,11 @@ enum class Cache : std::uint8_t { write_back, uncached };
 /// Maps a core's stacks, each on its own pages with unmapped pages around them. False when there is no memory.
 [[nodiscard]] bool map_stacks(unsigned core);
 
-/// True if `address` is in an unmapped part of a slot; `core` is then the slot's owner.
+/// True if `address` is in an unmapped part of a core's region of stacks; the function then sets `core`.
 [[nodiscard]] bool is_stack_guard(std::uint64_t address, unsigned& core);
 
-/// Maps physical memory that is not in the direct map (device registers, firmware tables). Any alignment. A range that is already mapped in
-/// the same way keeps its mapping. Errors: `full` (512 mappings), `out_of_memory`, `invalid` (beyond the range of a page table entry).
+/// Maps physical memory that is not in the direct map (device registers, firmware tables). Any alignment. If the range is already mapped in
+/// the same way, returns that mapping. Errors: `full` (512 mappings), `out_of_memory`, `invalid` (beyond the range of a page table entry).
 [[nodiscard]] Result<volatile std::byte*> map(std::uint64_t physical, std::uint64_t bytes, Access access, Cache cache);
 
 /// True if reading all of [address, address + bytes) cannot fault. For backtraces, which follow pointers that may be garbage.

@@ -145,7 +145,7 @@ void Device::settle_link(std::string_view name, std::uint64_t wanted_mbps) const
   const auto at = find_capability(x86::pcie::capability_id);
   if (at == 0) return;
   const auto place = [at](std::uint16_t offset) { return static_cast<std::uint16_t>(at + offset); };
-  // The port above the device is the bridge whose secondary bus (PCI-to-PCI Bridge 1.2, 3.2.5.4) is the device's bus.
+  // The upstream port of the device is the bridge whose secondary bus (PCI-to-PCI Bridge 1.2, 3.2.5.4) is the device's bus.
   constexpr std::uint16_t secondary_bus = 0x19;
   constexpr std::uint8_t bridge_header = 1;
   for (const auto& port : devices()) {

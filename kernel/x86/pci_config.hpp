@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reads and writes PCI configuration space.
 //
-// In MCFG's window each function's 4 KiB are accessed like memory (PCIe 6.0, 7.2.2). If firmware names no window, the two legacy ports
-// remain. They reach 256 bytes of each function in segment 0, and two cores must not use them at once (PCI 3.0, 3.2.2.3.2).
+// In a window of ACPI's MCFG table each function's 4 KiB are accessed like memory (PCIe 6.0, 7.2.2). Without a window, two I/O ports are
+// used. They reach 256 bytes of each function in segment 0, and two cores must not use them at once (PCI 3.0, 3.2.2.3.2).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace neap::pci::config {
 
-// Type 0 header (PCI 3.0, 6.1).
+// Offsets in the type 0 header (PCI 3.0, 6.1).
 constexpr std::uint16_t vendor_id = 0x00, device_id = 0x02, command = 0x04, status = 0x06, class_register = 0x08, header_type = 0x0e,
                         bar_first = 0x10, capabilities = 0x34;
 constexpr std::uint16_t command_memory = 1 << 1, command_bus_master = 1 << 2, command_interrupt_off = 1 << 10;

@@ -15,7 +15,7 @@ constexpr std::uint16_t index_port = 0x70, data_port = 0x71;
 enum Cell : std::uint8_t { seconds = 0, minutes = 2, hours = 4, day = 7, month = 8, year = 9, status_a = 0x0a, status_b = 0x0b };
 constexpr std::uint8_t update_in_progress = 0x80;       // of status A
 constexpr std::uint8_t hours_24 = 0x02, binary = 0x04;  // of status B
-constexpr std::uint8_t afternoon = 0x80;                // of the hours, in 12-hour form
+constexpr std::uint8_t afternoon = 0x80;                // a bit of the hours in 12-hour form
 constexpr std::uint64_t limit_ns = 20'000'000;
 
 std::uint8_t read(std::uint8_t cell) {
@@ -44,7 +44,7 @@ Snapshot read_all() {
 std::uint64_t read_unix_seconds() {
   const auto start = rough_ns();
   Snapshot snapshot{};
-  for (bool steady = false; !steady;) {  // an update between two bytes appears as two different readings
+  for (bool steady = false; !steady;) {  // the clock may change between two bytes, so two readings must be equal
     if (rough_ns() - start > limit_ns) return 0;
     if (read(status_a) & update_in_progress) continue;
     snapshot = read_all();

@@ -32,7 +32,7 @@ constexpr std::uint8_t transmitter_empty = 0x40;
 constexpr unsigned fifo_bytes = 16;
 constexpr std::uint32_t divided_baud = 115200;  // a clock of 1.8432 MHz by 16
 
-// The receiver may be a file on a busy host. After it has accepted no character for this long, later characters are tried without waiting.
+// The receiver may be a file on a busy host. If it accepts no character for this long, later characters are written without waiting.
 constexpr std::uint64_t character_wait_ns = 1'000'000'000;
 constexpr std::uint64_t drain_wait_ns = 20'000'000;
 
@@ -76,7 +76,7 @@ void put(Uart& uart, char letter) {
 bool open(const SerialPort& port) {
   if (uart_count == uarts.size()) return false;
   Uart uart{.first = port.port, .stuck = false, .room = 0};
-  // Two patterns in the scratch register: an absent UART reads as 0xff, a floating bus as the value written last.
+  // Writes two patterns to the scratch register: an absent UART reads as 0xff, a floating bus as the value written last.
   for (const std::uint8_t pattern : {std::uint8_t{0x5a}, std::uint8_t{0xa5}}) {
     out8(at(uart, scratch), pattern);
     (void)in8(at(uart, modem_control));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Function names for addresses in the image.
 //
-// A panic on a machine without a debugger must still name its functions. The build (boot/link_image.py) puts a table of all functions into
-// the image. Names are demangled, parameter lists are left out, and common pieces of names are abbreviated. Layout, little endian:
+// A panic on a machine without a debugger must still print function names. The build (boot/link_image.py) puts a table of all functions
+// into the image. Names are demangled, parameter lists are left out, and common pieces of names are abbreviated. Layout, little endian:
 //   u32 functions, u32 pieces, u32 text_bytes, u32 0
 //   u32 offset[functions]     from image_start, ascending
 //   u32 bytes[functions]
@@ -18,8 +18,8 @@
 namespace neap::x86 {
 
 struct Symbol {
-  std::string_view name;  ///< in the caller's buffer; truncated if the buffer is too short
-  std::uint64_t offset;   ///< of the address in the function
+  std::string_view name;  ///< the name, in the caller's buffer; truncated if the buffer is too short
+  std::uint64_t offset;   ///< the address's offset in the function
 };
 
 /// The function that contains `address`; an empty name if there is none. Reads only the image, so it is safe in a panic.

@@ -34,7 +34,7 @@ constexpr std::uint8_t encoding_count = 0x03;  // 4-byte unsigned
 constexpr std::uint8_t form_mask = 0x0f, form_pointer = 0x00, form_unsigned4 = 0x03, form_unsigned8 = 0x04, form_signed4 = 0x0b,
                        form_signed8 = 0x0c;
 
-// A size in the same form as the addresses of `encoding`.
+// Reads a size, which has the same form as an address with this encoding.
 std::uint64_t read_size(const std::byte* at, std::uint8_t encoding) {
   switch (encoding & form_mask) {
     case form_unsigned4:
@@ -93,7 +93,7 @@ extern "C" const void* _Unwind_Find_FDE(void* pc, FrameBases* bases) {
   const auto entry = [&](std::size_t i) { return read<Entry>(index + 12 + i * sizeof(Entry)); };
   const auto base = address_of(index);
   const auto wanted = static_cast<std::int64_t>(address_of(pc) - base);
-  std::size_t low = 0, high = count;  // first entry that begins after pc
+  std::size_t low = 0, high = count;  // binary search for the first entry that begins after pc
   while (low < high) {
     const auto middle = low + (high - low) / 2;
     if (entry(middle).function <= wanted) {

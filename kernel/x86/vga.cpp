@@ -26,7 +26,7 @@ constinit Cell* screen = nullptr;
 constinit std::array<std::uint16_t, cells> text_cells{};
 constinit std::size_t place = 0;
 
-// IBM VGA, CRT controller: index and data port in colour modes; the cursor's cell in two halves.
+// IBM VGA, CRT controller: index and data port in colour modes; the cursor's position in two registers.
 constexpr std::uint16_t controller_index = 0x3d4, controller_data = 0x3d5;
 constexpr std::uint8_t cursor_high = 0x0e, cursor_low = 0x0f;
 

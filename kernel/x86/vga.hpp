@@ -2,7 +2,7 @@
 // The screen in text mode: 80 by 25 characters at 0xB8000.
 //
 // Most server boards have a screen that can be viewed remotely, even without a serial cable. A machine started by UEFI has its screen in a
-// graphics mode. Then there is no text, and `open` reports that.
+// graphics mode. Then text cannot be shown, and `open` reports that.
 #pragma once
 
 #include <string_view>

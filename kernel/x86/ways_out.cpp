@@ -32,7 +32,7 @@ void write_control(const acpi::Register& where, std::uint16_t value) {
   }
 }
 
-// ACPI 6.5, 4.8.3.2.1 (PM1 control) and 7.4.2.6 (S5).
+// Powers off by ACPI's state S5 (ACPI 6.5, 4.8.3.2.1 for the PM1 control register, 7.4.2.6 for S5).
 void soft_off() {
   constexpr std::uint16_t acpi_on = 1 << 0, sleep_enable = 1 << 13;
   constexpr unsigned sleep_type_shift = 10;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSL-1.0 */
-/* The hooks by which lwIP calls net/, in addition to its own callbacks. A number names the patch in lwip-patches/ that adds the hook. */
+/* The hooks by which lwIP calls net/, in addition to its own callbacks. A number such as 0003 is that of the patch that adds the hook. */
 #ifndef NEAP_LWIP_HOOKS_H
 #define NEAP_LWIP_HOOKS_H
 
@@ -21,7 +21,7 @@ struct tcp_pcb_listen;
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port);
 #define LWIP_HOOK_TCP_ISN(local, local_port, remote, remote_port) neap_lwip_initial_sequence(local, local_port, remote, remote_port)
 
-/* 0003: returns a pbuf that refers to `data` and holds the owner of `data`; null without memory. Called inside tcp_write(). */
+/* 0003: returns a pbuf with a reference to `data` and to its owner; null without memory. Called inside tcp_write(). */
 struct pbuf* neap_lwip_write_reference(const void* data, u16_t bytes);
 #define LWIP_HOOK_TCP_WRITE_REFERENCE(data, bytes) neap_lwip_write_reference(data, bytes)
 
@@ -41,11 +41,11 @@ void neap_lwip_neighbour_refused(void);
 void neap_lwip_unresolved_dropped(void);
 #define LWIP_HOOK_ETHARP_DROPPED() neap_lwip_unresolved_dropped()
 
-/* 0008: true if the datagram was handed over to its core. */
+/* 0008: true if the datagram was handed over to the core that handles it. */
 int neap_lwip_reassembled(struct pbuf* datagram);
 #define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)
 
-/* 0020: true if the payload of this segment shall be dropped unacknowledged. The flag is set while the core is short of memory. */
+/* 0020: true if the payload of this segment shall be dropped unacknowledged. The variable is 1 while the core is short of memory. */
 extern LWIP_PER_CORE u8_t neap_lwip_memory_short;
 int neap_lwip_refuse_payload(const struct tcp_pcb* pcb, u16_t bytes);
 #define LWIP_HOOK_TCP_REFUSE_PAYLOAD(pcb, bytes) (neap_lwip_memory_short != 0 && neap_lwip_refuse_payload(pcb, bytes))

@@ -27,8 +27,8 @@
 #define TCP_PCB_RESERVED 64                         /* connections reserved for control (lwip-patches/0022) */
 #define MEMP_NUM_TCP_PCB (16384 + TCP_PCB_RESERVED) /* includes TIME-WAIT; a new connection may replace the oldest in TIME-WAIT */
 #define MEMP_NUM_TCP_PCB_LISTEN 32
-/* Segments and references to payload. A connection reaches the limit of its memory (net/stack_memory.hpp) first, so a peer cannot use up a
-   core's segments. */
+/* The limits of segments and of pbufs (below). A connection reaches the limit of its memory (net/stack_memory.hpp) first, so a peer cannot
+   use up a core's segments. */
 #define MEMP_NUM_TCP_SEG 4194304
 #define MEMP_NUM_UDP_PCB 32
 #define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
@@ -70,7 +70,7 @@
 #define LWIP_AUTOIP 0
 #define LWIP_DNS 0
 
-/* The card computes the checksums that it supports, and lwIP computes the others. The interface's flags select this for each frame. */
+/* The card computes the checksums that it supports, and lwIP computes the others. For each frame, the netif's flags tell lwIP which. */
 #define LWIP_CHECKSUM_CTRL_PER_NETIF 1
 
 /* --- DHCP (RFC 2131). A conflict check would delay the address by at least 4 s. Conflicts are reported after binding instead.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The choices that a fuzzer makes by its input's bytes, and the report of a failed case.
+// Reads a fuzzer's choices from the bytes of its input, and reports failed cases.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace neap::net::testing {
 
-/// Choices read from the input's bytes; zeros when all bytes are used.
+/// Choices read from the input's bytes. After the last byte, every choice is 0.
 class Choices {
  public:
   Choices(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The smallest DHCP server that a client accepts (RFC 2131). It offers one address at the other end of a card's wire, and can be hostile.
+// A minimal DHCP server (RFC 2131) at the other end of a simulated card's wire. It offers one address, and can send invalid answers.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ class DhcpServer {
   [[nodiscard]] DhcpTerms terms() const;
   [[nodiscard]] int requests() const noexcept { return requests_; }    ///< received requests, including refused ones
   [[nodiscard]] int discovers() const noexcept { return discovers_; }  ///< received DISCOVER messages
-  std::atomic<int> ignore_first{0};                                    ///< number of packets that are ignored at first
-  std::atomic<bool> answers_arp{false};                                ///< true: answers ARP, as a renewal needs (it is unicast)
+  std::atomic<int> ignore_first{0};                                    ///< number of packets to ignore at the start
+  std::atomic<bool> answers_arp{false};                                ///< true: answers ARP; a renewal needs that, because it is unicast
 
  private:
   void take(const Bytes& frame);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Both ends of fuzz_stack.cpp's connections: applications with good and bad habits, and peers without a stack.
+// Both ends of the connections in fuzz_stack.cpp: applications of the machine that behave well or badly, and peers without a TCP stack.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class Application final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       case Habit::echo:
         kept_.append(std::move(data));
-        sent_ = true;  // headers of pieces and segments are charged in addition to the bytes
+        sent_ = true;  // the connection is also charged for the headers of sent pieces and segments
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer_more:

@@ -35,7 +35,7 @@ class HandPeer {
   static constexpr Ipv4Address machine_address{0x0A000001}, peer_address{0x0A000002};
   static constexpr std::uint16_t service_port = 7;
 
-  /// The machine serves `service_port` by one recording handler with `behaviour`.
+  /// The machine serves `service_port` by a RecordingHandler (handlers.hpp) with `behaviour`.
   explicit HandPeer(RecordingHandler::Behaviour behaviour = {.close_when_sent = false}) : card_({.mac = {2, 0, 0, 0, 0, 1}}), machine_(1) {
     card_.tap([this](const Bytes& frame) {
       take(frame);

@@ -22,7 +22,7 @@ constexpr std::byte pattern(std::size_t index, unsigned seed) {
   return static_cast<std::byte>((index * 2654435761U >> 13 ^ index ^ seed * 37U) & 0xFF);
 }
 
-/// A test's record of one connection, whose core writes it. The test may read the atomics at any time, other members once `closed` is set.
+/// A test's record of one connection. The test may read the atomics at any time, and the other members once `closed` is set.
 struct Record {
   std::atomic<std::size_t> received{0}, mismatches{0};
   std::atomic<int> peer_closed{0}, closed{0}, destroyed{0}, writable{0}, calls_after_closed{0};

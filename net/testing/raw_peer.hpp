@@ -66,7 +66,7 @@ class RawPeer {
     send_at(sequence_, flags, payload, std::move(options));
     sequence_ += static_cast<std::uint32_t>(payload.size()) + ((flags & (syn_flag | fin_flag)) != 0 ? 1 : 0);
   }
-  /// Sends a segment at `sequence`, without a change of the peer's own sequence number.
+  /// Sends a segment with this sequence number. The peer's next sequence number does not change.
   void send_at(std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
     card_.arrive(frame_of({.from = from_,
                            .to = to_,

@@ -81,7 +81,7 @@ class TwoMachines {
     return why;
   }
   Counters counters_of(unsigned core) {
-    return machine.value_on(core, [&] { return counters(core); });  // on that core, so that its event has ended
+    return machine.value_on(core, [&] { return counters(core); });  // read on that core, so its previous event has ended
   }
 
   const unsigned client_core;

@@ -57,7 +57,7 @@ void take_back(ReceiveBuffer* buffer) noexcept {
   auto* const own = reinterpret_cast<OwnBuffer*>(buffer);
   require(this_core() == buffer->pool_index, "a receive buffer is returned on its own core", this_core());
   --*own->out;
-  std::memset(own->memory.data(), 0xDD, buffer_bytes);  // as if the card had written to it again
+  std::memset(own->memory.data(), 0xDD, buffer_bytes);  // as if the card reused the buffer
   delete own;
 }
 

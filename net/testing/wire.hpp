@@ -3,7 +3,7 @@
 //
 // Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as strict as real ones. They
 // read a frame's pieces late, so that a sanitizer or a checksum shows memory freed or changed too early. They segment frames, check
-// received checksums, and fill in checksums from the sums that the stack left in the fields. A buffer must be returned on its own core.
+// received checksums, and fill in checksums of sent frames from the pseudo-header's sum. Receive buffers must return on the receiving core.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ struct CardOptions {
   unsigned seed = 1;
 };
 
-/// Returns the folded sum of `sum` and `bytes` as 16-bit words in network order.
+/// Returns `sum` plus the 16-bit words of `bytes` in network order, folded to 16 bits.
 [[nodiscard]] std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) noexcept;
 /// Sets the valid IPv4 and TCP or UDP checksums of a frame (for frames that a test makes itself).
 void fill_checksums(Bytes& frame);

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #ifdef __SANITIZE_ADDRESS__
-extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // some systems lack the library's header
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // declared here, because some systems lack its header
 #endif
 
 namespace neap::host {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests of what happens while a core is in one long event.
+// For tests in which a core is in one long event.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace neap::host {
 
-/// Holds a core inside one event from construction until `release`.
+/// Keeps a core inside one event from construction until `release`.
 class BusyCore {
  public:
   BusyCore(HostMachine& machine, unsigned core) {

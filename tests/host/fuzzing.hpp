@@ -21,8 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace neap::fuzzing {
 
-/// The base of a generator. The derived class has `std::string stream()`, which returns one input: four bytes that select how the rest is
-/// cut into pieces, then the bytes that a client sends.
+/// The base of a generator. The derived class has `std::string stream()`, which returns one input. Its first four bytes select how the
+/// other bytes are cut into pieces; the other bytes are a client's data.
 class InputGenerator {
  public:
   explicit InputGenerator(std::uint64_t seed) : random_(seed) {}
@@ -46,7 +46,7 @@ class InputGenerator {
   std::mt19937_64 random_;
 };
 
-/// Generates random bytes: `least` and mostly up to `usual` more, sometimes up to `most` more.
+/// Generates at least `least` random bytes, mostly at most `least + usual`, sometimes up to `least + most`.
 template <unsigned least, unsigned usual, unsigned most>
 struct AnyBytes : InputGenerator {
   using InputGenerator::InputGenerator;

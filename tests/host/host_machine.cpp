@@ -32,7 +32,7 @@ namespace {
 struct HostCore {
   std::mutex mutex;
   std::condition_variable changed;
-  bool woken = false;                     // a wake that no sleep has consumed
+  bool woken = false;                     // a wake-up that has not ended a sleep yet
   std::array<std::uint64_t, 4> raised{};  // a bit for each interrupt not yet taken
   std::uint64_t alarm_ns = machine::alarm_none, alarms_set = 0;
   std::atomic<bool> any_raised{false};  // without a raised interrupt, an interrupt window costs only a load
@@ -44,7 +44,7 @@ std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
 std::mutex cores_change;  // held while cores are made, destroyed, or woken by a test that sets the clock
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
-constinit thread_local host::WatchedWork* own_work = nullptr;  // set on a core's thread
+constinit thread_local host::WatchedWork* own_work = nullptr;  // not null on the thread of a core
 
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
 std::atomic<std::uint64_t> manual_now_ns{clock_runs};
@@ -159,7 +159,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on x86, a write ends an MWAIT on the core's own word, and an interrupt ends the other sleeps.
+    // As on x86, the state decides how a core is woken: `halt` and `monitor` by an interrupt, MWAIT by a write to its word.
     const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown
@@ -239,7 +239,7 @@ std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
   return {buffer.data(), std::min(static_cast<std::size_t>(length), buffer.size() - 1)};
 }
 
-void stop_other_cores() noexcept {}  // the process ends after this
+void stop_other_cores() noexcept {}  // the other threads end with the process
 
 std::string_view command_line() noexcept { return command_line_text; }
 
@@ -321,7 +321,7 @@ void HostMachine::run(unsigned core, std::function<task<void>()> make, std::chro
     std::fprintf(stderr, "host machine: a task on core %u did not end in %lld s\n", core, static_cast<long long>(limit.count()));
     std::abort();
   }
-  on(core, [] {});  // after this the task's frame is freed
+  on(core, [] {});  // when this event has run, the task's coroutine frame is freed
   if (outcome->exception) std::rethrow_exception(outcome->exception);
 }
 

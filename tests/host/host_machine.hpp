@@ -2,8 +2,8 @@
 // Replaces kernel/x86 on the host: each core is a thread.
 //
 // A unit test needs the kernel's own sources, several cores and the sanitizers, without an emulator. Each core is a host thread in
-// `run_event_loop`. Tests raise interrupts, and cores take them at the same places as on the real machine. A sleeping core waits for a
-// condition variable. The machine's memory is one mapping.
+// `run_event_loop`. Tests raise interrupts, and cores take them at the same points as on x86, between two events. A sleeping core waits for
+// a condition variable. The machine's memory is one mapping.
 //
 //   HostMachine machine{4};
 //   machine.on(2, [] { … });                 // runs as an event on core 2; returns when it has run
@@ -76,7 +76,7 @@ class ClockRunner {
   explicit ClockRunner(ManualClock& clock, std::chrono::milliseconds step = std::chrono::milliseconds(5));
   ClockRunner& operator=(ClockRunner&&) = delete;
   ~ClockRunner();
-  /// The clock stands still after this call.
+  /// The clock does not advance after this call.
   void pause() { set_running(false); }
   void resume() { set_running(true); }
 
@@ -116,7 +116,7 @@ struct PowerCall {
 /// From now on, calls that change a setting fail on `core` with `unsupported`. With `no_core` they fail on no core.
 void fail_power_calls(unsigned core);
 
-/// Sets the ratio that `core` is granted, independent of its request; 0: the machine does not report the ratio.
+/// Sets the frequency ratio that `core` is granted, independent of its request; 0: the machine does not report the ratio.
 void set_granted_ratio(unsigned core, std::uint8_t ratio);
 
 /// Returns how often `core` has checked for hardware errors since the last call.
@@ -124,7 +124,7 @@ void set_granted_ratio(unsigned core, std::uint8_t ratio);
 
 void set_command_line(std::string_view line);
 
-/// Sets the area that `machine::kept_memory` returns; empty at first.
+/// Sets the memory that `machine::kept_memory` returns, which survives a restart. It is empty at first.
 void set_kept_memory(std::span<std::byte> area);
 
 /// Returns the text written to the console since the last call. The text is also written to stderr.
@@ -132,7 +132,7 @@ void set_kept_memory(std::span<std::byte> area);
 
 /// Sets the size of the page allocator's arena, for tests of the memory allocator. MUST NOT be called more than once in a process.
 void set_memory_bytes(std::size_t bytes);
-/// Gives the arena to the page allocator, at the first call in a process. `arena_bytes`: 0 for the usual size.
+/// The first call in a process gives the arena to the page allocator. `arena_bytes`: 0 for the usual size.
 void prepare_pages(std::size_t arena_bytes = 0);
 
 }  // namespace neap::host

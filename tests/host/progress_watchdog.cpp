@@ -72,7 +72,7 @@ struct Watchdog {
       if (entry->looks < limit.load()) continue;
       std::fprintf(stderr, "host machine: %s has lasted for %u s; it is at:\n", entry->name.c_str(), entry->looks);
       pthread_kill(entry->thread, report_signal);
-      // The thread sanitizer delivers a signal at the thread's next system call, and a plain loop makes no system call.
+      // The thread sanitizer delivers a signal only at a system call. If the thread makes no system call, this thread aborts the process.
       std::this_thread::sleep_for(std::chrono::seconds(5));
       std::abort();
     }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Hostile peers against a running image, and a bystander that measures their cost.
+"""Hostile peers against a running image, and an ordinary client (the bystander) that measures their cost.
 
 `python -m hostile ATTACK --cores N` runs one attack in the current network namespace (tests/linux_guest/namespace.py). It prints the result
-as one JSON object. `tests/system/hostile_test.py` judges the results; `./neap bench hostile` prints the latencies.
+as one JSON object. `tests/system/hostile_test.py` checks the results; `./neap bench hostile` prints the latencies.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Common parts of all attacks: their steps, and how they open, use and end connections of this machine's kernel.
+"""Common parts of all attacks: their steps, and how they open, use and end connections of the host's kernel.
 
 An attack begins, repeats its step while another client (the bystander) measures its latency, and ends by resetting the connections. Stored
-items are deleted. All attacks limit their own rate, because the host's two cores also emulate the machine. If an attack starved the
-emulator, the result would describe the host.
+items are deleted. All attacks limit their own rate, because the host's two cores also emulate the machine. An attack that starves the
+emulator measures only the host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONNECT_SECONDS = 20.0
 
 
 def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket.socket:
-    """Opens a connection of this machine's kernel. `reads`: False gives it the smallest window that the kernel allows."""
+    """Opens a connection of the host's kernel. `reads`: False gives the connection the smallest window that the kernel allows."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not reads:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALLEST_RECEIVE_BUFFER)
@@ -53,7 +53,7 @@ def send_some(connection: socket.socket, data: bytes) -> int:
 
 
 def store(connection: socket.socket, key: bytes, value: bytes) -> None:
-    """Raises AssertionError if the value is refused."""
+    """Stores a value in memcached. Raises AssertionError if memcached refuses the value."""
     connection.settimeout(CONNECT_SECONDS)
     connection.sendall(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
     answer = connection.recv(100)
@@ -61,17 +61,17 @@ def store(connection: socket.socket, key: bytes, value: bytes) -> None:
 
 
 class Attack:
-    """One row of the table in docs/threat-model.md. `words`: for the image's command line, besides the words that all attacks have."""
+    """One row of the table in docs/threat-model.md. `words`: what this attack adds to the image's command line."""
 
     row = 0
     words: Sequence[str] = ("memory=64M",)
     # Keys that the attack leaves in the store.
     keys: Sequence[bytes] = ()
-    # Bytes by which the heap may grow during the attack; None: not judged.
+    # Bytes by which the heap may grow during the attack; None: no limit.
     limit_bytes: int | None = None
     # RAM of the machine.
     memory = "768M"
-    # More words for the bystander's load.
+    # More arguments of the bystander's load generator.
     load_words: Sequence[str] = ()
 
     # The minimum duration of the bystander's measurement.
@@ -84,7 +84,7 @@ class Attack:
 
     @classmethod
     def address_word(cls, address: str, gateway: str) -> str:
-        """Returns the word that gives the image its address."""
+        """Returns the word of the command line that sets the image's address."""
         return f"ip={address}/24,{gateway}"
 
     def prepare(self) -> None:

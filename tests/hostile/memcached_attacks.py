@@ -9,7 +9,7 @@ from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, cl
 
 
 class LongGets(Attack):
-    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part arrives alone."""
+    """`get` commands whose line never ends. Between two parts of a line, another connection is served, so that each part arrives alone."""
 
     row = 1
     keys = (b"a",)
@@ -37,7 +37,7 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the one that reassembles."""
+    """A TCP segment that is longer than any command, sent in IP fragments. Its connection is on another core than the reassembly."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
@@ -84,7 +84,7 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server holds them, because the client does not read the answers."""
+    """400 connections with a closed window keep sending requests. The server must queue them, because no answer is read."""
 
     row = 3
     keys = (b"pending",)
@@ -161,7 +161,7 @@ class PinnedReplies(Attack):
     keys = (b"a",)
     count = 90
     requests_max = 550
-    # As many requests as fit into one segment.
+    # Number of requests that fit into one segment.
     batch = 50
 
     def begin(self) -> None:
@@ -182,7 +182,7 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys that begin with a publicly known constant. A hash without a secret is zero after it, so these keys have equal hashes."""
+    """Keys that begin with a public constant. A hash without a secret is zero after this constant, so these keys have equal hashes."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -221,7 +221,7 @@ class CollidingKeys(Attack):
 
 
 class OtherSizes(Attack):
-    """Fills the store with small values, some of them in use, then stores large values."""
+    """Fills the store with small values, some of which are touched again and again, then stores large values."""
 
     row = 7
     # The cache gets most of the machine's memory, so that the heap has to move memory from one size class to another.

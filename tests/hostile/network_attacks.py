@@ -95,7 +95,7 @@ class ControlCrowd(Attack):
 
 
 class ShortLeases(Attack):
-    """A DHCP server that refuses its own offers for some seconds, and then gives leases of seconds."""
+    """A DHCP server that refuses its own offers for some seconds, and then gives leases of `lease_seconds`."""
 
     row = 12
     seconds_min = 25.0

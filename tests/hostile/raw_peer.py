@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A peer below TCP: it sends frames directly, with addresses that this machine's kernel does not have.
+"""A peer below TCP: it sends frames directly, with addresses that the host's kernel does not have.
 
-This machine's kernel follows the rules of TCP: it reads, acknowledges, and resets unknown connections. An attacker does not. So RawPeer
-implements just enough of TCP to open a connection, and can then send any frame. While it is polled, it answers ARP requests for its
-addresses.
+The host's kernel follows the rules of TCP: it reads, acknowledges, and resets unknown connections. An attacker does not follow them. So
+RawPeer implements just enough of TCP to open a connection, and can then send any frame. `poll` also answers ARP requests for its addresses.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SO_RCVBUFFORCE = 33  # socket(7)
 
 
 class RawPeer(contextlib.AbstractContextManager):
-    """The attacker's end of the cable `device`. `target`: the image's address and MAC. A context manager."""
+    """The attacker: a packet socket on `device`. `target`: the image's address and MAC. A context manager."""
 
     def __init__(self, device: str, target: str, target_mac: bytes) -> None:
         self.target = target
@@ -81,7 +80,7 @@ class RawPeer(contextlib.AbstractContextManager):
         return connection
 
     def poll(self, seconds: float, until=lambda: False) -> None:
-        """Processes arrived frames for at most this long."""
+        """Processes arrived frames for at most `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             try:

@@ -2,8 +2,8 @@
 """A booted memcached, a bystander whose latency is measured, and one attack.
 
 The bystander is `neap-load`: sets and gets on a few connections at a fixed rate, with every reply checked. It measures before, during and
-after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new connection to memcached and one to control, with the owner's
-token. Memory use is read through control before and after the attack.
+after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new connection to memcached and one to control, with the token that
+control requires. Memory use is read through control before and after the attack.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# The heap may differ by this much from its use before an attack: connections in TIME-WAIT, free lists of cores, and the log of a run.
+# Heap use may differ by this much from its value before an attack, by connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
 # Counters that are repeated in the result: refused work, and memory use.
@@ -80,7 +80,7 @@ class Newcomer(threading.Thread):
 
 
 class Scene:
-    """The means of an attack: the target's addresses, and the peer that sends frames."""
+    """The target's addresses, and the peer that sends frames to the target."""
 
     device = TAP
     own_address = OWN_ADDRESS
@@ -91,13 +91,13 @@ class Scene:
 
     @staticmethod
     def foreign_address(number: int) -> str:
-        """Returns one of up to 200 addresses of the network that this machine's kernel does not have."""
+        """Returns one of up to 200 addresses of the network that the host's kernel does not have."""
         return f"{NETWORK}.{50 + number}"
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Returns local ports of this machine's open connections to memcached (proc_pid_net(5)). MUST NOT be called more often than about
-        once a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
+        """Returns local ports of the host's open connections to memcached (proc_pid_net(5)). MUST NOT be called more often than about once
+        a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]
@@ -162,7 +162,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
             stack.enter_context(machine)
             machine.wait_for_line("memcached: listening on", START_SECONDS)
             try:
-                Load(1, rate, kind.load_words).result()  # fills the free lists
+                Load(1, rate, kind.load_words).result()  # fills the free lists of the heap
                 attack.prepare()
                 if calm:
                     result["before"] = measure()
@@ -202,7 +202,7 @@ def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) ->
 
 
 def settle(level: dict[str, int], attack: Attack) -> dict[str, int]:
-    """Deletes the attack's items and waits until the heap is back at its level. Gives the level, the final value, and the difference."""
+    """Deletes the attack's items and waits until heap use is at `level` again. Returns `level`, the final use, and the difference."""
     with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
         connection.sendall(b"".join(b"delete %s noreply\r\n" % key for key in attack.keys) + b"version\r\n")
         connection.recv(100)

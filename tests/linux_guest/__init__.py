@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A small Linux guest from Debian's packages, as an independent judge of the soft card."""
+"""A small Linux guest from Debian's packages, whose driver tests the soft card independently of ours."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Writing an initramfs.
+"""Writes an initramfs.
 
 Linux unpacks its first file system from a cpio archive in the "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst in
 Linux's sources). The usual way needs the programs cpio and fakeroot (for owners and device nodes), and its output differs each time. Here

@@ -9,7 +9,7 @@ from .guest import LinuxGuest
 # `./neap soak` runs the same tests for longer, on Debian 13's kernel.
 SOAKING = "NEAP_SOAK_SECONDS" in os.environ
 
-# A script that loads the driver and brings the link up, whatever the state before. Every test starts with it.
+# A script that loads the driver and brings the link up, from any initial state. Every test starts with it.
 LINK_UP = """
 modprobe ixgbe && ip link set eth0 up || exit 1
 for i in $(seq 400); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done

@@ -34,7 +34,7 @@ READY = "ready"
 ANSWER_BYTES_MAX = 16 << 20
 SOFT_CARD = "soft82599"
 # random.trust_cpu and no_timer_check save seconds of a boot under emulation. With panic=-1 and no reboot, a panic ends QEMU. A busy host
-# can stop a CPU of the guest for half a minute, which the kernel would otherwise report as a lockup.
+# can stop a CPU of the guest for half a minute, so the time-outs for lockups are long.
 KERNEL_WORDS = [
     "console=ttyS0", "panic=-1", "mitigations=off", "random.trust_cpu=on", "no_timer_check", "loglevel=5", "watchdog_thresh=60",
     "rcupdate.rcu_cpu_stall_timeout=120",
@@ -58,11 +58,11 @@ class ChannelSilent(Failure):
 
 
 class LinuxGuest:
-    """One virtual machine on the user network. A context manager: leaving it ends the machine.
+    """One virtual machine. A context manager: leaving it ends the machine.
 
-    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), to tell errors of the card from other errors; None: no card.
+    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), for comparison; None: no card.
     forward_ports: TCP ports of the guest that tests use; see `port`.
-    namespace: the card's wire is the tap device there; otherwise it is QEMU's user network.
+    namespace: the network namespace whose tap device is the card's wire; None: the wire is QEMU's user network.
     iommu: Intel's VT-d between the card and the guest's memory, used by the kernel.
     """
 
@@ -139,7 +139,7 @@ class LinuxGuest:
         line = f"{_sum(request)} {request}\n".encode()
         for attempt in range(CHANNEL_TRIES):
             self._channel.sendall(line)
-            # A later attempt fetches the existing answer. Only if the earlier request itself was lost does the guest run the script now.
+            # A later attempt fetches the existing answer. The guest runs the script now only if the earlier request was lost.
             answer = self._answer(name, seconds + CHANNEL_SECONDS, last=attempt == CHANNEL_TRIES - 1)
             if answer:
                 return answer

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Makes the Linux guest: a kernel and an initramfs with exactly the content that tests of a network card need.
 
-The kernel and the programs come from Debian packages of the machine's own suite. So the driver that judges the soft card is exactly
-Debian's. The kernel can also be that of Debian 13. One program is ours: the traffic program, which compares every byte (traffic.c). The
-result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
+The kernel and the programs come from Debian packages of the host's own suite. So the soft card is tested with exactly Debian's driver. The
+kernel can also be that of Debian 13. One program is ours: the traffic program, which compares every byte (traffic.c). The result is kept in
+the user's cache, under a hash of the packages' versions and of this folder's own files.
 """
 
 import lzma
@@ -24,10 +24,10 @@ from .cpio import CpioWriter
 # Programs copied from packages, with their libraries. busybox provides shell, ping, nc, udhcpc, sha256sum and modprobe.
 PROGRAM_PACKAGES = ["busybox-static", "ethtool"]
 PROGRAMS = ["ethtool"]
-# The drivers of the soft card and of QEMU's own cards (for comparison), VLANs, and the CPU's registers. The modules' dependencies are read
-# from the modules.
+# The drivers of the soft card and of QEMU's own cards (for comparison), and the modules for VLANs and MSRs. The modules' dependencies are
+# read from the modules.
 MODULES = ["ixgbe", "igb", "e1000e", "8021q", "msr"]
-# What reads a CPU's power and counters, for the model machine. perf and its libraries make the guest 60 MB larger, so it is asked for.
+# Programs that read a CPU's power and counters, for tests of the model machine. They are optional: perf has 60 MB.
 POWER_PACKAGES = ["linux-cpupower", "msr-tools", "linux-perf"]
 POWER_PROGRAMS = ["turbostat", "cpupower", "rdmsr", "wrmsr", "perf"]
 POWER_MODULES = ["cpuid", "intel_rapl_msr"]
@@ -39,7 +39,7 @@ _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
 
 @dataclass(frozen=True)
 class GuestImage:
-    """The paths of the files, and the kernel's release ("6.1.0-49-amd64"). `traffic` is the guest's traffic program, for the other end."""
+    """The paths of the files, and the kernel's release ("6.1.0-49-amd64"). `traffic` is the traffic program, for use on the host."""
 
     kernel: Path
     initramfs: Path
@@ -73,7 +73,7 @@ KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
 def build(*, debian_13_kernel: bool = False, power_programs: bool = False) -> GuestImage:
     """Makes the guest if the cache lacks it (75 to 105 MB of packages, seconds of work). Raises Failure, and then leaves nothing behind.
 
-    power_programs: with POWER_PROGRAMS.
+    power_programs: adds POWER_PROGRAMS to the guest.
     """
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
     contents = _Contents(
@@ -91,7 +91,7 @@ def build(*, debian_13_kernel: bool = False, power_programs: bool = False) -> Gu
                 debian.unpack(names, root)
                 kernel.unpack(root)
                 shutil.copyfile(root / "boot" / f"vmlinuz-{kernel.release}", entry.path / "vmlinuz")
-                # Linked statically, because the guest's C library differs from this machine's.
+                # The program is linked statically, because the guest's C library differs from the host's.
                 compiler = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
                 output_of([*compiler, "-o", str(entry.path / "traffic"), str(_HERE / "traffic.c")])
                 with (entry.path / "initramfs.cpio").open("wb") as stream:

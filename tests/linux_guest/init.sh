@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSL-1.0
 #
-# The guest's first process. It makes the file system usable, then serves scripts to the host over the second serial port
-# (ttyS1): the first one carries the kernel's console and must stay readable.
+# The guest's first process. It makes the file system usable, then serves scripts to the host over the second serial port (ttyS1). The first
+# serial port is the kernel's console.
 #
 # A request is one line:    SUM ID SECONDS BASE64             (run this script, at most that long)
 # An answer is one line:    SUM result ID STATUS BASE64       (exit status, and its whole output)
 #                  or:      again                             (the request was damaged)
-# A serial port under a busy emulator sometimes loses a byte. SUM, the first 16 digits of the rest's SHA-256, detects that.
-# A repeated request is not run again: its answer was lost, and is sent once more.
+# A serial port under a busy emulator sometimes loses a byte. SUM, the first 16 digits of the SHA-256 of the rest of the line, detects that.
+# The script of a repeated request is not run again: only the lost answer is sent again.
 # Base64 keeps control characters of scripts and output out of both lines. Status 143 or 137 means that the time ran out.
 
 export PATH=/sbin:/bin HOME=/root

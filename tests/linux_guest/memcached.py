@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The Linux guest's initramfs with Debian's stock memcached added, and with a first process of the caller's.
+"""The Linux guest's initramfs with Debian's stock memcached added, and with a first process that the caller supplies.
 
-The programs are in a second archive behind the guest's own. The kernel unpacks both.
+The programs are in a second cpio archive after the guest's own. The kernel unpacks both.
 """
 
 import gzip
@@ -19,7 +19,7 @@ MEMCACHED = ("memcached", "memcached")
 
 
 def append_memcached(initramfs: Path, out: Path, start: tuple[str, str], programs: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes the initramfs `out`. `start`: name and text of a file for the kernel's word rdinit=. `programs`: further programs, as
+    """Writes the initramfs `out`. `start`: name and text of a file for the kernel's parameter rdinit=. `programs`: further programs, as
     (package, program)."""
     shutil.copyfile(initramfs, out)
     with out.open("r+b") as stream:
@@ -29,7 +29,7 @@ def append_memcached(initramfs: Path, out: Path, start: tuple[str, str], program
         archive = CpioWriter(stream)
         name, text = start
         archive.file(name, text.encode(), mode=0o755)
-        # memcached looks up the user that it should become.
+        # memcached looks up the user as which it runs.
         archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")
         libraries: dict[str, Path] = {}
         for package, program in (MEMCACHED, *programs):
@@ -39,12 +39,12 @@ def append_memcached(initramfs: Path, out: Path, start: tuple[str, str], program
         for library in libraries.values():
             archive.file(f"lib/x86_64-linux-gnu/{library.name}", library.read_bytes(), mode=0o755)
         archive.close()
-    # Fast compression, as one would use it for loading over the network.
+    # Fast compression, as is usual for an initramfs that is loaded over the network.
     out.write_bytes(gzip.compress(out.read_bytes(), 1, mtime=0))
 
 
 def _program(package: str, program: str) -> tuple[Path, list[Path]]:
-    """The program's file, and its libraries without the dynamic loader."""
+    """Returns the program's file, and its libraries without the dynamic loader."""
     loader, _, search, path = DebianProgram(package, program).argv
     libraries = [Path(name) for name in re.findall(r"=> (\S+) \(", output_of([loader, "--library-path", search, "--list", path]))]
     return Path(path), [library for library in libraries if not library.name.startswith("ld-linux")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Private networks of tests: namespaces of the kernel, empty or with one tap device, whose other end is a card.
 
-The kernel of this machine is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When
-that process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
+The host's kernel is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When that
+process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
 cannot collide. For a user other than root, the namespace is in a user namespace, if the kernel allows that.
 """
 
@@ -21,13 +21,13 @@ from tools.errors import Failure
 from tools.process import kill_group, output_of, spawn
 
 TAP = "tap0"
-# The queue is longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
+# The queue is longer than any TCP window. A shorter queue loses frames if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
 
 
 class Network:
     """An empty network namespace. A context manager. `beside`: a network that will be joined with this one by veth pairs. For a user other
-    than root, networks are inside a user namespace. Those that are joined MUST be inside the same one."""
+    than root, networks are inside a user namespace. Networks that are joined MUST be inside the same user namespace."""
 
     def __init__(self, beside: Network | None = None) -> None:
         self._beside = beside
@@ -65,12 +65,12 @@ class Network:
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """Starts a process in the namespace, which ends with this process. The caller reads its standard output."""
+        """Starts a process in the namespace, and ends it when the calling process ends. The caller reads its standard output."""
         return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 class Namespace(Network):
-    """Inside, the device TAP is up, with `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
+    """A network with the device TAP, which is up and has `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
 
     def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
         super().__init__()

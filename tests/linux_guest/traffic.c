@@ -3,14 +3,14 @@
 //
 // A card that segments, joins and checks must not change the data. So a stream is a pattern in which no eight bytes occur twice. The
 // receiver compares each word, and the sender sends the total at the end. A stream consists of blocks, each behind a header. An empty block
-// ends it, so that a broken connection is not mistaken for a whole stream. The receiver sends its count back.
+// ends the stream, so that a broken connection is not mistaken for a whole stream. The receiver sends its count back.
 //
 //   traffic serve PORT                                   both kinds of service, until killed
 //   traffic up|down HOST PORT SECONDS FLOWS [unchecked]  TCP to or from the server: prints "bytes N ms N"
 //   traffic echo HOST PORT SECONDS IN_FLIGHT BYTES       UDP there and back: prints "answers N again N ms N median_us N p99_us N"
 //
-// `unchecked` sends one block repeatedly and compares nothing. It is for measurements, where comparing would be most of the work.
-// Status 1 and one line on standard error for a wrong byte, a truncated stream, or SILENCE_SECONDS without data.
+// `unchecked` sends one block repeatedly and compares nothing. It is for measurements, because comparing takes most of the time. A wrong
+// byte, a truncated stream, or SILENCE_SECONDS without data ends the program with status 1 and one line on standard error.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -167,7 +167,7 @@ static void serve(uint16_t port) {
   }
 }
 
-// IPv4 by its mapped form, or IPv6 (a link-local address with "%INTERFACE" is not supported).
+// Returns an IPv4 address in its IPv6-mapped form, or an IPv6 address (a link-local address with "%INTERFACE" is not supported).
 static struct sockaddr_in6 address_of(const char* host, uint16_t port) {
   struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
   char mapped[64];
@@ -230,8 +230,8 @@ static void send_probe(int peer, char* data, size_t bytes, struct Probe* probe, 
   send(peer, data, bytes, 0);
 }
 
-// Keeps this many datagrams in flight. If none is answered for a while, all are sent again, and counted as `again`. Late answers to the
-// earlier ones do not count.
+// Keeps `in_flight` datagrams in flight. If none is answered for a while, all are sent again, and counted as `again`. Answers to the
+// earlier datagrams then do not count.
 static int echo(const char* host, uint16_t port, uint64_t seconds, int in_flight, size_t bytes) {
   static struct Probe sent[most_in_flight];
   static char data[most_datagram_bytes];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Checks the targets for costs, counted in instructions. The counts are exact, whatever else the host does."""
+"""Checks that costs, counted in instructions, meet their targets. The counts are exact and do not depend on the host's load."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tools.machine import SUCCESS, Machine
 
 @pytest.mark.image_only
 def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.CaptureFixture[str]) -> None:
-    """The bench itself fails unless a thousand NOPs count as a thousand instructions, and a repeated string instruction counts as one."""
+    """The bench first checks its own counting: a thousand NOPs are a thousand instructions, and a repeated string instruction is one."""
     assert bench.bench("observe", as_json=True) == 0
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     assert rows["observe.record"]["target"] == 60
@@ -27,7 +27,7 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 
 @pytest.mark.image_only
 def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each step has a target or a peer on Linux. A count far below a step's possible cost would mean that another region was measured."""
+    """Each step has a target or an equivalent on Linux (`peer`). Lower bounds detect that the wrong region was measured."""
     bench.bench("kernel", as_json=True)
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     missed = {name: row for name, row in rows.items() if row["target"] is not None and row["value"] >= row["target"]}
@@ -35,7 +35,7 @@ def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixtur
     minimum = {"kernel.spawn_and_run": 30, "kernel.timer_add_cancel": 40, "kernel.interrupt_to_handler": 40, "kernel.ebb_call": 2}
     assert all(rows[name]["value"] > value for name, value in minimum.items()), rows
     assert rows["kernel.rcu_read"]["value"] == 0, "a read is a load"
-    # If Linux's equivalent is a system call, it costs at least the entry and the exit.
+    # If Linux's equivalent is a system call, its count includes at least the kernel's entry and exit.
     assert set(kernel_peers.PEERS) <= set(rows)
     for name in ("kernel.remote_spawn.sender", "kernel.remote_spawn.receiver", "kernel.timer_add_cancel", "kernel.interrupt_to_handler"):
         assert 200 < rows[name]["peer"] < 20_000, rows[name]
@@ -62,7 +62,7 @@ def test_without_linux_the_kernels_figures_stand_alone(monkeypatch: pytest.Monke
 
 @pytest.mark.image_only
 def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux 6.1 with memcached 1.6.38 executes 24,700 instructions for a GET, on the same emulation."""
+    """Linux 6.1 with memcached 1.6.38 executes 24,700 instructions for a GET, in the same emulator."""
     monkeypatch.setattr(request, "WINDOW_MS", 20.0)
     rows = {row.name: row.value for row in request.rows()}
     assert 2_000 < rows["request.get"] < 24_700
@@ -96,7 +96,7 @@ def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
 
 @pytest.mark.image_only
 def test_a_log_collected_under_load_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Runs the command itself, with a shorter load. The command must detect an entry that is neither collected nor counted as lost."""
+    """Runs the benchmark with a shorter load. The benchmark fails if an entry is neither collected nor counted as lost."""
     monkeypatch.setattr(stream, "LOAD_SECONDS", 1.0)
     monkeypatch.setattr(stream, "WARM_SECONDS", 0.2)
     rows = {row.name: row for row in stream.live(tmp_path / "live")}

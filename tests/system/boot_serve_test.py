@@ -105,14 +105,14 @@ def _dnsmasq_directory(place: Path) -> Path:
 
 
 def _booted(net: Net, name: str, mac: str, firmware: str = BIOS) -> str:
-    """Boots a machine on its tap; gives the line in which the image names itself."""
+    """Boots a machine from the network on the tap `name`. Returns the line in which the image names itself."""
     start = Start(firmware=firmware, boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
     with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=net.site.inside(qemu.command())) as machine:
         return machine.wait_for_line(r"^neap: \w+ \(.*\) on ", BOOT_SECONDS)
 
 
 def test_two_machines_each_boot_their_own_image_and_words(net: Net) -> None:
-    """Both boot at once."""
+    """Both machines boot at the same time."""
     with ThreadPoolExecutor(2) as both:
         first, second = both.submit(_booted, net, "first", FIRST_MAC), both.submit(_booted, net, "second", SECOND_MAC)
         assert re.match(r"neap: memcached \(.*\) on 1 core$", first.result()), net.log.read_text()

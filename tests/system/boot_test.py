@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Every way from power-on to an answering memcached: stock firmware, boot loader and card, with trees and discs made here.
+"""Every way from power-on to an answering memcached: stock firmware, boot loader and card, with boot trees and discs that this test makes.
 
-QEMU's `-kernel` is one of ten ways. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is in a file of
-its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the right one. The
-last test prints the observations as a table.
+QEMU's `-kernel` is one of ten ways to boot. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is in a
+file of its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the right
+one. The last test prints the observations as a table.
 """
 
 import dataclasses
@@ -67,7 +67,7 @@ class BootMedia:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way to boot. machine: its boot medium. memory_m: the limit that its memcached must report, in MiB."""
+    """One way to boot. machine: gives the arguments of `Machine`. memory_m: the limit that its memcached must report, in MiB."""
 
     firmware: str
     loader: str
@@ -131,7 +131,7 @@ LINUX_WAYS = {
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
-    """The tests' observations, for a table at the end. No test judges the seconds to the first answer: they depend on the host's load."""
+    """The tests' observations, for a table at the end. No test checks the seconds to the first answer: they depend on the host's load."""
     seen: list[tuple[str, ...]] = []
     yield seen
     table = [("firmware", "by", "system", "first answer [s]"), *seen]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Whole systems, judged by third-party programs: real clients on the booted image, Linux's own driver on the soft card.
+"""Whole systems, tested by third-party programs: real clients on the booted image, Linux's own driver on the soft card.
 
 `./neap test system` builds the requirements and runs this. `--stock` tests Debian's memcached instead of the image, which checks the tests
 themselves. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
@@ -47,7 +47,7 @@ def stock(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def _shared_server(stock: bool) -> Iterator[Server]:
-    # Room for a hundred values of 1 MiB in addition to everything else.
+    # This leaves room for a hundred values of 1 MiB in addition to everything else.
     server: Server = StockServer("-m", "256") if stock else NeapServer(memory="512M", arguments=["memory=256M"])
     with server:
         yield server
@@ -62,7 +62,7 @@ def server(_shared_server: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def linux_image() -> guest_image.GuestImage:
-    """Kernel and initramfs of the Linux guest: Debian 12's kernel in the tests, Debian 13's in the soak. The soft card must be built."""
+    """Kernel and initramfs of the Linux guest: Debian 12's kernel, or Debian 13's in `./neap soak`. The soft card must be built."""
     if not SOFT_CARD.is_file():
         pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
     return guest_image.build(debian_13_kernel=SOAKING)

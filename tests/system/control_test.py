@@ -31,7 +31,7 @@ TOKEN = "tide-and-time"
 
 @contextlib.contextmanager
 def boot(*arguments: str, cores: int = CORES) -> Iterator[Machine]:
-    """Boots a memcached that listens, with a small log unless the words set its size."""
+    """Boots a memcached that listens, with a small log unless `arguments` set its size."""
     words = [*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments]
     with NeapServer(cores=cores, arguments=words) as server:
         yield server.machine
@@ -44,14 +44,14 @@ def machine() -> Iterator[Machine]:
 
 
 def connect(machine: Machine) -> control_client.Control:
-    # QEMU's user network listens with a backlog of one.
+    # QEMU's user network listens with a backlog of one, so connections need a pause between them.
     time.sleep(CONNECT_PAUSE_SECONDS)
     return control_client.Control(LOOPBACK, machine.port(CONTROL_PORT))
 
 
 @pytest.fixture
 def client(machine: Machine) -> Iterator[control_client.Control]:
-    """A client. After the test the machine must still serve and have its original policy, unless the test says otherwise."""
+    """A client of control. After the test the machine must still answer."""
     with connect(machine) as connection:
         yield connection
     with connect(machine) as connection:
@@ -59,7 +59,7 @@ def client(machine: Machine) -> Iterator[control_client.Control]:
 
 
 def send_bytes(client: control_client.Control, data: bytes) -> None:
-    """Sends bytes that are no text, or no line."""
+    """Sends bytes that need not be text or whole lines."""
     client._socket.sendall(data)
 
 
@@ -133,7 +133,7 @@ def test_ten_thousand_random_lines_change_nothing(client: control_client.Control
     while sent < 10_000:
         lines = []
         for _ in range(500):
-            # Settings with an invalid first word, unknown commands, and random bytes.
+            # The lines are settings with an invalid first word, unknown commands, and random bytes.
             start = generator.choice([b"itr,x", b"idle,y", b"rapl,z", b"turbo,", b"no such", b"GET / HTTP/1.1", b"\x80\x01"])
             tail = b",".join(generator.choice(words) for _ in range(generator.randint(0, 6)))
             lines.append(start + b"?" + tail + generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" "))
@@ -221,7 +221,7 @@ def test_socat_and_the_collector_fetch_the_same_bytes_that_decode(machine: Machi
 
 def test_a_run_ends_by_itself_after_its_number_of_requests(machine: Machine, client: control_client.Control) -> None:
     assert client.ask("start,200").endswith(" requests=200")
-    load(machine, 30)  # 480 in all
+    load(machine, 30)  # 480 requests in all, more than the run's 200
     assert control_client.fields_of(client.ask("status"))["logging"] == "off"
     assert client.ask("stop") == "error: no run is on"
 

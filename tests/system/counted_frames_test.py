@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A log counts the same frames as the card, over a million of them. tests/model/effects_test.py has the effects of settings."""
+"""A log counts the same frames as the card, over a million frames. tests/model/effects_test.py tests the effects of settings."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from wire import Wire
 pytestmark = pytest.mark.image_only
 
 CORES = 3
-# Reserved for control, so the other cores count only the load.
+# This core is reserved for control, so the other cores count only the load.
 CONTROL_CORE = 2
 LOAD_CORES = range(2)
 DRAIN_SECONDS = 30.0
@@ -62,7 +62,7 @@ def frames_of(traffic: dict[int, dict[str, int]]) -> int:
 
 
 def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float:
-    """Runs the streams until the load's queues have carried this many frames since the reset; gives the seconds."""
+    """Runs the streams until the load's queues have carried `frames` frames since the card's reset; returns the seconds."""
     begun = time.monotonic()
     enough = threading.Event()
     with ThreadPoolExecutor(len(streams)) as together:
@@ -92,7 +92,7 @@ def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
 
 
 def test_the_log_counts_every_frame_and_byte_that_the_card_counted(server: ObservedServer, record_property) -> None:
-    # One stream in each direction on each core.
+    # There is one stream in each direction on each core.
     wires = server.connect_to_each_core(LOAD_CORES, 2)
     streams = [Bulk(wire, number, upload=number >= len(LOAD_CORES)) for number, wire in enumerate(wires)]
     with server.control() as control:

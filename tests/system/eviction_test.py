@@ -14,7 +14,7 @@ STORES = 2 * LIMIT_BYTES // len(VALUE)
 
 @pytest.fixture(scope="module")
 def small(stock: bool) -> Iterator[Server]:
-    """A memcached with 8 MiB on one core, where there is one eviction order."""
+    """A memcached with 8 MiB on one core, so that there is one eviction order."""
     # Without its background threads, stock memcached keeps one plain list per item size.
     server: Server = StockServer("-m", "8", "-o", "no_modern") if stock else NeapServer(memory="256M", arguments=["memory=8M"])
     with server:
@@ -43,7 +43,7 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
     assert int(statistics["curr_items"]) == sum(left.values())
 
 
-@pytest.mark.image_only  # stock memcached moves an item at most once a minute
+@pytest.mark.image_only  # stock memcached updates an item's last use at most once a minute
 def test_an_item_that_is_read_stays(small: Server) -> None:
     """The store compares last uses in whole seconds. So the values are stored over several seconds."""
     with small.connect() as wire:
@@ -70,6 +70,6 @@ def test_values_of_mixed_sizes_never_exceed_the_limit(small: Server) -> None:
             answer = wire.ask_line(b"set mixed-%d 0 0 %d\r\n" % (number, size) + b"m" * size + b"\r\n")
             assert answer == b"STORED" or answer.startswith(b"SERVER_ERROR out of memory"), answer
         assert int(wire.statistics()["bytes"]) <= LIMIT_BYTES
-        # The value just stored is complete.
+        # A value that was just stored is complete.
         wire.store(b"last", b"l" * 900_000)
         assert wire.fetch(b"last") == b"l" * 900_000

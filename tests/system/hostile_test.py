@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Attacks on a running image: a bystander is served all the time, and memory use returns to its level afterwards.
+"""Attacks on a running image: an ordinary client (the bystander) is served all the time, and memory use then returns to its earlier level.
 
-One test for each row of the first part of docs/threat-model.md. `./neap bench hostile` prints the latency that each attack costs the
-bystander.
+There is one test for each row of the first part of docs/threat-model.md. `./neap bench hostile` prints the latency that each attack costs
+the bystander.
 """
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The memcached image as a whole machine: its boot, its words, its cores, and its use of the card."""
+"""The memcached image as a whole machine: its boot, its command line, its cores, and its use of the card."""
 
 import contextlib
 import re
@@ -24,7 +24,7 @@ PIPELINE_DEPTH = 40
 EXIT_SECONDS = 60
 IDLE_CONNECTIONS = 1000
 SETTLE_SECONDS = 60
-# The wake-ups that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
+# The wake-ups of an idle core that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
 IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "connections_ms": (2 * 3600 + 15) * 1000}
 
 
@@ -60,7 +60,7 @@ def test_the_image_is_small() -> None:
 @pytest.mark.parametrize("cores", [1, 4])
 def test_the_machine_runs_on_as_many_cores_as_it_has(cores: int, record_property) -> None:
     with NeapServer(cores=cores, memory="384M", arguments=["memory=192M"]) as server:
-        # Printed, never asserted: it depends on the host's other load.
+        # The time is printed and not checked, because it depends on the host's load.
         record_property("seconds_to_listening", round(server.start_seconds, 2))
         print(f"{cores} cores: listening after {server.start_seconds:.2f} s")
         server.machine.wait_for_line(rf"^neap: memcached \(.+\) on {cores} cores?\b", 1)
@@ -90,7 +90,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address that its DHCP would give. That is the static address above.
+        # QEMU forwards to the first address of its DHCP server. That is the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"
@@ -139,7 +139,7 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     """Each connection is used once and then stays idle. Only the wake-ups listed in docs/kernel.md may occur."""
     assert re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE) == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and one here
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and a file here
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(NeapServer(cores=4))
         control = stack.enter_context(server.control())

@@ -178,7 +178,7 @@ def test_a_checkout_in_a_path_with_spaces_builds_and_runs(clones: tuple[Path, Pa
 
 
 def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> None:
-    """The first build may take objects that other checkouts compiled. The second build compiles everything itself."""
+    """The first build may take objects from ccache, which other checkouts compiled. The second build compiles everything itself."""
     digests = []
     for clone, environment in zip(clones, ({}, {"CCACHE_DISABLE": "1"}), strict=True):
         build_in(clone, "from tools import build; build.build('image', ['memcached.elf'])", **environment)
@@ -189,7 +189,7 @@ def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> No
 
 
 def test_a_run_leaves_no_files_behind(port: int) -> None:
-    # The run is in a private directory, because files of other machines in the shared directory would be found too.
+    # The run is in a private directory, because the shared directory also has files of other machines.
     with tempfile.TemporaryDirectory(prefix="neap-places-") as name:
         left = lambda: list(Path(name).glob("neap-run-*"))  # noqa: E731
         with Run("memcached", "--forward", f"{port}:11211", TMPDIR=name, XDG_RUNTIME_DIR=name) as run:

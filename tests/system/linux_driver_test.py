@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Linux's own ixgbe driver on the soft card, as an independent judge of the card."""
+"""Linux's own ixgbe driver on the soft card, as an independent test of the card."""
 
 import concurrent.futures
 import hashlib
@@ -85,7 +85,7 @@ def test_tcp_out_of_the_guest_arrives_whole(linux: LinuxGuest, record_property) 
             size += len(data)
     record_property("megabytes_per_second", round(size / (time.monotonic() - start) / 1e6, 1))
     assert (size, received.hexdigest()) == (TRANSFER_BYTES, digest)
-    # The card's own count. With segmentation by the card, the driver hands over far fewer frames to the card.
+    # The card's own count of frames. The driver's count is far lower, because the card segments (TSO).
     sent = statistics(linux)["tx_pkts_nic"] - before
     assert sent >= TRANSFER_BYTES // 1460, f"{sent} frames are fewer than these bytes need"
     linux.output_of("rm /tmp/out")
@@ -105,7 +105,7 @@ def test_many_flows_use_all_queues(linux: LinuxGuest) -> None:
                 got += piece
             return got == data
 
-    # Only a few flows at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
+    # Few flows run at a time, because busybox's nc listens with a backlog of two. Each flow has its own port, so RSS spreads the flows.
     with concurrent.futures.ThreadPoolExecutor(FLOWS_AT_ONCE) as pool:
         outcomes = list(pool.map(echo, range(FLOWS), timeout=TRANSFER_SECONDS))
     linux.run(f"kill {pid}")

@@ -98,7 +98,7 @@ def test_a_ring_larger_than_the_cards_limit_is_refused(linux: LinuxGuest) -> Non
 def test_interrupt_moderation_reaches_the_register(linux: LinuxGuest, microseconds: int) -> None:
     linux.output_of(f"ethtool -C eth0 rx-usecs {microseconds}")
     assert fields(linux.output_of("ethtool -c eth0"))["rx-usecs"] == str(microseconds)
-    # Datasheet 8.2.3.5.12: bits 11:3, in units of 2 us.
+    # EITR has the interval in bits 11:3, in units of 2 us (datasheet 8.2.3.5.12).
     assert (register(linux, "EITR0") >> 3 & 0x1FF) * 2 == microseconds
     linux.output_of("ethtool -C eth0 rx-usecs 1")
 
@@ -191,7 +191,7 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
 
     first = content(0, 128)
     assert len(first) == 128 and len(set(first)) > 4
-    # The offset of a word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
+    # This is the offset of a word that only software uses. The driver updates the checksum, and refuses to load if it is wrong.
     offset = 0x60
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)

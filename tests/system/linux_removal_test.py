@@ -94,7 +94,7 @@ def kill_and_serve_again(linux_image: GuestImage) -> None:
 
 
 def plugged_into(place: Path) -> list[str]:
-    """Returns QEMU's words for a card and a network whose sockets are in another machine's directory."""
+    """Returns QEMU's arguments for a card and a network whose sockets are in another machine's directory."""
     device = {"driver": "vfio-user-pci", "socket": {"path": str(place / "card"), "type": "unix"}}
     words = ["-device", json.dumps(device), "-netdev", "user,id=user,restrict=on"]
     words += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={place / 'net'}"]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""TCP between Linux on the soft card and this machine's kernel in a namespace: every byte is compared, with every offload, behind an IOMMU.
+"""TCP between Linux on the soft card and the host's kernel in a namespace: every byte is compared, with every offload, behind an IOMMU.
 
 Nothing between the two ends may lose or reorder frames. Tap device, card and driver must count the same number of frames, and no errors. So
 the card causes no retransmission. TCP itself still retransmits if a busy host stops one end for longer than its timers. The number of those
-retransmissions is recorded and not judged.
+retransmissions is recorded and not checked.
 
 `./neap soak` runs the first transfer for a minute, with Debian 13's kernel.
 """
@@ -82,7 +82,7 @@ class Flow:
         self.guest, self.namespace, self.image = guest, namespace, image
 
     def transfer(self, way: str, seconds: float = SECONDS, host: str = GUEST, flows: int = FLOWS) -> int:
-        """Sends `up` to the guest or `down` from it, compares every byte, and returns the number of bytes."""
+        """Sends to the guest (`up`) or from the guest (`down`), compares every byte, and returns the number of bytes."""
         argv = [str(self.image.traffic), way, host, str(TRAFFIC_PORT), str(seconds), str(flows)]
         output = self.namespace.run(" ".join(argv), seconds=seconds + 180)
         count = int(re.match(r"bytes (\d+) ms \d+", output)[1])
@@ -105,10 +105,10 @@ def tcp_counters(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Counts:
-    """The counters at each point of a frame's way."""
+    """The counters at each point on a frame's path."""
 
     linux: dict[str, int]  # the guest's TCP
-    ours: dict[str, int]  # this machine's TCP, in the namespace
+    ours: dict[str, int]  # the host's TCP, in the namespace
     driver: dict[str, int]
     tap: dict[str, int]
 

@@ -2,8 +2,8 @@
 """The load generator against independent servers: stock memcached on loopback, and Neap's, whose log must agree with the generator's
 figures.
 
-No speed is promised here. The tests check that the generator keeps its rate: it sends as many requests as the schedule has, and accounts
-for each of them.
+The tests do not check the servers' speed. They check that the generator keeps its rate: it sends as many requests as the schedule has, and
+accounts for each of them.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ RUN_SECONDS = 180.0
 START_SECONDS = 30.0
 NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
-# On a busy machine, the peak differs from one measurement to the next. So each test measures its own peak.
+# On a busy machine, the peak differs from one measurement to the next. So each attempt measures its own peak.
 ATTEMPTS = 3
 STOCK_CONNECTIONS = ["--connections", "16", "--depth", "4"]
 # On a busy machine, requests are answered late but never lost.
@@ -52,7 +52,7 @@ def load(server: Server, *words: str) -> dict:
 
 
 def answered(figures: dict, client: str = "loading") -> int:
-    """Returns the number of the window's requests that were answered. All answers must be right, and none may be missing."""
+    """Returns the number of answered requests in the measured window. All answers must be right, and none may be missing."""
     requests = figures[client]["requests"]
     assert requests["errors"] == 0, requests
     count = sum(requests["outcomes"].values())
@@ -68,9 +68,9 @@ def stock_memcached() -> Iterator[StockServer]:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
 def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
-    """The gaps are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs just before the
-    window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing answers must not
-    exceed the number of requests due within the longest latency."""
+    """The gaps between requests are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs
+    just before the window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing
+    answers must not exceed the number of requests due within the longest latency."""
     for attempt in range(1, ATTEMPTS + 1):
         peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
         asked = ["--rate", f"{peak * share:.0f}", "--arrivals", "fixed", "--seconds", "2", "--warm-up", "0", "--no-preload"]
@@ -90,7 +90,7 @@ def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockSe
 def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
     """All requests of the schedule are answered. Their number matches the requested rate, within its random variation."""
     count = answered(load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS))
-    # Five standard deviations of the number of requests if they come in bursts of four. With other distributions the number varies less.
+    # The limit is five standard deviations of the number of requests in bursts of four. With other distributions the number varies less.
     assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
 
 
@@ -108,7 +108,7 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 
 @pytest.mark.image_only
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
-    """The server, two agents and the master have a network each; a bridge joins them. The generators' totals must equal the server's."""
+    """Server, two agents and the measuring generator have a network each, joined by a bridge. The generators' totals equal the server's."""
     with contextlib.ExitStack() as resources:
         site = resources.enter_context(Network())
         site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")
@@ -142,7 +142,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         # All agents run on this kernel and use its clock. So a recorded clock offset must be no larger than the time that a reading takes.
         assert [agent["name"] for agent in whole["agents"]] == agents
         assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
-        # Proof that each agent sent load: each cable has carried its share.
+        # Proof that each agent sent load: each agent's cable has carried frames.
         links = [json.loads(machine.run("ip -json -statistics link show cable")) for machine in machines]
         sent_bytes = [link["stats64"]["tx"]["bytes"] for (link,) in links]
         assert min(sent_bytes) > 20_000, sent_bytes
@@ -205,7 +205,8 @@ def neap_memcached() -> Iterator[NeapServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests would be in flight when the log begins."""
+    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests are still in flight when the log
+    begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)

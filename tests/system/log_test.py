@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The log of a real run on four cores: it is the same by each way of fetching it, and every lost entry is counted."""
+"""The log of a real run on four cores: each way of fetching returns the same log, and every lost entry is counted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server() -> Iterator[NeapServer]:
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
-    """The address of the control server. No run is in progress."""
+    """Returns the address of the control server. No run is in progress."""
     with server.control() as control:
         if fields_of(control.ask("status"))["logging"] == "on":
             assert control.ask("stop").startswith("ok")
@@ -74,7 +74,7 @@ class Load:
     def __enter__(self) -> Load:
         before = core_counters(self._server, "rx_frames")
         self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # The connections are opened one after the other. RSS selects the core of each connection by its port.
+        # The connections are opened one after the other, and RSS selects their cores. So this waits until two cores have traffic.
         wait_for(lambda: sum(now > old + 500 for now, old in zip(core_counters(self._server, "rx_frames"), before)) >= 2)
         return self
 
@@ -121,7 +121,7 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
     assert found["remarks"] == []
     assert sum(row["interrupts"] > 100 and row["application_rx_frames"] > 100 for row in found["cores_detail"]) >= 2
     assert found["total"]["requests"] > 100
-    # The emulated CPU has no performance counters, and the log says so.
+    # The emulated CPU has no performance counters, so the log has no energy and no instructions per cycle.
     assert found["total"]["joules"] is None and found["total"]["ipc"] is None
 
 
@@ -207,7 +207,7 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
 
 
 def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) -> None:
-    # In one of 30,000 runs, all sixteen connections are on the same one of the two cores.
+    # The test needs connections on both cores. The probability that all sixteen are on one core is 1 in 30,000.
     with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"]) as server:
         address = server.control_target
         with Load(server):

@@ -64,7 +64,7 @@ CATALOGUE = {
 
 
 def read_until_version(wire: Wire) -> None:
-    """Requests the version. Before its answer, only a few errors may come."""
+    """Requests the version. Before the answer, at most STRAY_ERRORS_MAX error lines may come."""
     wire.send(b"version\r\n")
     for _ in range(STRAY_ERRORS_MAX + 1):
         line = wire.read_line()

@@ -26,7 +26,7 @@ FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache, with a fake memcached without options: the suite queries a memcached for its options."""
+    """The suite's folder, unpacked into the cache, with a fake memcached, which the suite asks for memcached's options."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:

@@ -82,7 +82,7 @@ def run_mixed_load(server: Server, *, connections: int, operations: int, large_v
     AssertionError at the first difference, error or hang."""
     workers = [Worker(number, operations // connections, large_values // connections, server) for number in range(connections)]
     try:
-        # The workers connect one after the other (see Server.connect), and all before the first request of the load.
+        # The workers connect one after the other, and all of them before the first request of the load.
         for worker in workers:
             worker.connect()
             time.sleep(CONNECT_PAUSE_SECONDS)

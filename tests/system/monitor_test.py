@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`idle=monitor` in a whole system: memcached answers without interrupts of the card, and the log shows that memory writes woke the cores.
 
-The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats it until the line was written or an interrupt was taken.
+The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats it until the watched line is written or an interrupt arrives.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ CORES = 2
 CONNECTIONS_A_CORE = 2
 ROUNDS = 12
 VALUE_BYTES = (1, 100, 5000, 60_000)
-# `idle_state` and `cause` in docs/log-format.md.
+# Numbers of `idle_state` and `cause` in docs/log-format.md.
 MONITOR = 7
 NOT_ASLEEP, BY_INTERRUPT, BY_MEMORY, BY_TIMER, BY_CORE, UNKNOWN = range(6)
 

@@ -3,7 +3,7 @@
 
 Over control, the tests configure how Neap serves, and fetch the results.
 
-Sizes, repeats and results are compared line by line: both sides must print the same points. Speeds are printed, never asserted.
+Sizes, repeats and results are compared line by line: both programs must print the same points. Speeds are printed, never asserted.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 300
 
-# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both choose the repeats.
+# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both programs choose the repeats.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -61,7 +61,7 @@ def control(server: Machine) -> Iterator[control_client.Control]:
 
 
 def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
-    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the repeats."""
+    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. NPtcp transmits and chooses the repeats."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
@@ -162,7 +162,7 @@ def test_a_missing_peer_is_reported() -> None:
 
 
 def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Path) -> None:
-    """Neap as a client, started by a line on control, on a chosen core."""
+    """Neap is the client. A line on control starts the run on a chosen core."""
     with netpipe.nptcp_receives(["-u", "64", "-n", "5"], tmp_path) as port:
         run = control.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
         assert run.startswith("ok run="), run

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """A machine observed from both sides: by its own log and control connection, and by the soft card's trace and counters.
 
-The log is parsed here with a few lines of struct, independently of tools/log, so that two readers of the format can disagree.
+The log is parsed here with a few lines of struct, independently of tools/log, so that an error in either parser shows as a difference.
 """
 
 import json

@@ -54,7 +54,7 @@ def test_a_new_application_against_an_installed_neap_builds_boots_and_passes_its
     assert f"Neap_DIR:UNINITIALIZED={prefix}" in cache or f"Neap_DIR:PATH={prefix}" in cache
     # Configures the application by its presets alone, without the launcher.
     run("cmake", "--preset", "image", "-B", str(place / "by hand"), folder=place / "my-echo", NEAP_PREFIX=str(prefix))
-    # The wrong kind of build ends with an error of one sentence.
+    # A debug build against a release Neap fails with an error of one sentence.
     wrong = ["cmake", "--preset", "image-debug", "-B", str(place / "wrong")]
     done = finished(wrong, cwd=place / "my-echo", env={**os.environ, "NEAP_PREFIX": str(prefix)})
     assert done.returncode != 0 and "This Neap was built as Release" in " ".join(done.stderr.split())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""TCP has no message boundaries: a request may be split at any byte, and any number of them may arrive at once."""
+"""TCP has no message boundaries: a request may be split at any byte, and any number of requests may arrive at once."""
 
 import random
 

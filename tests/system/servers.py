@@ -51,7 +51,7 @@ class Server:
         return wire
 
     def check(self) -> None:
-        """Raises AssertionError unless the server serves a new connection."""
+        """Checks that the server serves a new connection; otherwise raises AssertionError."""
         try:
             with self.connect() as wire:
                 assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
@@ -106,11 +106,11 @@ class NeapServer(Server):
 
     @property
     def control_target(self) -> str:
-        """Control's address, as `./neap ctl` takes it."""
+        """Returns control's address, in the form for `./neap ctl`."""
         return f"{LOOPBACK}:{self.machine.port(CONTROL_PORT)}"
 
     def control(self) -> Control:
-        # Under full load, QEMU's network may lose a connection's SYN several times, although it accepted the connection on its own side.
+        # Under full load, QEMU's network accepts a connection on the host, but may lose its SYNs to the guest. So the time-out is long.
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def last_words(self) -> list[str]:
@@ -120,7 +120,7 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page: a value of 1 MiB needs more.
+    # Stock memcached's limit includes an item's header and is a multiple of half a slab page. So a value of 1 MiB needs more.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:

@@ -63,7 +63,7 @@ def test_keys_up_to_250_bytes(wire: Wire) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 511, 512, 1023, 1024, 1459, 1460, 1461, 4095, 4096, 65535, 65536, 500_000, VALUE_BYTES_MAX])
 def test_values_of_all_kinds_of_sizes_are_returned(wire: Wire, size: int) -> None:
-    # A pattern that contains CR, LF and "END", so that only counting bytes can find the value's end.
+    # The value contains CR, LF and "END", so a reader must count bytes to find the value's end.
     value = (b"\r\nEND\r\n\0\xff%d " % size * (size // 8 + 1))[:size]
     wire.store(b"sized", value)
     assert wire.fetch(b"sized") == value
@@ -90,7 +90,7 @@ def test_delete(wire: Wire) -> None:
     wire.store(b"d", b"1")
     wire.ask(b"delete d\r\n", b"DELETED\r\n")
     wire.ask(b"get d\r\n", b"END\r\n")
-    # Earlier versions took a time as an argument, and some clients still send the time zero.
+    # Earlier versions of `delete` took a time as an argument, and some clients still send the time zero.
     wire.store(b"d", b"1")
     wire.ask(b"delete d 0\r\n", b"DELETED\r\n")
 
@@ -189,7 +189,7 @@ def test_times_beyond_30_days_are_dates(wire: Wire) -> None:
     assert wire.fetch(b"past") is None
     wire.store(b"future", b"x", expires=int(time.time()) + 1000)
     assert wire.fetch(b"future") == b"x"
-    # The machine's clock is set from the host's at boot: an item that expires at a date a moment away must expire.
+    # The machine sets its clock from the host's clock at boot, so an item must expire at a date of the host's clock.
     wire.store(b"soon", b"x", expires=int(time.time()) + 3)
     assert wire.fetch(b"soon") == b"x"
     wait_until_gone(wire, b"soon", 8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Segmentation by the card while megabytes flow to this machine's kernel: in every form, with changes of the form, and with lost frames."""
+"""TSO while megabytes flow to the host's kernel: with each value of the setting `tso`, while `tso` changes, and with lost frames."""
 
 import contextlib
 import subprocess
@@ -138,6 +138,6 @@ def test_every_byte_arrives_in_every_form_and_through_every_change(namespace: Na
 
             assert ask_control(namespace, "preset,study", "policy,0")[1].count(" tso=copy ") == 1
             stream.flow(1)
-        # Once nothing is in flight: the network's count of frames is the card's count of segments.
+        # When nothing is in flight, the network's count of frames equals the card's count of segments.
         assert wait_until(lambda: sent_as_counted(namespace), PATIENCE_SECONDS)
         assert machine.card_command("violations")["total"] == 0

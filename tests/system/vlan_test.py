@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Frames of a VLAN, judged by this machine's kernel: the tags on the wire, and IP and TCP traffic with the image over it."""
+"""Frames of a VLAN, with the host's kernel as the peer: the tags on the wire, and IP and TCP traffic with the image over it."""
 
 import sys
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ CARD_MAC = "02:82:59:90:00:07"
 START_SECONDS = 60
 # A frame may be lost, so each request is repeated until it is answered.
 PATIENCE_SECONDS = 60
-# The watcher must see this many tagged frames of some 200; it may miss some.
+# The program WATCH must see at least this many of some 200 tagged frames.
 TAGS_MIN = 10
 
 # Prints the tag of each frame from the card; 0 for a frame without a tag. The kernel removes tags and reports them separately (packet(7)).
@@ -65,7 +65,7 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
         namespace.tagged(TAG, f"{HOST}/24"),
         Machine(build.image("memcached", "image"), cores=2, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, soft_card=card) as machine,
     ):
-        # The watcher starts only after this line: before the policy applies, the image announces its address without a tag.
+        # WATCH starts only after this line, because the image first announces its address without a tag.
         machine.wait_for_line("memcached: listening on", START_SECONDS)
         watcher = namespace.spawn([sys.executable, "-c", WATCH, TAP, CARD_MAC])
         try:

@@ -27,7 +27,7 @@ class Wire(contextlib.AbstractContextManager):
 
     def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS) -> None:
         self._socket = socket.create_connection(address, timeout=seconds)
-        # Data sent in two pieces should leave in two segments.
+        # With TCP_NODELAY, data sent in two pieces leaves in two segments.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
 
@@ -46,7 +46,7 @@ class Wire(contextlib.AbstractContextManager):
         self._socket.shutdown(socket.SHUT_WR)
 
     def send(self, data: bytes) -> None:
-        """Sends `data`. Raises Closed if the server no longer takes it."""
+        """Sends `data`. Raises Closed if the server has closed the connection."""
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError) as error:

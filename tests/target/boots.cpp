@@ -17,7 +17,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     const unsigned there = co_await on_core(core, [] { return this_core(); });
     check(there == core, "core number", there);
   }
-  // The limit of the memory for the image, page tables, stacks and firmware, on a machine with a few cores.
+  // Limit of the memory that image, page tables, stacks and firmware take on a machine with a few cores.
   constexpr std::uint64_t kept_bytes = 16 << 20;
   std::uint64_t usable_bytes = 0, end = 0;
   std::set<std::uint32_t> nodes_seen;

@@ -18,7 +18,7 @@ LAMBDA = r"neap::application\(.*\{lambda\(\)#\d\}"
 
 
 def gdb_says(*words: str) -> list[str]:
-    """Returns gdb's output for these commands, in a machine that waits at STOP."""
+    """Returns gdb's output for these commands, in a machine stopped at the function STOP."""
     with Machine(IMAGE, cores=3, memory="256M", card=False, debugger=True) as machine:
         argv = debugger.command(IMAGE, machine.debugger_socket)
         argv[1:1] = ["-nx", "-batch"]
@@ -88,7 +88,7 @@ def test_trace_shows_callers(tmp_path: Path) -> None:
     assert callers[loop + 1] == "neap::EventLoop::run", callers
     counts = [int(line.split()[0]) for line in lines[1:]]
     assert counts == sorted(counts)
-    # After that, the application returns its result and the machine exits.
+    # Later in the trace, the application returns its result and the machine exits.
     require_in_order(lines[at:], r" an_event|::an_event", r" neap::machine::exit$")
 
 

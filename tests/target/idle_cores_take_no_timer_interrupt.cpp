@@ -17,7 +17,7 @@ Counters all_counters() {
   return counters;
 }
 
-/// Returns the first core that did more than wait, or `core_count()` if there is none.
+/// Returns the first core that has more timer interrupts or sleeps than expected, or `core_count()` if there is none.
 unsigned disturbed(const Counters& before) {
   constexpr std::uint64_t alarms_max = 2;
   const Counters now = all_counters();
@@ -36,7 +36,7 @@ unsigned disturbed(const Counters& before) {
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   co_await on_each_core([] {});
-  co_await sleep_for(std::chrono::milliseconds(200));  // the end of the start-up
+  co_await sleep_for(std::chrono::milliseconds(200));  // until the start-up has ended
   const Counters before = all_counters();
   co_await sleep_for(std::chrono::seconds(30));
   const unsigned core = disturbed(before);

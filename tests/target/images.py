@@ -12,6 +12,6 @@ SOFT_CARD = Path(os.environ.get("NEAP_SOFT_CARD", machine.SOFT_CARD))
 
 
 def image_path(name: str) -> Path:
-    """Returns the image of a test, by its path in this folder, or of an application of APPLICATIONS."""
+    """Returns the image of a test, named by its path in this folder, or of an application in APPLICATIONS."""
     folder = f"apps/{name}" if name in APPLICATIONS else "tests/target"
     return BUILD / folder / f"{name}.elf"

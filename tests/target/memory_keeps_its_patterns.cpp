@@ -20,9 +20,9 @@ namespace {
 using namespace neap;
 using test::check;
 
-constexpr unsigned short_steps = 20'000;  // of all cores together
+constexpr unsigned short_steps = 20'000;  // steps of all cores together
 constexpr unsigned steps_an_event = 50;
-constexpr std::size_t held_max = 100;  // by a core
+constexpr std::size_t held_max = 100;  // objects that a core holds
 constexpr unsigned places = 64;
 
 /// The object's first bytes have its size; its other bytes repeat a byte that depends on its address and on the core that filled it.
@@ -86,7 +86,7 @@ class Worker {
     std::swap(held_[random_() % held_.size()], held_.back());
     Object* object = held_.back();
     held_.pop_back();
-    const unsigned what = held_.size() < held_max ? random_() % 4 : 2;  // a core that holds the maximum releases one
+    const unsigned what = held_.size() < held_max ? random_() % 4 : 2;  // with `held_max` objects, a core passes one to another core
     if (what == 0) return grow(object);
     if (what == 1) return release(object);
     release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // usually an object of another core

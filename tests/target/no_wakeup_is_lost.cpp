@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Work that is handed over to a sleeping core is done at once, at any moment, in every idle state of this machine. In the first part,
-// thousands of hand-overs pass around a ring of cores. Each target core has no other work and no timer that would wake it. In the second
+// Work that is handed over to a core is done at once, even if the core is just falling asleep, in every idle state of this machine. In the
+// first part, thousands of hand-overs pass around a ring of cores. Each target core has no other work, and no timer wakes it. In the second
 // part, all cores wake each other continuously, by every means.
 #include <array>
 #include <atomic>
@@ -64,7 +64,7 @@ task<void> ring() {
   const auto total = rounds * core_count();
   hops = 0;
   check(spawn_on(core_count() - 1, [total] { hop(total - 1); }).has_value(), "queued");
-  // The ring also wakes core 0. Core 0's timer only ends a test that would never end.
+  // The ring also wakes core 0. Core 0's timer is needed only to end a test that hangs.
   co_await test::wait_for([total] { return hops.load() == total; }, "the chain stopped");
 }
 
@@ -89,7 +89,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   unsigned states = 0, storms = 0;
   while (stress.goes_on()) {
     for (unsigned state = 0; state < idle_states; ++state) {
-      // A core with `poll` is always busy. If more cores polled than the host has, the test would take too long.
+      // A core with `poll` is always busy. With more polling cores than the host has CPUs, the test takes too long.
       const bool polls = static_cast<IdleState>(state) == IdleState::poll;
       // `monitor` watches a ring of the card, and this machine has no card.
       if (static_cast<IdleState>(state) == IdleState::monitor) continue;

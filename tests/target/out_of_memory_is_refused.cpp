@@ -36,7 +36,7 @@ void free_all(Block* first) {
 
 std::atomic<unsigned> ready{0}, threw{0}, done{0};
 
-// Throws without any free memory, on all cores at once. Exceptions then use the C++ library's reserve.
+// Throws an exception while no memory is free, on all cores at once. Exceptions then use the C++ library's reserve.
 void throw_at_the_end() {
   ready.fetch_add(1);
   const std::uint64_t begin_ns = neap::machine::now_ns();
@@ -52,7 +52,7 @@ void throw_at_the_end() {
   done.fetch_add(1);
 }
 
-/// Allocates all memory of the machine on core 0. Further allocations throw, and the machine goes on afterwards.
+/// Allocates all memory of the machine on core 0. Further allocations throw, and the machine works again afterwards.
 neap::task<void> use_up_and_go_on() {
   static std::array<neap::RemoteNode, neap::machine::cores_max> nodes;
   Block* pieces = nullptr;

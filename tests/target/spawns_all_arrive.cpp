@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Every piece of work that is accepted runs once. In this test, balls are thrown between cores by all kinds of calls. At the end each
-// thrown ball was caught once, and the balls' memory is free again.
+// Every piece of work that is accepted runs once. In this test, objects ("balls") are passed from core to core by all kinds of calls. At
+// the end each ball that was passed on ("thrown") has arrived ("caught") once, and the memory of all balls is free again.
 #include <atomic>
 #include <memory>
 
@@ -24,7 +24,7 @@ constexpr Ebb<Player> player;
 std::atomic<bool> stop{false};
 std::uint64_t throws_each = 0;
 
-/// An object on the heap that is passed from core to core. `flights` counts the calls that passed it.
+/// An object on the heap that is passed from core to core. `flights` counts how often it was passed on.
 struct Ball {
   std::uint64_t flights = 0, number = 0;
   Timer timer;
@@ -56,7 +56,7 @@ void throw_ball(std::unique_ptr<Ball> ball) {
   if (how == 2) return start(walk(std::move(ball), there));
   Ball* const bare = ball.release();
   if (spawn_on(there, [bare] { catch_ball(std::unique_ptr<Ball>(bare)); }).has_value()) return;
-  player->refused.add();  // the queue is full: thrown in the other direction
+  player->refused.add();  // the queue is full: the ball stays on this core
   spawn([bare] { catch_ball(std::unique_ptr<Ball>(bare)); });
 }
 

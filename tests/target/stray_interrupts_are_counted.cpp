@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// An interrupt without an owner is a device's mistake: the core counts it and continues.
+// An interrupt whose vector has no handler is a device's mistake: the core counts it and continues.
 #include <chrono>
 
 #include "kernel/x86/apic.hpp"
@@ -9,7 +9,7 @@
 neap::task<int> neap::application(Arguments& arguments) {
   using test::check;
   arguments.finish();
-  // Vectors of the old controllers' range, three of devices' range that no device uses, and two above that range.
+  // Two vectors in the range of the legacy interrupt controllers, three unused vectors in the devices' range, and two above that range.
   constexpr std::uint8_t vectors[] = {0x20, 0x2f, machine::vector_first, 0x80, machine::vector_last, 0xe0, 0xef};
   for (unsigned core = 0; core < core_count(); ++core) {
     for (const std::uint8_t vector : vectors) {

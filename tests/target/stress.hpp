@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Functions that the stress images share: duration, random numbers, and the account of memory at the end.
+// Functions that the stress images share: duration, random numbers, and the memory in use at the end.
 //
 // Without the word `seconds=` an image does a fixed amount of work, for the tests. With this word, the image runs for that time.
 #pragma once
@@ -29,7 +29,7 @@ struct Stress {
   std::uint64_t seconds, round = 0, end_ns = 0;
 };
 
-/// A generator of numbers without a pattern, even in a few of their bits (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// A generator of random numbers, of which any few bits are random, too (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", 2014).
 class Chance {
  public:

@@ -88,7 +88,7 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Returns this number of characters, of all kinds that a boot loader can pass. Equal numbers give equal words."""
+    """Returns this number of characters, of all kinds that a boot loader can pass. Equal numbers give equal text."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
@@ -363,7 +363,7 @@ def test_of_simultaneous_panics_on_all_cores_one_is_reported(fault: str) -> None
     lines = boot(Run("faults_are_named", cores=4, words=f"fault={fault} together=yes", ends=PANIC))
     reported = [line for line in lines if re.search("panic on core", line)]
     assert len(reported) == 1, reported
-    # The other cores had panicked too. They are listed like cores without a panic.
+    # The other cores panicked, too. The report lists them like cores without a panic.
     assert sum(bool(re.search(r"^core \d was at ", line)) for line in lines) == 3, "\n".join(lines)
 
 
@@ -429,7 +429,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with so large an address would fault. The two windows show the configuration space of segments 1 and 0."""
+    """MCFG places the configuration spaces of segments 0 and 1 beyond the CPU's range. A page-table entry with such an address faults."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)
@@ -439,7 +439,7 @@ def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_broken_acpi_tables_are_survived(seed: int, tmp_path: Path) -> None:
-    """Additional tables, with random content after a valid header (QEMU adds the checksum). The usable parts of the machine still work."""
+    """The firmware has more tables, with random content after a valid header (QEMU adds the checksum). The rest of the machine works."""
     dice = random.Random(seed)
     words = []
     for signature in ("SRAT", "SLIT", "MCFG", "DMAR", "SSDT", "APIC", "FACP"):
@@ -468,7 +468,7 @@ def test_the_linker_reports_that_there_is_no_file_system(tmp_path: Path) -> None
 
 
 def test_every_image_is_booted() -> None:
-    """An image without a run here would never be tested."""
+    """Each built image is in IMAGES_TESTED, so a test boots it."""
     built = {path.stem for path in (BUILD / "tests/target").glob("*.elf") if not path.name.endswith(".debug.elf")}
     assert built, f"no images in {BUILD}: ./neap build --preset image-debug"
     assert built - IMAGES_TESTED == set()

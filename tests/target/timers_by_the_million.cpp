@@ -33,7 +33,7 @@ void arm(Probe& probe, std::uint64_t delay_ns) {
   });
 }
 
-/// Arms this core's timers in parts, so that the core's other events go on.
+/// Arms this core's timers in parts, so that the core's other events can run.
 task<void> run_core(unsigned count, std::uint64_t seed, std::uint64_t span_ns) {
   constexpr unsigned piece = 1000;
   std::vector<Probe> probes(count);

@@ -10,7 +10,7 @@ namespace {
 
 std::atomic<bool> over{false};
 
-/// Runs until the other core has checked often enough, at any speed of the emulation.
+/// Runs until the other core sets `over`.
 [[gnu::noinline]] void event_without_end() {
   while (!over.load()) neap::machine::pause();
 }

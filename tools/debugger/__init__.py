@@ -18,7 +18,7 @@ from tools.process import run_in_terminal
 
 COMMANDS = Path(__file__).resolve().parent / "in_gdb.py"
 FIRST_STOP = "neap::run_kernel"
-# QEMU may be slow on a busy host. With gdb's default time-out of 2 s, later answers would then be garbled.
+# QEMU may be slow on a busy host. After gdb's default time-out of 2 s, gdb would take a late answer for the answer to a later request.
 ANSWER_SECONDS = 60
 
 
@@ -28,7 +28,7 @@ def require() -> None:
 
 
 def symbols_of(image: Path) -> Path:
-    """Returns the file beside an image that holds its symbols."""
+    """Returns the file beside an image that contains the image's symbols."""
     path = image.with_name(image.name.removesuffix(".elf") + ".debug.elf")
     if not path.is_file():
         raise Failure(f"there are no symbols of {image.name}: {path} is missing", "./neap build makes both")
@@ -39,11 +39,11 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
     """Returns gdb's command line for a machine that waits at `socket`."""
     argv = ["gdb", "-q", f"--directory={build.REPOSITORY}", str(symbols_of(image))]
     if chain := toolchain.find():
-        # The cross compiler brings the printers for the image's std:: types.
+        # The cross compiler includes gdb's printers for the image's std:: types.
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
-    # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file, and the breakpoint is a hardware
-    # breakpoint, because KVM would have to write a software breakpoint into memory at its unmapped address.
+    # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file. The breakpoint is a hardware
+    # breakpoint, because KVM cannot write a software breakpoint to an unmapped address.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
     words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
     for word in words:
@@ -60,7 +60,7 @@ def debug(image: Path, socket: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_are_gdbs() -> Iterator[None]:
-    """Ignores Ctrl-C in this process. It signals all processes of the terminal, but only gdb must react, by stopping the guest."""
+    """Ignores Ctrl-C in this process. Ctrl-C signals all processes of the terminal, but only gdb must react: it stops the guest."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

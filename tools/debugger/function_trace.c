@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // A plugin for QEMU's TCG that records the functions that one CPU of a guest enters.
 //
-// The launcher passes the addresses of the image's functions. QEMU translates code block by block. When a block runs, the plugin knows its
-// function, and whether it begins a function, ends in a call or ends in a return. From this it keeps a shadow of the guest's stack, and
-// records each entry with its depth. The shadow cannot follow an exception, a coroutine or a switch of stacks. The plugin corrects it when
-// a block runs in the middle of a function, by dropping all entries above that function's last one.
+// The launcher passes the addresses of the image's functions. QEMU translates code block by block. When a block runs, the plugin knows the
+// block's function, and whether the block begins a function, ends in a call or ends in a return. From this it keeps a copy of the guest's
+// call stack (the shadow). It records each function that is entered, with its depth in the shadow. The shadow cannot follow an exception, a
+// coroutine or a switch of stacks. If a block in the middle of a function runs, the plugin corrects the shadow: it drops all entries above
+// that function's last entry.
 //
-// The file is a mapped ring of the last entries, so the entries survive any end of QEMU. Its format, little endian:
-//   u64 entries ever written, u64 capacity, then records of u64 instructions (of this CPU, approximately), u32 function, u32 depth
+// The output file is a memory-mapped ring of the last records, so the records survive any end of QEMU. Its format, little endian:
+//   u64 records ever written, u64 capacity, then records of u64 instructions (of this CPU, approximately), u32 function, u32 depth
 //
 // This file declares QEMU's functions without QEMU's header; bench/instruction_counter.c gives the reason.
 //
@@ -64,13 +65,13 @@ static size_t function_count;
 static struct Ring* ring;
 static unsigned traced_cpu;
 
-// State of the traced CPU, used only by its thread.
+// State of the traced CPU, used only by that CPU's thread in QEMU.
 static uint32_t stack[depth_max];
 static uint32_t depth;
 static uint64_t instructions;
 static bool called;  // the previous block ended in a call
 
-// The known facts about a run of instructions, packed into the 64 bits of a callback's argument.
+// Facts about consecutive instructions of one function, packed into the 64 bits of a callback's argument.
 enum { begins_bit = 1 << 0, calls_bit = 1 << 1, returns_bit = 1 << 2, interrupt_bit = 1 << 3, function_shift = 32, count_shift = 16 };
 
 static void enter(uint32_t function, bool by_call) {
@@ -170,7 +171,7 @@ static void* map_file(const char* path, size_t* bytes, bool writable) {
   return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/// Replaces strtoull: newer C libraries link strtoull under a symbol that older ones lack.
+/// Replaces strtoull: newer C libraries link strtoull under a symbol that older libraries lack.
 static bool parse_number(const char* text, unsigned* value) {
   *value = 0;
   if (*text == '\0') return false;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Runs inside gdb: shows the activity of a machine's cores, their queued events, and their timers.
 
-    (gdb) neap cores     each core: asleep or where, and what it has done
+    (gdb) neap cores     each core: asleep or its current function, and its counters
     (gdb) neap events    the events in each core's queues
     (gdb) neap timers    each core's pending timers, the earliest first
 
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 import gdb
 
-SHOWN_MAX = 100  # per queue or wheel; the rest is only counted
+SHOWN_MAX = 100  # per queue or timer wheel; further events and timers are only counted
 WALKED_MAX = 2_000_000  # lists may be damaged
 PT_TLS = 7
 TICK_BITS = 16  # kernel/timer_wheel.hpp
@@ -40,7 +40,7 @@ def storage_bytes(path: str) -> int:
 
 
 def atom(value: gdb.Value) -> gdb.Value:
-    """Returns the value in a std::atomic, or in a Counter, which contains one."""
+    """Returns the value in a std::atomic, or in a Counter, which contains a std::atomic."""
     for _ in range(6):
         fields = {field.name for field in _all_fields(value.type)}
         inner = next((name for name in ("value_", "_M_b", "_M_base", "_M_i", "_M_p") if name in fields), None)
@@ -108,7 +108,7 @@ def word_at(address: int) -> int:
 
 
 class Core:
-    """One core that has thread-local storage, as a stopped vCPU of gdb."""
+    """A core that has thread-local storage. gdb shows it as a stopped thread."""
 
     def __init__(self, thread: gdb.InferiorThread):
         self.thread = thread
@@ -179,7 +179,7 @@ def event_name(node: gdb.Value) -> str:
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
     """Yields names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is
-    full if its sequence is its position plus one (kernel/remote_queue.hpp)."""
+    full if its sequence number is its position plus one (kernel/remote_queue.hpp)."""
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1

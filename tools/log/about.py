@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The JSON in a log's header (docs/log-format.md), checked member by member.
 
-The JSON comes from a machine, so it may hold any value. Members that this version does not know are left out, because later machines may
-add members.
+The JSON comes from a machine, so it may hold any value. Members that this version does not know are left out, because the images of later
+versions may add members.
 """
 
 import re

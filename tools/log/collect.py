@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log collect`: copies all cores' entries over the `stream` connection, each entry exactly once.
+"""`./neap log collect`: copies all cores' log entries over one connection (control's command `stream`), each entry exactly once.
 
 The machine sends numbered blocks, each with a checksum and the position of its entries. After a failure of the network or the machine, or a
-damaged block, the collector connects again. It asks for each core's entries from the next position on. A collector that finds the files of
-a killed collector also continues at these positions. Entries that arrive again are recognised by their position and dropped.
+damaged block, the collector connects again. It then requests each core's entries from the first position that the collector lacks. A
+collector that finds a killed collector's files continues in the same way. Repeated entries are recognised by position and dropped.
 """
 
 import json
@@ -76,7 +76,7 @@ class Collector:
         self._connected_before = False
 
     def run(self) -> None:
-        """Collects until the machine ends the stream. Raises Failure if the connection is lost for good; a later call resumes."""
+        """Collects until the machine ends the stream. Raises Failure if the connection cannot be restored; a later call resumes."""
         quiet_since = time.monotonic()
         pause = PAUSE_SECONDS[0]
         refusals = 0
@@ -97,7 +97,7 @@ class Collector:
                 problem = Failure(f"{control_name(self._address)}: {damage}")
             now = time.monotonic()
             if self.tally.entries > before or now - began > SILENCE_SECONDS + control_client.CONNECT_SECONDS:
-                # The connection brought entries, or lasted for some time.
+                # A connection that brought entries, or lasted longer than its time-outs, resets the limits for retries.
                 quiet_since, pause, refusals = now, PAUSE_SECONDS[0], 0
             if not self._connected_before or now - quiet_since > self._patience_seconds or self.tally.breaks >= BREAKS_MAX:
                 raise Failure(problem.message, self._advice(problem))
@@ -119,7 +119,7 @@ class Collector:
         done = {core for core in range(layout.CORES_MAX) if self._folder.done(core)}
         for core in sorted(done | set(self._folder.parts)):
             word = f"{core}={self._folder.position(core)}"
-            # If a core is not named, the machine sends its entries from the beginning. Those that are already in the folder are dropped.
+            # The machine sends all entries of a core that is not named. Entries that are already in the folder are dropped.
             if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)
@@ -194,14 +194,15 @@ class Collector:
             self._folder.seal(self._headers[core])
 
     def _learn_cores(self, header: layout.Header) -> None:
-        """Takes the number of cores from a header. All headers MUST agree."""
+        """Takes the number of cores from a core's header. Raises Failure if another core's header contradicts it."""
         other = next(iter(self._headers.values()), header)
         if header.run_of != other.run_of:
             raise Failure(f"{control_name(self._address)}: the headers of cores {other.core} and {header.core} contradict each other")
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Raises Failure for parts of cores that do not exist. Headers, which have the number of cores, arrive after entries."""
+        """Raises Failure if entries of a core that does not exist have arrived. Headers, which have the number of cores, arrive after
+        them."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
             raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")
@@ -236,7 +237,7 @@ def collect(
     patience_seconds: float,
     limit_bytes: int = LIMIT_BYTES,
 ) -> int:
-    """Collects a run into `out` and prints a report, or run.json if `as_json`. `limit_bytes` bounds the size of all logs in `out`."""
+    """Collects a run into `out`. Prints a report, or with `as_json` the text of run.json. `limit_bytes` bounds the size of all logs."""
     with Folder(out, limit_bytes) as folder:
         finished = folder.finished()
         collector = Collector(address, folder, live=live, token=token, patience_seconds=patience_seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A collection brings each entry once, also after broken connections; missing entries are reported."""
+"""A collection has each entry once, also after broken connections. Missing entries are reported."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in pythons.log_environment()."""
+"""The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in a virtual environment (tools/pythons.py)."""
 
 import json
 from pathlib import Path

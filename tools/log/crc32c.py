@@ -21,7 +21,7 @@ def _byte_table() -> list[int]:
 
 
 _TABLE = _byte_table()
-# _TABLE in four tables, one for each byte of its words, for bytes.translate.
+# _TABLE split into four tables, one for each byte of its words, because bytes.translate needs tables of bytes.
 _PLANES = [bytes(word >> shift & 0xFF for word in _TABLE) for shift in (0, 8, 16, 24)]
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
-A record is one entry, followed by its samples and anchors, which are entries too. This module joins these entries. `records` has one row
-per record. `counters` has, for each counter, a value for each record, in the records' order, and whether it was sampled. The types come
-from the header (tools/log/schema.py).
+A record is an entry of 64 bytes. It may be followed by entries with sampled counters and, at a run's start and stop, by an anchor entry
+(clock, number of requests). This module joins these entries. `records` has one row per record. `counters` has, for each counter, a value
+for each record, in the records' order, and whether it was sampled. The header has the layout of entries (schema.py).
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ from tools.log.folder import log_files
 from tools.log.layout import ENTRY_BYTES, HEADER_BYTES, Damaged, Header, read_header
 from tools.log.schema import Form, Schema
 
-# The format fixes the numbers of kinds; the header states the form of each kind.
+# The format fixes the numbers of the kinds of entries. The header states the form (layout) of each kind.
 INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
 SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
 IDLE = 32
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
-# The counters that the tools compute with. A log's header may name other counters.
+# The counters from which the tools compute figures. A log's header may name further counters.
 COUNTERS = tuple(schemas.DEFAULTS["flags"])
 
 
 @functools.lru_cache(maxsize=64)
 def dtype(form: Form) -> np.dtype:
-    """Returns a form as a numpy type of 64 bytes."""
+    """Returns a form (an entry's layout) as a numpy type of 64 bytes."""
     formats = [f"V{field.width * field.count}" if field.count else f"<u{field.width}" for field in form.fields]
     names, offsets = [field.name for field in form.fields], [field.offset for field in form.fields]
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ENTRY_BYTES})
@@ -155,7 +155,7 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
 
 
 def _read_entries(path: Path, header: Header) -> np.ndarray:
-    """Returns all entries, read as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
+    """Returns all entries, read as if each had the form "record". All forms have `tsc` and `kind` at the same offsets."""
     count = header.entries
     try:
         with open(path, "rb") as data:

@@ -27,8 +27,8 @@ class FakeMachine:
     reset: cut connections end by a TCP reset, which discards data in flight.
     damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
-    forgetful: the positions that a collector asks for are ignored.
-    early: by core, entries that are sent before the entries in `files`, as if they had been sent live and overwritten later.
+    forgetful: if True, the machine ignores the positions that a collector names, and sends all entries.
+    early: by core, entries that the stream sends before those in `files`, like entries that a machine sends live and later overwrites.
     pause_seconds: the pause after each block.
     """
 

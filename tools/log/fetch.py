@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log fetch`: copies each core's log over its own connection, like `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log`.
 
-After a run a copy is enough. If a connection breaks, that core's log is discarded; `./neap log collect` resumes instead.
+If a connection breaks, that core's log is discarded. `./neap log collect` resumes after a broken connection.
 """
 
 import contextlib

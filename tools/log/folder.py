@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
 """The folder of a collected log, with `core0.log`, `core1.log`, ..., `run.json`, and the parts of logs that are not complete yet.
 
-A copy may end at any moment, because the network breaks, the disk is full, or the collector is killed. So entries are kept in parts. A part
-is a file of entries without a gap, like `core3.from-20480.part`. The part's size gives its end, so there is no index that could be wrong.
-Each part begins with room for the header. When a core's log is complete, its header is written to that room and the part is renamed.
+A broken network, a full disk or a kill may interrupt a collection at any moment. So entries are kept in parts. A part is a file of entries
+without a gap, like `core3.from-20480.part`. The part's size gives its end, so no separate index is needed. Each part begins with room for
+the header. When a core's log is complete, its header is written to that room and the part is renamed.
 
-The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that the name of each part matches PART.
+The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that PART matches each part's name.
 
-If entries are missing between two parts, both become files. The last part of the run is `core3.log`; earlier parts keep their positions in
-their names. The files of one core, in order, hold all collected entries of that core.
+If entries are missing between two parts, both become log files. The last part of the run is `core3.log`; earlier parts keep their positions
+in their names. The files of one core, in order, hold all collected entries of that core.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Folder:
         for parts in self.parts.values():
             parts.sort(key=lambda part: part.first)
             for before, after in zip(parts, parts[1:]):
-                # Two parts overlap if a process was killed in _split.
+                # Two parts overlap if a process was killed while _split moved entries to a new part.
                 if before.end > after.first:
                     self._truncate(before, after.first - before.first)
         return self
@@ -179,7 +179,7 @@ class Folder:
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the whole entries and raises DiskFull."""
+        """Writes entries from `position` on. A gap begins a new part. On a full disk, keeps the complete entries and raises DiskFull."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -227,7 +227,7 @@ class Folder:
                 ) from None
             raise Failure(f"cannot write to {self.path}: {error.strerror}") from None
 
-    # ---- the end of a core ----
+    # ---- complete logs ----
 
     def seal(self, header: Header) -> None:
         """Turns the parts of a core's complete log into log files."""
@@ -250,7 +250,8 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals `get,3`'s result."""
+        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals the answer to
+        `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return

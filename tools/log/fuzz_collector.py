@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Fuzzes the readers of other programs' bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
 
-A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC (inventions.py). The command must end
-in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character. It must write
-only inside its folder, and leave only files there that the next command recognises.
+A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC, which inventions.py makes. The
+command must end in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character.
+It must write only inside its folder, and leave only files there that the next collection recognises.
 
 A case depends only on the seed and the case's number. A finding reports that number; FIRST is the number of the first case.
 """
@@ -86,7 +86,7 @@ class Socket:
 
 @contextlib.contextmanager
 def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
-    """Runs a machine at which each connection gets the next of `answers`. After the last answer, connections are refused."""
+    """Imitates a machine: each connection gets the next of `answers`. After the last answer, connections are refused."""
     pieces = (1 << 18, 1 << 18, 1000, 63)
 
     def connect(_address: tuple, _seconds: float) -> Socket:
@@ -220,7 +220,7 @@ PLAYS: tuple[Callable[[Inventor, Path], None], ...] = (
 )
 
 
-# ---- what must hold ----
+# ---- checks after a command ----
 
 
 def require_found_again(out: Path) -> None:
@@ -328,7 +328,7 @@ def bounded_environment() -> Iterator[Path]:
 
 
 def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None) -> tuple[int, dict[str, Finding]]:
-    """Runs cases for `seconds`. Returns the number of cases, and one finding for each exception and place."""
+    """Runs cases for `seconds`. Returns the number of cases, and one finding for each exception and code location."""
     findings: dict[str, Finding] = {}
     start = time.monotonic()
     number = first

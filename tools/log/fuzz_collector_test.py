@@ -10,7 +10,7 @@ from tools.errors import Failure
 from tools.log import about, fuzz_collector, inventions, layout, synthetic
 
 SEED = 20261122
-# `./neap soak` gives more time, and `./neap soak fuzz` as much as requested.
+# `./neap soak` sets a longer time. `./neap soak fuzz` starts the fuzzer itself, for the requested time.
 SECONDS = min(600.0, float(os.environ.get("NEAP_SOAK_SECONDS") or 15))
 
 

@@ -230,7 +230,7 @@ class Inventor:
         return "\n".join(lines)
 
     def json_text(self, fields: dict) -> str:
-        """Returns a JSON object as another program may write it."""
+        """Returns a JSON object as text, with some wrong values."""
         texts = {name: json.dumps(value) for name, value in fields.items()}
         for _ in range(self.random.choice((0, 1, 2))):
             texts[self.random.choice([*texts])] = self.random.choice(VALUES)

@@ -52,7 +52,7 @@ function indexAt(times, seconds) {
   return low;
 }
 
-// Returns at most 2 * pointsEach points of [from, to]: the minimum and the maximum of each stretch, in the order of time.
+// Returns at most 2 * pointsEach points of the times [from, to]: the minimum and maximum of each group of records, by time.
 function thin(core, name, unit, from, to) {
   const times = core.seconds, minimum = core.min[name], maximum = core.max[name];
   const begin = Math.max(0, indexAt(times, from) - 1), end = Math.min(times.length, indexAt(times, to) + 1);

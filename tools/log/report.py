@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log report`: one HTML page that contains all its data and scripts, so it opens without a network.
 
-A browser cannot draw a million interrupts. So the page holds the records, packed, and report.js reduces them for the time that is shown. It
-draws the minimum and the maximum of each group of records, so that no peak is lost; if there is room, it draws single records. With more
-than POINTS_MAX records, the page holds only the minimum and maximum of each group.
+A browser cannot draw a million records. So the page holds the packed records, and report.js thins them for the visible span of time. It
+draws the minimum and the maximum of each group of adjacent records, so that no peak is lost. In a short span it draws single records. If a
+run has more than POINTS_MAX records, the page itself holds only the minimum and maximum of each group.
 
-A content security policy in the page's head forbids all connections, also connections by Plotly or by text from a log.
+A content security policy in the page's head forbids all connections, also by the plot library (Plotly) or by text from a log.
 """
 
 import base64
@@ -164,7 +164,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Of several readings at the same time, only the last is kept, because power is computed from time differences.
+        # Of several readings at the same time, only the last is kept, because power is energy over time between readings.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))

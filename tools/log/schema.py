@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The types that a log's header states: kinds of entries, the fields of each kind, and the settings with their names.
 
-A log is read long after its build. So its header's JSON contains `lines`, `fields`, `settings`, `idle_states` and `flags`
+A later version than the writer may read a log. So the JSON in its header contains `lines`, `fields`, `settings`, `idle_states` and `flags`
 (docs/log-format.md), and every reader here builds its types from these members. A member that an older log lacks is taken from format.json.
 
 The JSON may be hostile, so names, counts and sizes are bounded here. This module needs only the standard library, because the collector
@@ -22,7 +22,7 @@ SETTINGS_MAX = 256
 CHOICES_MAX = 64
 FORM_CHARACTERS_MAX = 2000
 NAMES = ("idle_states", "flags", "lines", "fields", "settings")
-# The types for older headers that state none, and for synthetic logs.
+# The types of entries for older headers, which state none, and for synthetic logs.
 DEFAULTS: dict = json.loads(Path(__file__).with_name("format.json").read_text())
 # The value of `changed` in the entry that has the settings at the start of a run.
 CHANGED_AT_START = 255
@@ -49,7 +49,7 @@ _NEEDED = {
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
 }
-# Choices of the fields for older headers, which state none.
+# Names of the values of fields, for older headers, which state none.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))
     for form, text in DEFAULTS["fields"].items()
@@ -256,7 +256,7 @@ def _form(name: str, text: str, idle_states: tuple[str, ...]) -> Form:
 
 
 def _setting(text: str, form: Form) -> Setting:
-    """Parses "name:field:kind:unit:choices". Parts may be empty or missing. The default field is card_value, the default kind number."""
+    """Parses "name:field:kind:unit:choices". Parts may be empty or missing. Default field: "card_value". Default kind: "number"."""
     parts = text.split(":")
     name, field_name, kind, unit, choices = [*parts, "", "", "", ""][:5]
     field = form.by_name.get(field_name or "card_value")
@@ -269,7 +269,8 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Returns names of values, numbered from 0 or as in "256=off". By default, a choice has its field's names, a switch "off" and "on"."""
+    """Returns names of values, numbered from 0 or as in "256=off". Defaults: for a "choice" the field's names, for a "switch" off and
+    on."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

@@ -4,7 +4,7 @@
 The columns are `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc`, separated by
 spaces, without a line of names. Files are named `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As in the studies, 0 in a counter's column means
 that the counter was not sampled in this row. Here 0 also means that the CPU lacks the counter. Counters are cumulative. c1 to c7 count how
-often each idle state was requested (HLT counts as c1). A row has these counts if it has the other counters. `joules` are counts of 15.26 uJ
+often each idle state was requested (HLT counts as c1). They too are 0 in a row without sampled counters. `joules` are counts of 15.26 uJ
 (2^-16 J), whatever the CPU's own unit, and do not wrap.
 """
 
@@ -37,7 +37,7 @@ def check_name(text: str) -> str:
 
 
 def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
-    """Writes one file per core. `name` has the settings that the user gives."""
+    """Writes one file per core. `name`: the settings in the files' names, as the user gave them."""
     cores = [trim(core) for core in run.cores]
     energy = {number: package_energy(run, members, "package_energy") for number, members in packages(cores).items()}
     written = []

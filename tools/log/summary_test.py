@@ -56,7 +56,7 @@ def by_hand(tmp_path: Path) -> Path:
     second = [
         record(START, 1 * HZ + 1000, {**counters, "package_energy": near_wrap + 1}),
         entry("anchor", kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
-        # The counter is lower than in the other core's record just before, because two cores may record readings in either order.
+        # This is lower than the other core's reading 10 ticks earlier, because two cores may record readings in either order.
         record(INTERRUPT, 2 * HZ + 10, {"package_energy": 65535}),
         record(STOP, 3 * HZ - 1000, {**later, "package_energy": 131071}),
         entry("anchor", kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
@@ -71,7 +71,7 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     core = found["cores_detail"][0]
     total = found["total"]
     assert core["seconds"] == 2.0 and total["seconds"] == 2.0
-    # The counts of the start record are from before the run. The records behind the stop record are from after the run.
+    # The figures include neither the counts of the start record (from before the run) nor the records behind the stop record.
     assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
     assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
     assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)

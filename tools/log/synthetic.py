@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Makes logs of any length for tests, with energy and residencies, which the emulated CPU does not have.
 
-`Truth` holds the figures that a reader must compute from a log.
+`Truth` holds the correct figures, which a tool under test must compute from the log.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class Shape:
 
 @dataclasses.dataclass
 class Truth:
-    """The figures that a reader must compute from a log: by core, and joules by package."""
+    """The correct figures of a log: by core, and joules by package."""
 
     interrupts: list[int]
     rx_bytes: list[int]
@@ -154,7 +154,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
 
 
 def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: dict, change_at) -> np.ndarray:
-    """Returns records with the entries that follow them, in the order of the format."""
+    """Returns records with the entries that follow them, in the order that the format requires."""
     has_sample = sampled & bool(flags & 0x7F)
     has_residency = sampled & bool(flags >> 7)
     has_settings = np.zeros(len(records), bool)

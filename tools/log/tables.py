@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log csv` and `parquet`: one table of a run, which is the same in both formats and is made core by core.
+"""`./neap log csv` and `parquet`: one table of a run, with the same content in both formats. It is made core by core.
 
-No spreadsheet takes a cell for a formula, because a cell holds a number, or a name of small letters, digits and underscores
-(tools/log/schema.py).
+A cell holds a number, or a name of small letters, digits and underscores. So no spreadsheet takes it for a formula (tools/log/schema.py).
 
 A counter that was not sampled in a record, or that the CPU lacks, is an empty cell (CSV) or null (Parquet).
 """
@@ -28,7 +27,7 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
-    """Yields one table per core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading."""
+    """Yields one table per core, all with the same columns. `seconds` count from the run's begin, `*_joules` from the first reading."""
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}
@@ -70,7 +69,7 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
         present = core.counter(counter).present & (series is not None)
         values = np.zeros(len(records))
         if series is not None:
-            # If two cores read the counter at the same time, either reading is right.
+            # If two cores read the counter at the same TSC time, either reading may be used.
             values = series.joules[np.minimum(np.searchsorted(series.tsc, records["tsc"]), len(series.tsc) - 1)]
         columns[name] = pa.array(values, mask=~present)
     return pa.table(columns)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run is between its anchors, the entries behind its start and stop records. The start record begins the first interval; its counts are from
-before the run. The stop record ends the last interval. The cores of a package share an energy counter, whose readings form one series.
+A run extends from its start anchor to its stop anchor, the entries behind its start and stop records. The start record begins the first
+interval; its counts are from before the run. The stop record ends the last interval. The cores of a package share an energy counter.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ COUNTS = (
     *("rx_descriptors", "rx_frames", "rx_bytes", "tx_descriptors", "tx_frames", "tx_bytes"),
     *("control_rx_frames", "control_rx_bytes", "control_tx_frames", "control_tx_bytes", "idle_entries", "idle_ticks"),
 )
-# Performance counters have 48 bits on the CPUs that are known here (CPUID 0x0A; SDM volume 3, "Architectural Performance Monitoring"),
-# residencies 64 bits, and energy counters 32 bits (SDM volume 3, "RAPL Interfaces").
+# Performance counters have 48 bits on the CPUs for which this code is written (CPUID 0x0A; SDM volume 3, "Architectural Performance
+# Monitoring"), residencies 64 bits, and energy counters 32 bits (SDM volume 3, "RAPL Interfaces").
 COUNTER_BITS = 48
 ENERGY_BITS = 32
-# Two cores that read one energy counter at the same time may record it in either order. So a decrease of up to this number of counts is
-# no wrap.
+# Two cores that read one energy counter at the same time may record their readings in either order. So a decrease of up to this number of
+# counts is no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
-# No package draws more power. After a pause in which a counter could wrap twice at this power, the energy is doubtful.
+# No package draws more power. If two readings are so far apart that the counter could wrap twice at this power, the energy is doubtful.
 WATTS_MAX = 500.0
 
 
@@ -120,7 +120,7 @@ def ticks_since(tsc: np.ndarray, begin: int) -> np.ndarray:
 
 
 def trim(core: CoreLog) -> CoreRun:
-    """Returns the records from the start anchor to the stop anchor. The first or last record takes the place of a missing anchor."""
+    """Returns the records from the start anchor to the stop anchor. The log's first or last record replaces a missing anchor."""
     kinds = core.records["kind"]
     starts = np.flatnonzero(kinds == START)
     first = int(starts[0]) if len(starts) else 0
@@ -136,7 +136,8 @@ def whole(core: CoreLog) -> CoreRun:
 
 @dataclasses.dataclass
 class EnergySeries:
-    """A package's energy since its first reading in the run, in joules, at rising TSC times. `doubtful`: a wrap may have been missed."""
+    """A package's energy in joules since its first reading in the run, at the TSC times of the readings. `doubtful`: a wrap may have been
+    missed."""
 
     tsc: np.ndarray
     joules: np.ndarray
@@ -148,7 +149,7 @@ class EnergySeries:
 
 
 def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySeries | None:
-    """Returns the readings of one package's cores as one series. None if the CPU lacks the counter, or if it was read less than twice."""
+    """Returns the readings of one package's cores as one series. None if the CPU lacks the counter or there are fewer than two readings."""
     unit = run.energy_unit(counter)
     if unit is None:
         return None

@@ -32,7 +32,7 @@ def main(launcher: str) -> None:
 
 
 def wait_for(machine: subprocess.Popen, pattern: bytes) -> bytes:
-    """Waits until `pattern` is in the machine's output, and gives the output."""
+    """Waits until `pattern` is in the machine's output. Returns the output."""
     console = b""
     deadline = time.monotonic() + BOOT_SECONDS
     with selectors.DefaultSelector() as selector:

@@ -17,7 +17,7 @@ namespace {
 
 using namespace neap;
 
-// Each connection has one such object, on the core that the card chose for it. Received data is sent back without a copy.
+// Each connection has one Echo, on the core that the card chose for the connection. Received data is sent back without a copy.
 class Echo final : public net::ConnectionHandler {
  public:
   void received(net::Buffer data) override {
@@ -32,7 +32,7 @@ class Echo final : public net::ConnectionHandler {
 
  private:
   void send_back() {
-    // Data that does not fit waits here until there is room. Meanwhile the receive window closes, and the client waits (back-pressure).
+    // Data that does not fit into the send buffer stays in `waiting_`. Meanwhile the receive window closes (back-pressure).
     if (!waiting_.empty() && waiting_.bytes() <= connection().send_space_bytes()) {
       net::Buffer now = std::exchange(waiting_, net::Buffer{});
       if (!connection().send(std::move(now))) waiting_ = std::move(now);
@@ -73,7 +73,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!listening) co_return fail("cannot listen", listening.error());
   print(application_name, ": listening on ", (*network)->address().to_string(), ":", port);
 
-  Completion<> never;  // never ends: the connections' events do the work
+  Completion<> never;  // never completes; the connections' events do the work
   co_await never;
   co_return 0;
 }

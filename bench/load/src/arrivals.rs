@@ -2,11 +2,11 @@
 //! Arrival processes: the times at which requests are intended to be sent.
 //!
 //! In an open loop these times do not depend on the server, but come from a random process with a mean rate. A request's latency counts
-//! from its intended time, however late it was sent. So a stalled server cannot hide its own stall ("coordinated omission").
+//! from its intended time, however late it was sent. So the latencies include all of a server's stalls (no "coordinated omission").
 //!
-//! A gap is a random number scaled to the rate. If the rate changes over time, an exponential random number is drawn for each arrival. The
-//! arrival is the time at which the expected number of requests since the previous arrival reaches that random number. The arrivals are
-//! then an exact Poisson process for any course of the rate.
+//! At a constant rate, the gap between two arrivals is a random number scaled to the rate. If the rate changes over time, an exponential
+//! random number is drawn for each arrival. The arrival is the time at which the expected number of requests since the previous arrival
+//! reaches that random number. The arrivals are then an exact Poisson process, however the rate changes.
 
 use crate::distributions::{Distribution, Rng};
 use rand::Rng as _;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const SECOND_NS: f64 = 1e9;
-/// The latest arrival time. A request with a later arrival is never sent, because no run is so long.
+/// The arrivals end at this time, 31 years. No run is so long.
 const NEVER_NS: f64 = 1e18;
 
 /// An arrival process without its rate, which is given separately.
@@ -25,7 +25,7 @@ pub enum Process {
     Fixed,
     /// Poisson: exponential gaps.
     Exponential,
-    /// Bursts of this many requests at one time. The bursts are a Poisson process.
+    /// Bursts of `requests` requests at the same time. The times of the bursts are a Poisson process.
     Bursts { requests: u32 },
     /// Gaps from a generalised Pareto distribution, scaled to the rate. Facebook's ETC pool has location 0, scale 16.0292, shape 0.154971.
     Pareto(Distribution),
@@ -69,10 +69,10 @@ impl fmt::Display for Process {
     }
 }
 
-/// A rate that changes over time: linear between points.
+/// A rate that changes over time. Between two points it changes linearly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// Times in seconds, and rates in requests a second. Times rise; the first time is 0.
+    /// Each point is a time in seconds and a rate in requests a second. Times rise; the first time is 0.
     points: Vec<(f64, f64)>,
 }
 
@@ -118,7 +118,7 @@ impl Course {
 }
 
 enum Kind {
-    /// `gap`: nanoseconds per unit of a drawn number.
+    /// `gap`: a number drawn from `gaps` is multiplied by this to give nanoseconds.
     Scaled {
         gaps: Distribution,
         gap: f64,
@@ -185,8 +185,8 @@ impl Arrivals {
     }
 }
 
-/// Returns the time at which `requests` requests are expected since `from`; None if the course ends before that time. The search begins at
-/// `segment`, which is advanced.
+/// Returns the time by which `requests` requests are expected after `from`; None if the course ends earlier. The search begins at the
+/// course's segment number `segment`, and advances that number.
 fn after(course: &Course, segment: &mut usize, mut from: f64, mut requests: f64) -> Option<f64> {
     while let [(start, low), (end, high), ..] = course.points[*segment..] {
         let slope = (high - low) / (end - start);
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn arrivals_follow_a_rate_over_time() {
-        // The course has rising, constant, zero and falling rates. The integral of its rate maps the times to a uniform distribution.
+        // The course has rising, constant, zero and falling rates. The rate's integral maps the arrival times to a uniform distribution.
         let course = Arc::new(Course::parse("seconds,rate\n0,0\n10,20000\n20,20000\n20.001,0\n30,0\n40,10000\n50,0\n").unwrap());
         let mut arrivals = Arrivals::over(course.clone(), 0.5, Rng::seed_from_u64(2));
         let times: Vec<f64> = std::iter::from_fn(|| arrivals.next_ns()).map(|at| at as f64 / SECOND_NS).collect();
@@ -263,7 +263,7 @@ mod tests {
             sum * x / f64::from(steps) / total
         };
         let sample: Vec<f64> = times.iter().copied().step_by(100).collect();
-        // A sample of every hundredth arrival is more even than a sample of independent draws. So the bound for independent draws holds.
+        // Tests every hundredth arrival. These are spaced more evenly than independent draws, so the bound for independent draws holds.
         assert!(distance(sample.clone(), reached) < bound(sample.len()));
         assert!(!times.iter().any(|time| (20.01..30.0).contains(time)));
     }

@@ -2,8 +2,7 @@
 //! One connection to the server: it sends requests and matches each reply with its request.
 //!
 //! No function here blocks. If a socket would block, the caller tries again when the kernel reports that the socket is ready. A connection
-//! never holds more requests than its depth, nor more bytes than these requests need. So this program's memory stays bounded when a server
-//! stalls.
+//! holds at most `depth` requests and their bytes, so this program's memory stays bounded when a server stalls.
 
 use crate::protocol::udp::{self, Datagram, Reassembly};
 use crate::protocol::{Checks, Outcome, Protocol};
@@ -71,19 +70,19 @@ pub struct NotConnected(pub Errno);
 
 /// Receives the outcome of each request.
 pub trait Sink {
-    /// Called when a read has returned bytes. The bytes' arrival time is the current time, not the time at which the poll began.
+    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock for the replies in them.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
-/// A bound above the longest correct reply, which is the longest value and its first line. A longer reply is `Garbage`.
+/// Longer than any correct reply, which is a line and a value of at most VALUE_BYTES_MAX. A longer reply counts as `Garbage`.
 const REPLY_BYTES_MAX: usize = 2 << 20;
 /// Buffer capacity that an idle connection keeps after a long reply.
 const KEPT_BYTES: usize = 64 << 10;
 /// Largest number of datagrams read in one call, so that one connection cannot starve the others.
 const DATAGRAMS_MAX: usize = 64;
-/// Time from a failure to the next attempt.
+/// Time from a failed or lost connection to the next connection attempt.
 const RETRY_NS: u64 = 100_000_000;
 
 impl Default for Connection {
@@ -117,7 +116,6 @@ impl Connection {
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
-    /// True if some output has not been sent.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
@@ -170,7 +168,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives up an attempt that has lasted too long.
+    /// Gives up a connection attempt that has lasted longer than `time_out_ns`.
     pub fn expire_attempt(&mut self, seen_ns: u64, time_out_ns: u64) -> Result<(), NotConnected> {
         match self.state {
             State::Connecting { since_ns } if seen_ns.saturating_sub(since_ns) > time_out_ns => {
@@ -191,7 +189,7 @@ impl Connection {
         self.waits_to_write = false;
     }
 
-    /// Queues a request; `flush` sends it. The connection MUST have room.
+    /// With TCP, queues a request, which `flush` sends. With UDP, sends it. The connection MUST have room for a request.
     pub fn submit(&mut self, settings: &ConnectionSettings, request: Request, times: Times, sink: &mut impl Sink) {
         let opaque = self.next_opaque;
         self.next_opaque = self.next_opaque.wrapping_add(1);
@@ -244,7 +242,7 @@ impl Connection {
         }
     }
 
-    /// Reads the available bytes and reports each reply to the sink. After an error the connection must be closed by `lose`.
+    /// Reads the available bytes and reports each reply to the sink. After an error the caller MUST close the connection by `lose`.
     pub fn receive(&mut self, settings: &ConnectionSettings, buffer: &mut [u8], sink: &mut impl Sink) -> Result<(), Failure> {
         for _ in 0..DATAGRAMS_MAX {
             let Some(socket) = &self.socket else { return Ok(()) };
@@ -271,7 +269,7 @@ impl Connection {
                 }
             }
         }
-        // The poll reports the remaining bytes again.
+        // If bytes remain in the socket, the poll reports the socket again.
         Ok(())
     }
 
@@ -307,8 +305,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends requests that have waited too long. After an error the caller must close the connection, because a late reply would pass for
-    /// the next request's. Only time before `seen_ns` counts, up to which all bytes were read. So a slow client causes no time-outs.
+    /// Reports requests that were sent more than `time_out_ns` before `seen_ns` as timed out. All bytes from before `seen_ns` have been
+    /// read, so a slow client causes no time-outs. After an error the caller MUST close the connection: a late reply could pass for the
+    /// next reply.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
@@ -323,8 +322,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. `failure` is the result of the first request, whose reply was expected or had begun. The other requests get
-    /// the same failure, unless it is a half reply or `Garbage`, which can concern only one request.
+    /// Closes the connection. The requests in flight get the result `failure`. A half reply or `Garbage` can concern only the first
+    /// request; the others then get `Closed`.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {
@@ -346,7 +345,7 @@ fn take_replies(
 ) -> Result<usize, Failure> {
     let mut used = 0;
     while used < input.len() {
-        // A reply without a request is also `Garbage`.
+        // Bytes that arrive while no request is in flight are also `Garbage`.
         let waiting = outstanding.front().ok_or(Failure::Garbage)?;
         match settings.protocol.decode(&input[used..], &waiting.request, waiting.opaque, settings.checks) {
             Ok(Some(reply)) => {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One worker's share of the load: its requests and their intended times.
+//! The requests of one worker (a thread that generates load), and their intended times.
 //!
 //! In an open loop each request has an intended time, from an arrival process or a trace. In a closed loop there are no intended times; the
-//! next request is sent when a reply has arrived. A closed loop measures the server's capacity, but its latencies do not show the server's
-//! stalls.
+//! next request is sent when a reply has arrived. A closed loop measures the server's capacity. Its latencies hide stalls, because it sends
+//! nothing during a stall.
 
 use crate::arrivals::Arrivals;
 use crate::trace::Line;
 use crate::workload::{Request, Requests};
 use std::sync::Arc;
 
-/// Returns the seed of a worker's requests in a run; the next number seeds its arrivals. Each program, run and worker has two random
-/// streams of its own. The generator is seeded by SplitMix64, so adjacent seeds give unrelated states. `share`: the program's index among
-/// those that generate load. `run`: counted from 1.
+/// Returns the seed for the requests of one worker in one run. The seed plus 1 is for the worker's arrival times. The generator is seeded
+/// by SplitMix64, so adjacent seeds give unrelated states. `share`: the program's index among the programs that generate load. `run`:
+/// counted from 1.
 pub fn stream_seed(seed: u64, share: u64, run: u64, worker: u64) -> u64 {
     let stream = ((share * 1_000_003 + run) * 100_003 + worker) * 2;
     seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -27,7 +27,7 @@ pub enum Demand {
 pub struct Open {
     kind: Kind,
     requests: Requests,
-    /// The next request and its intended time, if they are already known.
+    /// The next request and its intended time, if `next_ns` has determined them.
     next: Option<(u64, Request)>,
 }
 
@@ -46,7 +46,7 @@ impl Open {
         Self { kind: Kind::Process(arrivals), requests, next: None }
     }
 
-    /// Returns the demand of worker number `worker` of `workers`: its lines of a trace.
+    /// Returns the demand of worker number `worker` of `workers`: every `workers`-th line of a trace.
     pub fn trace(lines: Arc<Vec<Line>>, requests: Requests, worker: usize, workers: usize) -> Self {
         Self { kind: Kind::Trace { lines, next: worker, stride: workers }, requests, next: None }
     }
@@ -65,7 +65,7 @@ impl Open {
         self.next.map(|(at, _)| at)
     }
 
-    /// Takes the next request and its intended time, unless that time is after `now_ns`.
+    /// Takes the next request and its intended time. Returns None if that time is after `now_ns`.
     pub fn take_due(&mut self, now_ns: u64) -> Option<(u64, Request)> {
         self.next_ns().filter(|&at| at <= now_ns)?;
         self.next.take()

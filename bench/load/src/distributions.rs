@@ -49,8 +49,8 @@ const ETC_SMALL_VALUES: [f64; 15] =
     [0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989, 0.00092, 0.00326, 0.01980];
 const ETC_TAIL: Distribution = Distribution::GeneralisedPareto { location: 15.0, scale: 214.476, shape: 0.348238 };
 
-/// For a shape closer to zero than this, formulas are replaced by their limit for shape zero, because the power in them would lose all its
-/// digits.
+/// If the shape is closer to zero than this, a formula's limit for shape zero is used. The formula itself would lose all digits to
+/// rounding.
 const SHAPE_MIN: f64 = 1e-9;
 
 impl Distribution {
@@ -60,8 +60,8 @@ impl Distribution {
         self.quantile(u)
     }
 
-    /// Returns the number drawn for a uniform number `u`, which is above 0 and at most 1. For distributions without an upper end, small `u`
-    /// give large numbers.
+    /// Maps a uniform random number `u`, above 0 and at most 1, to a number of this distribution. The largest numbers come from the
+    /// smallest `u`, where floating-point numbers are most exact.
     pub fn quantile(&self, u: f64) -> f64 {
         match *self {
             Self::Fixed { value } => value,
@@ -123,8 +123,8 @@ fn power_ratio(u: f64, shape: f64) -> f64 {
     }
 }
 
-/// Returns (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. For `y` outside the distribution's range, the value at the
-/// nearest end of that range.
+/// Returns (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. If `y` is outside the distribution's range, returns the
+/// value at the nearest end of that range.
 fn inverse_power(y: f64, shape: f64) -> f64 {
     if shape.abs() < SHAPE_MIN {
         (-y).exp()
@@ -155,7 +155,7 @@ impl FromStr for Distribution {
             .collect::<Result<_, _>>()?;
         let wrong = |why: &str| Err(format!("{text}: {why}"));
         match (name, numbers.as_slice()) {
-            // A bare number is the most common case.
+            // A number without a name is a fixed value.
             (value, []) if value.parse::<f64>().is_ok_and(|value| value.is_finite() && value >= 0.0) => {
                 Ok(Self::Fixed { value: value.parse().unwrap_or_default() })
             }
@@ -221,7 +221,6 @@ mod tests {
         }
     }
 
-    // Checks that the test above could fail.
     #[test]
     fn the_test_detects_a_slightly_wrong_parameter() {
         let drawn = drawn(&"gev:30.7984:8.20449:0.078688".parse().unwrap(), 1);

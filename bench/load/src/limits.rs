@@ -4,9 +4,9 @@
 use crate::run::Load;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
-/// The largest number of programs that generate one load together.
+/// The largest number of programs that generate one load together: this program and its agents.
 pub const LOADERS_MAX: u64 = 10_000;
-/// Number of open files besides connections: files, standard streams, agents.
+/// Allowance for open files other than connections to the server: report files, standard streams, connections to agents.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Number of open files of a thread: its poller, one connection for preloading, and the poller of that connection.
 const DESCRIPTORS_A_THREAD: u64 = 3;
@@ -17,7 +17,7 @@ pub fn allow_descriptors(load: &Load) -> Result<(), String> {
     allow_connections(connections as u64, DESCRIPTORS_A_THREAD * (load.threads as u64 + 1))
 }
 
-/// Raises the limit for this number of connections. `other`: further open files, besides the few that every program has open.
+/// Raises the limit so that `connections` connections, `other` further files, and OTHER_DESCRIPTORS more can be open.
 pub fn allow_connections(connections: u64, other: u64) -> Result<(), String> {
     let other = OTHER_DESCRIPTORS + other;
     let needed = connections + other;

@@ -23,7 +23,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 const SEARCH_PRECISION: f64 = 0.02;
-/// Time between two checks for a requested stop while waiting.
+/// While the program waits, it checks for a requested stop at this interval.
 const CHECK_INTERVAL_NS: u64 = 10_000_000;
 
 fn main() -> ExitCode {
@@ -43,7 +43,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line to standard error, and ignores an error of the write.
 fn print_status(line: &str) {
     let _ = writeln!(io::stderr(), "{}", shown(line));
 }
@@ -86,14 +85,14 @@ fn work(options: &Options) -> Result<(), String> {
         }
     }
     let mut bench = Bench { options, team, control, environment, results: Vec::new() };
-    // Completed runs are written even if a later run failed.
+    // The results of completed runs are written even if a later run failed.
     let done = bench.runs();
     bench.write_files()?;
     done
 }
 
 fn attach_agents(options: &Options, environment: &Environment) -> Result<Vec<Remote>, String> {
-    // The master has index 0 if it also generates load.
+    // This program has index 0 if it generates load itself; the agents have the next indices.
     let loaders = options.loaders();
     let first = loaders - options.agents.len() as u64;
     (first..).zip(&options.agents).map(|(place, name)| Remote::attach(name, options.for_agents(), (place, loaders), environment)).collect()
@@ -133,7 +132,6 @@ impl Bench<'_> {
         self.environment.stop.load(Ordering::Relaxed)
     }
 
-    /// Performs one run and prints its report.
     fn run(&mut self, rate: Option<f64>) -> Result<&Outcomes, String> {
         let order = self.options.order(rate)?;
         let run = self.options.run_of(&order)?;
@@ -147,7 +145,7 @@ impl Bench<'_> {
         let Self { team, control, environment, .. } = self;
         let starts_at_once = run.warm_up_ns == 0;
         let mut started = match control.as_mut().filter(|_| starts_at_once) {
-            // The run has no warm-up, so the log must start before the first request.
+            // The run has no warm-up, so the server's log must start before the first request.
             Some(control) => Some(control.start()?),
             None => None,
         };
@@ -170,8 +168,8 @@ impl Bench<'_> {
             }
             outcomes
         });
-        // All replies have arrived, so the log has every request of the window and of the drain since the log's start. The log must be
-        // stopped after a failed run, too.
+        // All replies have arrived, so the server has logged all requests of the window and of the drain. The log is also stopped if the
+        // run failed.
         let stopped = match (control, &started) {
             (Some(control), Some(_)) => Some(control.stop()),
             _ => None,
@@ -229,7 +227,7 @@ impl Bench<'_> {
     }
 }
 
-/// Starts the log when the window begins. Returns None if the run was stopped before that.
+/// Starts the server's log when the measured window begins. Returns None if the run was stopped before the window.
 fn start_log<'scope, 'control: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     control: &'control mut NeapControl,
@@ -247,7 +245,7 @@ fn start_log<'scope, 'control: 'scope>(
     })
 }
 
-/// Prints a line to standard output. Fails if it cannot be written.
+/// Prints a line to standard output. Fails if the line cannot be written.
 fn print(text: &str) -> Result<(), String> {
     writeln!(io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Starts and stops the log of a Neap machine with the measured window, so that log and load cover the same seconds.
+//! Starts the log of a Neap machine when the measured window begins, and stops it after the window.
 //!
 //! The control connection answers each line with one line (docs/control.md). Before a run the machine's clock is read several times. The
 //! reading with the shortest round trip is kept, because half the round trip bounds the offset's error.
@@ -23,7 +23,7 @@ pub struct NeapControl {
 pub struct ClockOffset {
     pub tsc: u64,
     pub tsc_hz: u64,
-    /// Our wall clock at the machine's reading, in nanoseconds since 1970.
+    /// Our wall clock at the moment of the reading, in nanoseconds since 1970.
     pub unix_ns: u64,
     /// The largest error of `unix_ns`, in nanoseconds.
     pub uncertainty_ns: u64,

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 11211;
 const SECOND_NS: f64 = 1e9;
-/// Time-out of a connection attempt to one address of a name.
+/// Time-out of a connection attempt to one address of a host name.
 const CONNECT_TIME_OUT: Duration = Duration::from_secs(2);
 
 const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine an agent, which generates load for a master (see --agents).";
-/// Default number of connections of a program that loads alone, and of each agent.
+/// Default number of connections: of this program if there are no agents, and of each agent.
 const CONNECTIONS: u32 = 16;
 
 /// `neap-load agent`: generates load for a master, one at a time.
@@ -260,8 +260,7 @@ impl Options {
         })
     }
 
-    /// Returns the arguments with which an agent generates the load that this program would generate. They do not include the measuring
-    /// client, which belongs to the master.
+    /// Returns the command line with which an agent generates this load. It omits the measuring client, which belongs to the master.
     pub fn for_agents(&self) -> Vec<String> {
         let (mix, process) = (self.mix(), self.process());
         let mut words = vec![self.server.clone()];
@@ -289,7 +288,7 @@ impl Options {
         words
     }
 
-    /// Refuses options that a master may not set on an agent. They name files, or machines other than the server.
+    /// Fails if there are options that name files, or machines other than the server. An agent accepts no such option from a master.
     pub fn refuse_files(&self) -> Result<(), String> {
         let files = [&self.rate_file, &self.trace, &self.control_token_file, &self.json, &self.histogram];
         if files.iter().any(|file| file.is_some()) || self.control.is_some() || !self.agents.is_empty() {
@@ -298,7 +297,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the requested pace of a single run, or, in a scan or a search, the pace of the run at `rate`.
+    /// Returns the pace of one run. `rate`: the run's rate in a scan or a search; otherwise None.
     pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
         let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
         Ok(match (rate, &self.rate_file, &self.trace) {

@@ -12,7 +12,7 @@ use crate::workload::Operation;
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
-/// Largest recorded latency. A longer latency is recorded as this value.
+/// Largest recorded latency. A longer latency is recorded as one hour.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// A request is behind schedule if it was sent more than this time after its intended time.
@@ -103,7 +103,7 @@ pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("three digits from 1 ns to an hour")
 }
 
-/// The results of the requests whose intended time is in a window of time, whenever they were answered.
+/// The results of the requests whose intended time is in the measured window. Replies after the window are included.
 #[derive(Clone)]
 pub struct Measurement {
     /// Nanoseconds from the intended time to the reply, by operation; only for good outcomes.
@@ -119,10 +119,10 @@ pub struct Measurement {
     /// throughput. A count of the answers to the window's requests would give an overloaded server too high a rate, because it answers some
     /// of these requests after the window's end.
     pub answered_in_window: u64,
-    /// The number of the window's requests that waited for a connection with room. The server, or a small depth, delayed them, not this
-    /// program.
+    /// The number of the window's requests that waited for a connection with room. The cause is the server or a small depth, not a slow
+    /// client.
     pub waited_for_room: u64,
-    /// The number of the window's requests that did not wait and were sent more than BEHIND_NS_MIN late, because this program was too slow.
+    /// The number of the window's requests that this program sent more than BEHIND_NS_MIN late although a connection had room.
     pub behind: u64,
 }
 
@@ -191,13 +191,13 @@ pub struct Recorder {
     pub measurement: Measurement,
     latency: Histogram<u64>,
     tally: Tally,
-    /// The number of requests since the start, measured or not, and how many of them have ended.
+    /// The numbers of requests begun and ended since the start, within and outside the window.
     begun: u64,
     ended: u64,
 }
 
 impl Recorder {
-    /// `window`: the intended times that are measured, in the clock's nanoseconds.
+    /// `window`: requests with intended times in this range are measured. All times are nanoseconds of the run clock.
     pub fn new(start_ns: u64, window: Range<u64>) -> Self {
         Self {
             window,
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(recorder.close_second().tally.answered(), 4);
     }
 
-    // An overloaded server answers the window's requests after the window's end. Those answers do not count for the rate.
+    // An overloaded server answers the window's requests after the window's end. Those answers do not count for the achieved rate.
     #[test]
     fn the_achieved_rate_counts_answers_within_the_window() {
         let mut recorder = Recorder::new(0, SECOND_NS..2 * SECOND_NS);

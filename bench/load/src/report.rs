@@ -17,7 +17,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
 
-/// Formats the time in microseconds, with one decimal.
 fn us(nanoseconds: u64) -> String {
     format!("{:.1}", nanoseconds as f64 / 1000.0)
 }
@@ -55,7 +54,7 @@ fn row(name: &str, latency: &Histogram<u64>) -> String {
     line
 }
 
-/// Returns the table for the end. `asked`: the requested rate, in requests a second; None in a closed loop.
+/// Returns the table that is printed at the end. `asked`: the requested rate, in requests a second; None in a closed loop.
 pub fn table(outcomes: &Outcomes, asked: Option<f64>) -> String {
     let mut lines = vec![format!(
         "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -158,7 +157,7 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
-/// Returns all figures, for programs. Times are in nanoseconds, rates in requests a second.
+/// Returns all figures as JSON. Times are in nanoseconds, rates in requests a second.
 pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     json!({
         "seconds": outcomes.measured_ns as f64 / SECOND_NS as f64,
@@ -174,8 +173,8 @@ pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     })
 }
 
-/// Writes the windows' histograms as intervals of the log, one for each run and tag. The tags are `measured` (with a measuring client),
-/// `get`, `set` and `delete`.
+/// Writes the windows' histograms as intervals of an HdrHistogram log, one for each run and tag. The tags are `measured` (with a measuring
+/// client), `get`, `set` and `delete`.
 pub fn write_histograms(runs: &[&Outcomes], out: &mut impl Write) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let began = runs.first().map_or(UNIX_EPOCH, |outcomes| outcomes.began);

@@ -13,7 +13,7 @@ use crate::workload::Mix;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The pace of the loading workers.
+/// The pace of the workers (threads) that generate load. The measuring client has its own rate.
 #[derive(Clone)]
 pub enum Pace {
     /// An arrival process, and the requests a second of all workers together.
@@ -24,7 +24,6 @@ pub enum Pace {
     Closed,
 }
 
-/// The settings of the measuring client.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
     pub connections: usize,
@@ -43,7 +42,7 @@ pub struct Load {
     pub connections: usize,
     pub measuring: Option<Measuring>,
     pub seed: u64,
-    /// This program's index among the programs that generate load, and the number of these programs. They share the rate and the
+    /// This program's index among the programs that generate load, and the number of these programs. These programs share the rate and the
     /// preloading.
     pub share: (u64, u64),
 }
@@ -56,9 +55,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the largest delay with which a loading program may begin. In an open loop the requests that were due during the delay keep
-    /// their intended times, are sent late and count as behind schedule. A closed loop has no intended times, so it MUST be running when
-    /// the window begins.
+    /// Returns the largest delay with which an agent may begin the run. In an open loop the requests due during the delay are sent late and
+    /// count as behind schedule. A closed loop has no intended times, so it MUST be running when the window begins.
     pub fn late_start_max_ns(&self) -> u64 {
         match self.pace {
             Pace::Closed => self.warm_up_ns,

@@ -37,7 +37,7 @@ impl FromStr for Scan {
 
 impl Scan {
     pub fn rates(self) -> impl Iterator<Item = f64> {
-        // Each rate is computed from its index, so that rounding errors do not add up. 1e-9 lets the last rate be HIGH itself.
+        // Each rate is computed from its index, so that rounding errors do not add up. Without the 1e-9, a rounding error could omit HIGH.
         let count = ((self.high - self.low) / self.step + 1e-9) as u64 + 1;
         (0..count).map(move |index| self.low + index as f64 * self.step)
     }
@@ -73,7 +73,7 @@ impl FromStr for Promise {
 
 /// The server has kept up if it achieved at least this share of the intended rate.
 pub const KEPT_UP_SHARE_MIN: f64 = 0.98;
-/// A server still keeps up if the answers to at most this many of the window's requests arrive after the window.
+/// A server also keeps up if it falls short of that share by at most this many answers, which may arrive after the window.
 const CROSSING_REQUESTS: f64 = 3.0;
 
 impl Promise {
@@ -82,8 +82,8 @@ impl Promise {
         let latency = outcomes.counted().all_latencies();
         let value = latency.value_at_quantile(self.percentile / 100.0);
         let errors = outcomes.loading.tally.errors() + outcomes.measuring.as_ref().map_or(0, |measuring| measuring.tally.errors());
-        // The achieved rate is compared with the lower of requested and intended rate, because at low rates the number of arrivals is
-        // random. A few answers may arrive after the window's end.
+        // The number of arrivals is random, so the intended rate may be below the requested rate. The achieved rate is compared with the
+        // lower of both. A few answers may arrive after the window's end.
         let meant = outcomes.intended_rate().min(asked);
         let crossing = CROSSING_REQUESTS / outcomes.length().as_secs_f64().max(1e-9);
         if latency.is_empty() {

@@ -58,7 +58,7 @@ pub struct Team {
 
 /// Delay before the first request, so that all workers are ready in time.
 const START_DELAY_NS: u64 = 20_000_000;
-/// Additional delay if there are agents, besides two round trips.
+/// With agents, the delay is longer by this time and by two round trips.
 const AGENTS_START_DELAY_NS: u64 = 300_000_000;
 /// An agent is considered broken if it ends its run later than this after the last possible time-out.
 const END_DELAY_NS_MAX: u64 = 5_000_000_000;
@@ -230,7 +230,7 @@ impl Team {
     }
 }
 
-/// Sends the question to all agents at the same time.
+/// Calls `ask` for all agents at the same time.
 fn ask_all<T: Send>(agents: &mut [Remote], ask: impl Fn(&mut Remote) -> Result<T, String> + Sync) -> Result<Vec<T>, String> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = agents.iter_mut().map(|agent| scope.spawn(|| ask(agent))).collect();

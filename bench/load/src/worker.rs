@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Counts nanoseconds since the program's start. All workers use the same clock.
+/// Counts nanoseconds since its creation. All workers of a run use the same clock.
 #[derive(Clone, Copy)]
 pub struct Clock {
     epoch: Instant,
@@ -46,7 +46,7 @@ pub struct Environment {
     /// Set by Ctrl-C, which ends the run; the results so far are printed.
     pub stop: Arc<AtomicBool>,
     /// Time limit of a request and of a connection attempt. After the run's end, queued requests are still sent for this time, and replies
-    /// in flight are awaited. Otherwise the server's log would contain requests that are missing in the results.
+    /// in flight are awaited. So each request in the server's log is also in the results.
     pub time_out_ns: u64,
     /// True if the worker polls the kernel instead of sleeping, for exact times at the cost of a whole core.
     pub busy: bool,
@@ -91,7 +91,7 @@ const BATCH: usize = 64;
 const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// Number of connections checked at each interval. Ten thousand checks would delay due requests by a large part of a millisecond.
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
-/// Largest number of connection attempts at a time. A server's backlog is usually not longer than this.
+/// Largest number of connection attempts at a time, so that they fit into the server's listen backlog.
 const ATTEMPTS_MAX: usize = 64;
 /// Time within which housekeeping detects the last time-out.
 const DRAIN_NS: u64 = 100_000_000;
@@ -148,7 +148,7 @@ impl Sink for RecordingSink<'_> {
 impl Worker {
     pub fn new(settings: ConnectionSettings, environment: Environment, connections: usize) -> Result<Self, String> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("cannot make an epoll: {error}"))?;
-        // A kernel or a container may not support epoll_pwait2(2). The first call detects the lack, so later calls need no check.
+        // A kernel or a container may not support epoll_pwait2(2). The first call, here, then fails. So later calls need no check.
         epoll::wait(&poll, &mut [MaybeUninit::uninit(); 1], Some(&Timespec::default()))
             .map_err(|error| format!("cannot wait for a part of a millisecond (epoll_pwait2, Linux 5.11): {error}"))?;
         Ok(Self {

@@ -91,7 +91,7 @@ impl Key {
             })
     }
 
-    /// Appends the first `bytes` of this key's value.
+    /// Appends the first `bytes` bytes of this key's value.
     pub fn write_value(&self, bytes: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + bytes as usize, 0);
@@ -185,7 +185,7 @@ pub struct Mix {
     pub expiry_s: u32,
 }
 
-/// The presets of mutilate; `fixed` has mutilate's defaults.
+/// The presets of mutilate, a load generator for memcached. `fixed` has mutilate's defaults.
 pub const PRESETS: [&str; 3] = ["fixed", "etc", "usr"];
 
 impl Mix {
@@ -233,10 +233,10 @@ impl Mix {
     }
 }
 
-/// Precomputed sizes of keys and values, because computing a size for each request would cost logarithms.
+/// Precomputed sizes of keys and values. To compute a size needs logarithms, which are too slow for each request.
 #[derive(Default)]
 pub struct Sizes {
-    /// Key size and value size by key number. Sizes of further keys are computed on request.
+    /// Key size and value size by key number. Sizes of further keys are computed when they are needed.
     keys: Vec<(u16, u32)>,
 }
 

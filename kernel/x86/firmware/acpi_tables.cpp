@@ -160,7 +160,7 @@ Fadt read_fadt(const Bytes& fadt) {
   return found;
 }
 
-// `Name (_S5_, Package () {type_a, type_b, ...})`: 20.2.5.1, 20.2.5.4, 20.2.3.
+// Searches for `Name (_S5_, Package () {type_a, type_b, ...})` (encoding: 20.2.5.1, 20.2.5.4, 20.2.3).
 SoftOff find_soft_off(const Bytes& aml) {
   constexpr std::uint8_t name_op = 0x08, package_op = 0x12, byte_prefix = 0x0a, zero_op = 0x00, one_op = 0x01;
   const auto all = aml.text(0, aml.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Parses ACPI's tables as plain computation (ACPI 6.5, chapter 5).
+// Parses the bytes of ACPI's tables, without access to the machine (ACPI 6.5, chapter 5).
 //
-// A table with a wrong length must not stop a machine that could run. So nothing in a table is trusted: reads beyond its end give 0, every
-// list has a bound, and an invalid entry ends its list. acpi.cpp finds the tables, so that tests can supply their own.
+// A table with a wrong length must not prevent the boot. So nothing in a table is trusted: reads beyond its end give 0, every list has a
+// bound, and an invalid entry ends its list. acpi.cpp finds the tables in memory; tests supply tables of their own.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ struct Core {
 struct Madt {
   std::array<Core, machine::cores_max> cores{};  ///< usable cores, each APIC id once, in the order of the table
   std::size_t core_count = 0;
-  std::size_t cores_refused = 0;  ///< beyond the array's size
+  std::size_t cores_refused = 0;  ///< cores beyond the array's size
   std::uint64_t local_apic = 0;
   bool legacy_devices = false;
 };

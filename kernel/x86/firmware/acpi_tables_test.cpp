@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Well-formed and damaged ACPI tables.
+// Tests with well-formed and damaged ACPI tables.
 #include "kernel/x86/firmware/acpi_tables.hpp"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(Srat, NodesAreDenseAndAssignedToCoresAndMemory) {
   table.near_x2apic_core(0x1'00'02, 300);
   table.near_memory(0x1'00'02, 0x1'0000'0000, 0x1000);
   table.near_memory(7, 0, 0x8000'0000);
-  table.near_memory(9, 0x10'0000'0000, 0x1000, 0);  // not enabled: for memory that may be plugged in
+  table.near_memory(9, 0x10'0000'0000, 0x1000, 0);  // a disabled entry, for memory that may be plugged in later
   table.near_memory(7, 0xffff'ffff'ffff'f000, ~std::uint64_t{0});
   const TwoNodes read(table.bytes());
   ASSERT_EQ(read.nodes.count, 2U);

@@ -50,7 +50,7 @@ Identity identify(power::CpuAccess& cpu) noexcept {
 
 std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept {
   const bool intel = is_intel(cpu);
-  // On Intel CPUs a CPUID loads the revision into the register, which MUST be zero before.
+  // On Intel CPUs the CPUID instruction loads the revision into the register, which MUST be zero before.
   if (intel) {
     if (!cpu.write_msr(signature_msr, 0)) return std::nullopt;
     (void)cpu.cpuid(1, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// CPU identity, microcode revision and SMI count: the context of any measurement.
+// CPU identity, microcode revision and SMI count: facts that a report of a measurement needs.
 //
-// A system management interrupt stops a core for tens or hundreds of microseconds and leaves no trace in our logs, but the CPU counts them.
+// A system management interrupt stops a core for tens or hundreds of microseconds and leaves no trace in our logs. The CPU counts it.
 #pragma once
 
 #include <array>
@@ -19,15 +19,15 @@ struct Identity {
 };
 [[nodiscard]] Identity identify(power::CpuAccess& cpu) noexcept;
 
-/// Revision of the loaded microcode (SDM 3A, 10.11.7.1; AMD has it in the low half of the same MSR). Nothing if the value makes no sense.
+/// Revision of the loaded microcode (SDM 3A, 10.11.7.1; AMD has it in the low half of the same MSR). Nothing if the value is implausible.
 [[nodiscard]] std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept;
 
 /// True if the timer's TSC-deadline mode may fail once IA32_TSC_ADJUST was written, which every core does when it starts. Later microcode
-/// fixes this erratum. Models, steppings and revisions are Linux's (arch/x86/kernel/apic/apic.c, deadline_match).
+/// fixes this erratum. Models, steppings and revisions are from Linux (arch/x86/kernel/apic/apic.c, deadline_match).
 [[nodiscard]] bool deadline_may_fail(const Identity& identity, std::uint32_t microcode) noexcept;
 
-/// Number of system management interrupts of this core since reset (SDM 4, MSR_SMI_COUNT, 34h). Nothing on CPUs not made by Intel, on
-/// models before Nehalem, and under a hypervisor, which answers zero.
+/// Number of system management interrupts of this core since reset (SDM 4, MSR_SMI_COUNT, 34h). Returns nothing on CPUs not made by Intel,
+/// on models before Nehalem, and under a hypervisor, where the MSR reads as zero.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts(power::CpuAccess& cpu) noexcept;
 
 }  // namespace neap::x86::cpu_facts

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, given as tables of register values.
+// Tests of checks on CPU, MTRRs, PCI Express and IOMMUs. Tables of register values represent firmware's settings.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -163,7 +163,7 @@ std::string text_of(const pcie::Link& link) {
 }
 
 TEST(Pcie, AGoodSlotIsDescribed) {
-  // Payload 256 of 512, read requests of 512, x8 at 5 GT/s.
+  // An x8 link at 5 GT/s, payload 256 of 512 bytes, read requests of 512 bytes.
   const auto link =
       pcie::decode({.device_capabilities = 0x10008cc2, .device_control = 0x2830, .link_control = 0x40, .link_status = 0x1082});
   EXPECT_EQ(text_of(link), "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off");
@@ -258,7 +258,7 @@ TEST(Remapping, ADamagedTableIsReadWithinBounds) {
   EXPECT_EQ(remapping::find_units(many).refused, 3U);
 }
 
-// A unit that executes a command after some reads, and records invalid commands.
+// An IOMMU that executes a command after some reads, and records invalid commands.
 class FakeUnit final : public remapping::Registers {
  public:
   std::uint32_t status = 0, protected_memory = 0;

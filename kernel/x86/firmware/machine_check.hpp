@@ -2,7 +2,7 @@
 // Machine checks: hardware errors in caches, links and memory, found by the hardware itself.
 //
 // A core has banks of registers, each of which holds one error. Threads of a core or cores of a package share some banks (SDM 3B, chapter
-// 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing. After a reset, a bank's registers hold what
+// 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing. After a reset, a bank's registers hold values that
 // firmware left there. So each starting core reports the errors that its banks hold, and then turns all banks on.
 //
 // An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises no exception here: the banks
@@ -23,13 +23,13 @@ constexpr std::uint32_t global_capabilities = 0x179, global_status = 0x17a, glob
 constexpr std::uint32_t control = 0x400, status = 0x401, address = 0x402, misc = 0x403;
 }  // namespace msr
 
-/// The banks' MSRs end where those of virtualisation begin (480h).
+/// More banks cannot exist, because the MSRs of virtualisation begin at 480h.
 constexpr unsigned banks_max = 32;
 
 struct Banks {
   unsigned count = 0;              ///< 0: no banks, and the functions below do nothing
   bool global_control = false;     ///< IA32_MCG_CTL exists
-  bool counts_corrected = false;   ///< a status holds the number of corrected errors
+  bool counts_corrected = false;   ///< a bank's status contains the number of corrected errors
   bool software_recovery = false;  ///< an uncorrected error may occur without an exception
   unsigned first_controlled = 0;   ///< firmware controls the banks with lower numbers
   bool old_opteron = false;        ///< bank 4 reports harmless walks of the GART's table
@@ -44,9 +44,9 @@ struct Error {
   [[nodiscard]] bool uncorrected() const noexcept;
   /// True for an uncorrected error that an exception reports.
   [[nodiscard]] bool belongs_to_exception(const Banks& banks) const noexcept;
-  /// The number of errors that the bank counted here; 1 if this error is uncorrected or the bank does not count.
+  /// How often this error occurred, as counted by the bank; 1 if the error is uncorrected or the bank does not count.
   [[nodiscard]] std::uint64_t times(const Banks& banks) const noexcept;
-  /// "bank 7: memory error, uncorrected, status 0x…, address 0x…".
+  /// Appends a text such as "bank 7: memory error, uncorrected, status 0x…, address 0x…".
   void describe(Line& line) const noexcept;
 };
 [[nodiscard]] std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept;
@@ -66,7 +66,7 @@ void take_silent_errors(power::CpuAccess& cpu, const Banks& banks, Found found) 
   }
 }
 
-/// The part of the hardware that an error code names: bits 15:0 of a status (SDM 3B, 16.9).
+/// The part of the hardware that `code`, bits 15:0 of a status, names (SDM 3B, 16.9).
 [[nodiscard]] const char* kind_of(std::uint16_t code) noexcept;
 
 }  // namespace neap::x86::machine_check

@@ -18,7 +18,7 @@ constexpr unsigned variable_max = 32;
 
 /// One core's MTRRs above 1 MiB.
 struct Ranges {
-  bool there = false;  ///< the CPU has MTRRs
+  bool there = false;  ///< true if the CPU has MTRRs
   bool on = false;     ///< the MTRRs are on; otherwise all memory is uncached
   Type otherwise = Type::uncached;
   struct Range {
@@ -35,7 +35,7 @@ struct Ranges {
 /// The type at an address above 1 MiB (12.11.4.1 for overlapping ranges).
 [[nodiscard]] Type type_at(const Ranges& ranges, std::uint64_t physical) noexcept;
 
-/// The first piece of `first` to `end` that is not write-back. `first == end`: there is none.
+/// The first piece of `first` to `end` that is not write-back. In the result, `first == end` means: there is none.
 struct Piece {
   std::uint64_t first = 0, end = 0;
   Type type = Type::write_back;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reads the memory maps of Multiboot 1 and 2 entry by entry.
 //
-// An invalid length ends the list. It must not stop the boot, because nothing could be printed yet.
+// An invalid length ends the list. It does not stop the boot, because no error message could be printed yet.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ void for_each_range_1(const acpi::Bytes& map, Visit visit) {
   }
 }
 
-/// Multiboot 2, 3.6.8: the tag's body states the length of an entry.
+/// Calls `visit` for each entry of a Multiboot 2 map, whose beginning states the length of an entry (3.6.8).
 template <typename Visit>
 void for_each_range_2(const acpi::Bytes& body, Visit visit) {
   constexpr std::size_t head_bytes = 8, entry_bytes_min = 20;

@@ -2,11 +2,11 @@
 // Turns off DMA and interrupt remapping that firmware left on.
 //
 // Firmware with "DMA protection", or the boot loader, may leave Intel's IOMMU on. Then the card's DMA uses tables that nothing maintains.
-// Its MSI-X messages, which we write in the plain form, are dropped: the card appears to work, but its interrupts never arrive. So each
-// IOMMU that ACPI lists is checked and turned off as specified (Intel VT for Directed I/O, revision 4.1: 8.3 for the table, 11.4.4 for
-// commands and status, 11.4.15 for protected memory).
+// Its MSI-X messages, which Neap does not write in the remappable format, are dropped: the card appears to work, but its interrupts never
+// arrive. So each IOMMU that ACPI lists is checked and turned off as specified (Intel VT for Directed I/O, revision 4.1: 8.3 for the table,
+// 11.4.4 for commands and status, 11.4.15 for protected memory).
 //
-// This code accesses registers only through an interface, so that tests can simulate the unit.
+// This code accesses registers only through an interface, so that tests can simulate an IOMMU.
 #pragma once
 
 #include <array>

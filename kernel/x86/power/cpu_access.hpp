@@ -2,7 +2,7 @@
 // An interface to CPUID and MSRs.
 //
 // Power management is mostly knowledge about numbers: which leaf, which MSR, which bits. Errors in these numbers appear on machines that
-// are not available for tests. So all of this code uses an interface: the CPU implements it by instructions, a test by a table.
+// are not available for tests. So all of this code accesses the CPU by this interface, and a test implements the interface by tables.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The CPU's own behaviour and its errata: requests of parked threads, demotion, timers that stop, MONITOR that misses writes.
+// Tests of the CPU's own decisions and of its errata: requests of parked threads, demotion, timers that stop, MONITOR that misses writes.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -17,8 +17,8 @@ using enum IdleState;
 
 CpuPower found_on_copy(FakeCpu cpu) { return found_on(cpu); }
 
-// The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A parked core
-// keeps firmware's request, usually the highest, unless the core requests a lower P-state.
+// The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A core that
+// does not run (a parked core) keeps firmware's request, usually the highest, unless the core requests a lower p-state.
 TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::misc_enable] = 0;

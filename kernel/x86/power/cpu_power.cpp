@@ -42,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// Returns false if the CPU continues to demote. A locked register is written, too, because its lock does not cover these bits.
+/// Returns false if the CPU continues to demote C-states. A locked register is written, too, because its lock does not cover these bits.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);
@@ -68,7 +68,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
 }
 
 // A hypervisor may pass MWAIT through but show an empty leaf 5, as KVM does for a guest. The boot option `mwait=assumed` covers that case.
-// All states of a known model then count as listed. For an unknown model, only C1 does.
+// All states of a known model then count as listed. For an unknown model, only C1 counts as listed.
 void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
@@ -111,7 +111,8 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
 }
 
 // If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), the timer stops in C3 and deeper. That holds in
-// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so only a parked core, which has no alarm, sleeps deeper than C1E.
+// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so only a core that never runs, and has no alarm, sleeps deeper than
+// C1E.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;
@@ -146,7 +147,7 @@ void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexce
   constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7), preference_bit = bit(10);
   const auto hwp = identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & hwp_bit) != 0 ? cpu.read_msr(msr::hwp_enable).value_or(0) & 1 : 0;
   if (hwp != 0) {
-    // 15.4.3: highest performance in bits 7:0; on servers it is a ratio, too. Once on, HWP stays on until reset, and PERF_CTL is ignored.
+    // 15.4.3: highest performance in bits 7:0; on servers it is a ratio. Once on, HWP stays on until reset, and PERF_CTL is ignored.
     if (const auto range = cpu.read_msr(msr::hwp_capabilities)) turbo = std::max(turbo, static_cast<std::uint8_t>(bits(*range, 0, 8)));
     abilities_.hwp = true;
     abilities_.energy_preference = (cpu.cpuid(6, 0).eax & preference_bit) != 0;
@@ -220,7 +221,7 @@ CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
   CoreAtBoot at_boot;
   if (abilities_.pstates) at_boot.performance = cpu.read_msr(abilities_.hwp ? msr::hwp_request : msr::perf_ctl).value_or(0);
   if (abilities_.power_limit) at_boot.power_limit = cpu.read_msr(msr::package_power_limit).value_or(0);
-  if (c1e_promotion_) (void)change_msr(cpu, msr::power_ctl, power_ctl_c1e_promotion, 0);  // otherwise C1 is C1E, as firmware set it
+  if (c1e_promotion_) (void)change_msr(cpu, msr::power_ctl, power_ctl_c1e_promotion, 0);  // otherwise the CPU turns C1 into C1E
   if (amd_c1e_) (void)change_msr(cpu, msr::amd_interrupt_pending, amd_c1e_on_halt, 0);
   at_boot.demotes = !turn_off_demotion(cpu, demotion_);
 
@@ -260,7 +261,7 @@ Result<void> CpuPower::set_pstate(CpuAccess& cpu, const CoreAtBoot& at_boot, std
         raw == 0 ? hwp_request_with_preference(at_boot.performance, *before) : hwp_request_value(*before, ratio_of(raw));
     return cpu.write_msr(msr::hwp_request, value);
   }
-  // Firmware may have left P-states off. If the bit is locked, the write has no effect.
+  // Firmware may have left p-states off. If the bit is locked, the write has no effect.
   (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
   return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
 }
@@ -328,7 +329,7 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
   return sample;
 }
 
-// --- Text --------------------------------------------------------------------------------------------------------------------------------
+// --- The line printed at boot ------------------------------------------------------------------------------------------------------------
 void CpuPower::describe(Line& line) const noexcept {
   line << "power: ";
   if (model_ != nullptr) line << model_->name << "; ";

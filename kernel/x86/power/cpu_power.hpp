@@ -3,8 +3,8 @@
 //
 // These features are not architectural. They differ by model, by firmware's locks and by hypervisor, and an emulator answers reads with
 // zeros instead of faults. So a successful read proves nothing. A feature counts as present if CPUID says so. A feature without a CPUID bit
-// counts as present if this vendor's CPUs have it, no hypervisor runs, and the value read is plausible. A missing feature is `unsupported`,
-// never an invented number.
+// counts as present if this vendor's CPUs have it, no hypervisor runs, and the value read is plausible. A missing feature is reported as
+// `unsupported`.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct FindOptions {
 /// A core's registers before Neap changed them, for restoring them.
 struct CoreAtBoot {
   std::uint64_t performance = 0;  ///< IA32_PERF_CTL or IA32_HWP_REQUEST
-  std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of its package
+  std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of the core's package
   bool demotes = false;           ///< the CPU still demotes C-states, although Neap turned demotion off
 };
 
@@ -43,8 +43,8 @@ class CpuPower {
   /// Called on each core as it starts. Turns its counters on. Turns off two decisions of the CPU: promotion of C1 to C1E if both can be
   /// requested, and demotion of deeper states.
   [[nodiscard]] CoreAtBoot start_core(CpuAccess& cpu) const noexcept;
-  /// Called on each parked core. Requests the lowest P-state; otherwise firmware's request would stay for ever. The CPU grants the highest
-  /// request of all threads of a core, and on many models of all cores of a package. Errors: the MSR faults.
+  /// Called on each parked core (a core that will not run events). Requests the lowest p-state instead of firmware's, because the CPU
+  /// grants the highest request of a core's threads, and on many models of a package's cores. Fails if the MSR faults.
   Result<void> park_core(CpuAccess& cpu) const noexcept;
 
   [[nodiscard]] const PowerAbilities& abilities() const noexcept { return abilities_; }

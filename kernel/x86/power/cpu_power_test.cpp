@@ -59,7 +59,7 @@ TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
       "C2, package C3, package C6, package C7");
 }
 
-// The emulator's zeros mean nothing, for any vendor that it names.
+// The emulator's MSRs read as zero, which is no sign of a feature, whatever vendor its CPUID reports.
 TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   for (const char* vendor : {"GenuineIntel", "AuthenticAMD"}) {
     FakeCpu cpu = emulated(vendor);
@@ -145,7 +145,7 @@ TEST(CpuPower, IdleStatesAreThoseOfTheModelThatLeaf5Lists) {
            Case{0x3f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
            Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
            Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll}), c6},  // its MONITOR misses writes
+           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll}), c6},  // this CPU's MONITOR misses writes
            Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1}, Case{0x2d, 0x00000000, states({halt, poll}), halt},
            Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
            Case{0xcf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
@@ -156,7 +156,7 @@ TEST(CpuPower, IdleStatesAreThoseOfTheModelThatLeaf5Lists) {
            Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
            Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
            Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
-           Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID only
+           Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table of models: only CPUID counts
        }) {
     FakeCpu cpu = sandy_bridge_ep();
     cpu.model(now.model, test::monitor_feature);
@@ -245,7 +245,7 @@ TEST_F(SandyBridge, WithHwpOnTheRequestIsWritten) {
   EXPECT_FALSE(preferring.set_energy_preference(cpu, at_boot, 0).has_value()) << "a hypervisor without it";
   cpu.msrs[msr::hwp_request] = 0;
 
-  cpu.msrs[msr::hwp_enable] = 0;  // present, but firmware left it off: PERF_CTL is used
+  cpu.msrs[msr::hwp_enable] = 0;  // HWP is present, but firmware left it off: PERF_CTL is used
   CpuPower without;
   without.find(cpu);
   EXPECT_FALSE(without.abilities().hwp);

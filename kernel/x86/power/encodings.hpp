@@ -54,12 +54,12 @@ constexpr std::uint64_t bits(std::uint64_t value, unsigned first, unsigned lengt
 constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number; }
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
-/// IA32_PERF_CTL and, for the granted ratio, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
+/// The requested ratio in IA32_PERF_CTL, the granted ratio in IA32_PERF_STATUS (15.1.1; its position is in volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
 /// IA32_HWP_REQUEST (15.4.4). Minimum and maximum performance become `ratio`, the desired value becomes zero. The energy preference and the
-/// activity window are kept. Package control and its valid bits (15.4.4.2) are cleared, so that the core's own request counts.
+/// activity window are kept. Package control and its valid bits (15.4.4.2) are cleared, so that the CPU uses the core's own request.
 constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t ratio) {
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
@@ -104,7 +104,7 @@ constexpr std::uint32_t milliwatts_of(std::uint32_t power_units, RaplUnits units
   const std::uint64_t half = std::uint64_t{1} << units.power >> 1;
   return static_cast<std::uint32_t>((std::uint64_t{power_units} * 1000 + half) >> units.power);
 }
-/// The nearest number of power units. At least one, because a limit of zero is never meant, and at most the field's maximum.
+/// The nearest number of power units. At least one, because a limit of zero is never intended, and at most the field's maximum.
 constexpr std::uint32_t power_units_of(std::uint32_t milliwatts, RaplUnits units) {
   const std::uint64_t nearest = ((std::uint64_t{milliwatts} << units.power) + 500) / 1000;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(nearest, 1, power_units_max));
@@ -177,14 +177,14 @@ constexpr std::uint64_t package_cstate_lock = bit(15);
 /// in each table of volume 4 from Sandy Bridge on.
 constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
 
-/// MSRC001_0055 of AMD's families 0Fh and 10h: if all cores halt, bit 27: SMI, bit 28: C1E (AMD 31116, "Interrupt Pending and CMP-Halt").
+/// MSRC001_0055 of AMD's families 0Fh and 10h: when all cores halt, bit 27 causes an SMI, bit 28 C1E (AMD 31116, "CMP-Halt").
 constexpr std::uint64_t amd_c1e_on_halt = bit(27) | bit(28);
 
 /// MSR_PKG_POWER_LIMIT's second limit, which applies for milliseconds; 0: off.
 constexpr std::uint32_t limit2_power_units(std::uint64_t raw) {
   return (raw & bit(47)) == 0 ? 0 : static_cast<std::uint32_t>(bits(raw, 32, 15));
 }
-/// MSR_DRAM_POWER_LIMIT and MSR_PP0_POWER_LIMIT: bits 14:0 the limit in units, bit 15 on, bit 31 locked.
+/// MSR_DRAM_POWER_LIMIT and MSR_PP0_POWER_LIMIT: bits 14:0 are the limit in units, bit 15 turns it on, bit 31 locks it.
 constexpr std::uint32_t domain_limit_power_units(std::uint64_t raw) {
   return (raw & bit(15)) == 0 ? 0 : static_cast<std::uint32_t>(bits(raw, 0, 15));
 }

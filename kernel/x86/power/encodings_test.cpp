@@ -73,7 +73,7 @@ TEST(PowerLimit, WindowIsAPowerOfTwoAndQuarters) {
 }
 
 TEST(PowerInfo, HasMinimumAndMaximum) {
-  // Thermal 130 W, minimum 51 W, maximum 200 W.
+  // A thermal power of 130 W, a minimum of 51 W and a maximum of 200 W.
   constexpr std::uint64_t raw = 0x0000'0640'0198'0410;
   EXPECT_EQ(milliwatts_of(power_info_min(raw), units), 51'000U);
   EXPECT_EQ(milliwatts_of(power_info_max(raw), units), 200'000U);

@@ -41,48 +41,49 @@ constexpr Hints to_c7 = hints_of(0x00, 0x01, 0x10, 0x20, 0x30);
 constexpr Hints to_c6 = hints_of(0x00, 0x01, 0x10, 0x20, no_hint);
 constexpr Hints without_c3 = hints_of(0x00, 0x01, no_hint, 0x20, no_hint);
 
-// Order of the rows: E5, E7 and Scalable; then D; then E3 and E, which are client dies.
+// The rows were compared with tables in Linux and its tools. Order: E5, E7 and Scalable; then D; then E3 and E, which are client dies.
 constexpr std::array models{
-    // intel_idle snb_cstates; turbostat snx_features, perf snb_cstates
+    // Compared with intel_idle snb_cstates, turbostat snx_features, perf snb_cstates.
     Model{0x2d, "Sandy Bridge-EP", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, true, 0, false, sandy_bridge},
-    // intel_idle ivt_cstates (one or two packages); turbostat ivx_features, perf snb_cstates
+    // Compared with intel_idle ivt_cstates (one or two packages), turbostat ivx_features, perf snb_cstates.
     Model{0x3e, "Ivy Bridge-EP", to_c6, wakes(1, 10, 59, 82, 0), c2_to_c7, true, 0, false, sandy_bridge},
-    // intel_idle hsw_cstates; turbostat hsx_features, perf snb_cstates
+    // Compared with intel_idle hsw_cstates, turbostat hsx_features, perf snb_cstates.
     Model{0x3f, "Haswell-EP", to_c6, wakes(2, 10, 33, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
-    // intel_idle bdw_cstates; turbostat bdx_features, perf snb_cstates
+    // Compared with intel_idle bdw_cstates, turbostat bdx_features, perf snb_cstates.
     Model{0x4f, "Broadwell-EP", to_c6, wakes(2, 10, 40, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
-    // intel_idle skx_cstates; turbostat skx_features. Cascade Lake and Cooper Lake have the same number.
+    // Compared with intel_idle skx_cstates, turbostat skx_features. Cascade Lake and Cooper Lake have the same model number.
     Model{0x55, "Skylake-SP", without_c3, wakes(2, 10, 0, 133, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
-    // intel_idle icx_cstates; turbostat icx_features, perf icx_cstates
+    // Compared with intel_idle icx_cstates, turbostat icx_features, perf icx_cstates.
     Model{0x6a, "Ice Lake-SP", without_c3, wakes(1, 4, 0, 170, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
-    // intel_idle spr_cstates; turbostat spr_features, perf icx_cstates; likewise Emerald Rapids
+    // Compared with intel_idle spr_cstates, turbostat spr_features, perf icx_cstates. The same holds for Emerald Rapids.
     Model{0x8f, "Sapphire Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
     Model{0xcf, "Emerald Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
-    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package follows only after 21h,
-    // "C6P", which corresponds to c6 on the earlier models.
+    // Compared with intel_idle gnr_cstates, turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package enters C6
+    // only with 21h ("C6P"), which corresponds to c6 on the earlier models.
     Model{0xad, "Granite Rapids", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 210, 0), c2_and_c6, true, 0, true, skylake_server},
-    // intel_idle srf_cstates; turbostat srf_features, perf srf_cstates. 22h is "C6S", 23h "C6SP", after which the package follows.
+    // Compared with intel_idle srf_cstates, turbostat srf_features, perf srf_cstates. 22h is "C6S". Only with 23h ("C6SP") the package
+    // enters C6.
     Model{0xaf, "Sierra Forest", hints_of(0, 1, no_hint, 0x23, no_hint), wakes(1, 2, 0, 310, 0), c2_and_c6, true, 0, true, skylake_server},
 
-    // intel_idle bdw_cstates; turbostat bdx_features, perf snb_cstates
+    // Compared with intel_idle bdw_cstates, turbostat bdx_features, perf snb_cstates.
     Model{0x56, "Broadwell-DE", to_c6, wakes(2, 10, 40, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
-    // intel_idle icx_cstates; turbostat icx_features, perf icx_cstates
+    // Compared with intel_idle icx_cstates, turbostat icx_features, perf icx_cstates.
     Model{0x6c, "Ice Lake-D", without_c3, wakes(1, 4, 0, 170, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
-    // intel_idle gnrd_cstates; turbostat spr_features, perf icx_cstates
+    // Compared with intel_idle gnrd_cstates, turbostat spr_features, perf icx_cstates.
     Model{0xae, "Granite Rapids-D", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 240, 0), c2_and_c6, true, 0, true,
           skylake_server},
 
-    // intel_idle snb_cstates; turbostat and perf as Sandy Bridge-EP; intel_rapl lists no DRAM counter
+    // Compared with intel_idle snb_cstates, turbostat and perf as for Sandy Bridge-EP. intel_rapl lists no DRAM counter.
     Model{0x2a, "Sandy Bridge", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, false, 0, false, sandy_bridge},
-    // intel_idle ivb_cstates; perf snb_cstates; intel_rapl lists no DRAM counter
+    // Compared with intel_idle ivb_cstates, perf snb_cstates. intel_rapl lists no DRAM counter.
     Model{0x3a, "Ivy Bridge", to_c7, wakes(1, 10, 59, 80, 87), c2_to_c7, false, 0, false, sandy_bridge},
-    // intel_idle hsw_cstates, whose C7 is C7s; perf snb_cstates; C8 and deeper are left out here and below
+    // Compared with intel_idle hsw_cstates (its C7 is C7s), perf snb_cstates. C8 and deeper are left out here and below.
     Model{0x3c, "Haswell", hints_of(0, 1, 0x10, 0x20, 0x32), wakes(2, 10, 33, 133, 166), c2_to_c7, true, 0, false, unknown},
-    // intel_idle bdw_cstates; perf snb_cstates
+    // Compared with intel_idle bdw_cstates, perf snb_cstates.
     Model{0x47, "Broadwell", hints_of(0, 1, 0x10, 0x20, 0x32), wakes(2, 10, 40, 133, 166), c2_to_c7, true, 0, false, unknown},
-    // intel_idle skl_cstates; perf snb_cstates
+    // Compared with intel_idle skl_cstates, perf snb_cstates.
     Model{0x5e, "Skylake", hints_of(0, 1, 0x10, 0x20, 0x33), wakes(2, 10, 70, 85, 124), c2_to_c7, true, 0, false, unknown},
-    // intel_idle skl_cstates; perf hswult_cstates. Coffee Lake (Xeon E) has the same number.
+    // Compared with intel_idle skl_cstates, perf hswult_cstates. Coffee Lake (Xeon E) has the same model number.
     Model{0x9e, "Kaby Lake", hints_of(0, 1, 0x10, 0x20, 0x33), wakes(2, 10, 70, 85, 124), c2_to_c7, true, 0, false, unknown},
 };
 

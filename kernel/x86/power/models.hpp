@@ -2,7 +2,7 @@
 // Facts about CPU models that CPUID does not report.
 //
 // CPUID reports the number of MWAIT sub-states but not their names. It reports neither residency counters nor the unit of DRAM energy. This
-// table has them by model. A hint is used only if CPUID leaf 5 lists it, too (encodings.hpp).
+// table has these facts for each model. An MWAIT hint is used only if CPUID leaf 5 lists it, too (encodings.hpp).
 //
 // Sources of the columns; each row names the tables it was compared with:
 // - hints and wake-up times: the tables of Linux's intel_idle. Each time was measured, or stated by Intel, for one machine. The times serve
@@ -15,7 +15,7 @@
 // - turbo: MSR_TURBO_RATIO_LIMIT (1ADh) has a ratio for 1, 2, 3 ... active cores. From Skylake-SP on it has one for each group of cores,
 //   whose sizes are in 1AEh (turbostat: TRL_CORECOUNT).
 // - package limit: the meaning of MSR_PKG_CST_CONFIG_CONTROL (E2h) 2:0, from SDM volume 4 and turbostat's snb_, skx_ and
-//   icx_pkg_cstate_limits. The two sources differ for Haswell and Broadwell, so their codes have no names.
+//   icx_pkg_cstate_limits. The two sources differ for Haswell and Broadwell, so this table names no codes for these models.
 //
 // A model that is not listed gets only what CPUID reports.
 #pragma once
@@ -37,14 +37,14 @@ using WakeTimes = std::array<std::uint16_t, idle_states>;
 enum class PackageLimits : std::uint8_t { unknown, sandy_bridge, skylake_server };
 
 struct Model {
-  std::uint8_t model;  ///< including the extended part; family 6
+  std::uint8_t model;  ///< model number of family 6, including the extended model
   const char* name;
   Hints hints;
   WakeTimes wake_us;
-  std::uint16_t residencies;        ///< existing counters (namespace `counter`)
+  std::uint16_t residencies;        ///< the residency counters that exist (namespace `counter`)
   bool dram_energy;                 ///< MSR_DRAM_ENERGY_STATUS exists
   std::uint8_t dram_unit_exponent;  ///< 0: the package's unit; otherwise a fixed unit, which overrides MSR_RAPL_POWER_UNIT
-  bool turbo_by_group;              ///< MSR_TURBO_RATIO_LIMIT's ratios are for the groups of cores in 1AEh
+  bool turbo_by_group;              ///< true: MSR 1ADh has a turbo ratio for each group of cores; the groups' sizes are in MSR 1AEh
   PackageLimits package_limits;
 };
 

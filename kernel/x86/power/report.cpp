@@ -134,7 +134,7 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
   if (!line.text().empty()) next() << "firmware's limits: " << line.text();
 }
 
-// Reports demotion as firmware set it. Each core turns demotion off as it starts, unless the boot option demotion=kept is set.
+// Reports firmware's setting for the demotion of C-states. Each core turns demotion off as it starts, unless demotion=kept is set.
 void Report::demotion(CpuAccess& cpu, const Model* model) noexcept {
   const std::uint64_t left = cpu.read_msr(msr::package_cstate_control).value_or(0) & demotion_bits(model);
   if (left == 0) return;
@@ -154,7 +154,7 @@ void Report::left_out(const PowerAbilities& abilities) noexcept {
   }
 }
 
-// CPUID leaf 0Ah (SDM 3B, 20.2).
+// Reports the counters that CPUID leaf 0Ah lists (SDM 3B, 20.2).
 void Report::counters(CpuAccess& cpu, std::uint32_t largest_leaf) noexcept {
   const CpuidWords leaf = largest_leaf >= 10 ? cpu.cpuid(10, 0) : CpuidWords{};
   const unsigned threads = threads_of_core(cpu);

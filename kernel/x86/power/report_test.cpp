@@ -26,7 +26,7 @@ Lines report_of(FakeCpu& cpu) {
   return lines;
 }
 
-/// A Platinum 8160: 24 cores of two threads, 2.1 GHz, HWP on; a BIOS that locks what it can.
+/// A Platinum 8160: 24 cores of two threads, 2.1 GHz, HWP on; a BIOS that locks its settings.
 FakeCpu skylake_sp() {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.model(0x55, test::monitor_feature | test::speed_step_feature);
@@ -87,7 +87,7 @@ TEST(Report, ExplainsWhyStatesAreLeftOut) {
             "power: this CPU's MONITOR may miss a write (erratum): cores are woken by interrupts, and idle=monitor is not available");
 }
 
-// If two public sources differ, the number is printed without a name.
+// If two public sources differ on a code's meaning, the code is printed without a name.
 TEST(Report, APackageLimitOfUnknownMeaningIsACode) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.model(0x3f, test::monitor_feature);
@@ -113,7 +113,7 @@ TEST(Report, FaultingRegistersAreLeftOut) {
                             }));
 }
 
-// Under a hypervisor the MSRs are not the machine's, so only what CPUID states for the guest is reported.
+// Under a hypervisor the MSRs are not the machine's, so the report has only facts from CPUID.
 TEST(Report, UnderAHypervisorMsrsAreNotRead) {
   FakeCpu cpu = skylake_sp();
   cpu.model(0x55, test::monitor_feature | test::speed_step_feature | test::hypervisor_feature);

@@ -4,8 +4,8 @@
 // A core with nothing to do sleeps. Another core may hand over work after the sleeping core's last check and before the instruction that
 // sleeps. Three ways of sleeping close that gap differently:
 //
-// - halt: the sender sees `halted` in the core's `WakeWord` and sends an interrupt. HLT takes it: STI enables interrupts only once HLT
-//   begins.
+// - halt: the sender sees `halted` in the core's `WakeWord` and sends an interrupt. HLT takes the interrupt, because STI enables interrupts
+//   only once HLT begins.
 // - mwait: the core's `WakeWord` is the monitored line, so the sender's write to it is the wake-up. A write before MONITOR is found by the
 //   check after MONITOR. A later write makes MWAIT end or fall through (SDM 2B, MWAIT).
 // - watch: the monitored line is the card's next descriptor, so other cores send an interrupt as for halt.
@@ -13,14 +13,14 @@
 // In all three ways the core changes its `WakeWord` before its last check, by a sequentially consistent exchange. A sender queues its work
 // before it reads the word. So either the check finds the work, or the sender sees that the core sleeps.
 //
-// QEMU's emulator has an MWAIT that returns at once. With the boot option `mwait=assumed`, MWAIT is repeated until the monitored line or an
-// interrupt ends the sleep, and nothing else is checked. So if the line is never written, or the wrong kind of wake-up is sent, the core
-// sleeps on, as on a real CPU.
+// QEMU's emulator has an MWAIT that returns at once. With the boot option `mwait=assumed`, MWAIT is repeated until the monitored line is
+// written or an interrupt arrives. So if the line is never written, or the wrong kind of wake-up is sent, the core stays asleep, as on a
+// real CPU.
 //
-// On some CPUs MONITOR misses writes (`MonitorErrata`). There an interrupt also wakes a core in MWAIT, as for HLT. `watch` is not offered,
-// because MONITOR would have to see the card's write.
+// On some CPUs MONITOR misses writes (`MonitorErrata`). There the sender also sends an interrupt to a core in MWAIT, as for HLT. `watch` is
+// not offered, because it depends on MONITOR alone.
 //
-// The instructions are behind `Cpu`, so that tests can insert a wake-up into every gap.
+// The template argument `Cpu` executes the instructions, so that tests can insert a wake-up between any two of them.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ struct SleepPlan {
   std::uint8_t hint = 0;             ///< EAX of MWAIT
   bool returns_at_once = false;      ///< MWAIT returns at once, so it is repeated
   bool flush_line = false;           ///< flush the line before MONITOR: an erratum (models.hpp)
-  bool called_by_interrupt = false;  ///< `mwait`: a write alone may not end the sleep, another erratum
+  bool called_by_interrupt = false;  ///< `mwait`: by another erratum, a write alone may not end the sleep
 };
 
 /// The ways in which this CPU can sleep; found once at boot.
@@ -48,8 +48,8 @@ struct SleepWays {
   bool mwait_sleeps = false;
   bool mwait_returns_at_once = false;  ///< MWAIT returns at once, so it must be repeated
   MonitorErrata errata{};
-  Hints hints{};                       ///< of states that the CPU lists and in which the core's timer runs
-  std::uint8_t parked_hint = no_hint;  ///< of the deepest state that the CPU lists: a parked core needs no timer
+  Hints hints{};                       ///< hints of states that the CPU lists and in which the core's timer runs
+  std::uint8_t parked_hint = no_hint;  ///< hint of the deepest state that the CPU lists: a core that never runs needs no timer
 
   /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest
   /// state, so that the core wakes quickly.
@@ -65,14 +65,14 @@ struct SleepWays {
             .flush_line = errata.flush_before,
             .called_by_interrupt = errata.writes_missed};
   }
-  /// The plan for a core that never runs anything. It halts if MWAIT returns at once, because MWAIT would have to be repeated for ever.
+  /// The plan for a core that never runs events. It halts if MWAIT returns at once, because MWAIT would have to be repeated for ever.
   [[nodiscard]] constexpr SleepPlan plan_parked() const noexcept {
     if (!mwait_sleeps || mwait_returns_at_once || parked_hint == no_hint) return {};
     return {.way = Way::mwait, .hint = parked_hint};
   }
 };
 
-/// One core's state for senders, on its own cache line, because writes to other data on the line would end the sleep.
+/// Tells senders whether a core sleeps. It has a cache line of its own, because writes to other data on the line would end the sleep.
 class alignas(64) WakeWord {
  public:
   /// Called by the core itself. False: another core has called `wake` since the last `mark_awake`. The core MUST NOT sleep then.
@@ -95,7 +95,7 @@ class alignas(64) WakeWord {
 };
 static_assert(sizeof(WakeWord) == 64);
 
-/// The vectors that `judge` tells apart from those of devices.
+/// Vectors that no device uses.
 struct OwnVectors {
   std::uint8_t alarm, wake;
 };

@@ -71,7 +71,7 @@ TEST(Judge, NamesTheFirstInterruptOtherwiseTheWakeUp) {
   EXPECT_EQ(judge(0, false, own).cause, WakeCause::unknown);
 }
 
-/// A core that would sleep for ever if a wake-up were lost. The two sleep instructions return only for reasons that the CPU guarantees.
+/// A model of a core. If a wake-up is lost, it sleeps for ever: its sleep instructions return only for reasons that the CPU guarantees.
 struct Model {
   WakeWord word;
   alignas(64) std::uint64_t card_line[8] = {};

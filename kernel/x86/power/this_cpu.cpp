@@ -33,8 +33,7 @@ constinit thread_local CoreAtBoot at_boot;
 constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
 
-// Cores start one after the other, and core 0 counts each as running only afterwards. So one core at a time writes these arrays. They are
-// read only later.
+// Cores start one after the other, so one core at a time writes these arrays. They are read only after all cores have started.
 constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's package ids, indexed by our package numbers
 constinit std::array<std::uint8_t, machine::cores_max> packages_of_cores{};
 constinit std::atomic<unsigned> packages{0};

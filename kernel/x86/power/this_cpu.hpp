@@ -13,7 +13,8 @@ namespace neap::x86::power {
 /// `start_this_core` MUST be called on each core as it starts, including core 0.
 void find_abilities(FindOptions options);
 void start_this_core(unsigned core);
-/// A core that is parked calls `park_this_core`, then sleeps by `plan_parked`. After all of them, core 0 calls `report_parked`.
+/// A parked core, which will not run events, calls `park_this_core`, then sleeps by `plan_parked`. After all of these calls, core 0 calls
+/// `report_parked`.
 void park_this_core();
 [[nodiscard]] SleepPlan plan_parked() noexcept;
 void report_parked(unsigned parked);

@@ -26,7 +26,7 @@
 #define LWIP_TIMEVAL_PRIVATE 0
 #define LWIP_ERR_T int
 
-/* A built-in is one instruction, or a constant if its argument is constant. lwIP's own functions are calls. */
+/* A built-in is one instruction, or a constant if its argument is constant. lwIP's own byte-order functions cost a call. */
 #define lwip_htons(x) __builtin_bswap16(x)
 #define lwip_htonl(x) __builtin_bswap32(x)
 #define LWIP_DONT_PROVIDE_BYTEORDER_FUNCTIONS

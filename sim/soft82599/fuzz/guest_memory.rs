@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Checks guest_memory.rs of the program against a map of bytes. Only that file uses pointers to guest memory. Reads and writes of mapped
-//! memory must have the same results as in the map, and no other memory may change. Guard bytes around each piece's part of its file detect
-//! writes beyond the piece.
+//! memory must have the same results as in the map, and no other memory may change. Guard bytes in the file, before and after each mapped
+//! piece, detect writes beyond the piece.
 #![no_main]
 
 #[allow(dead_code)]
@@ -33,7 +33,7 @@ fn memory_file() -> File {
 }
 
 struct Model {
-    /// Mapped pages by guest page number: page in the file, writable.
+    /// For each mapped guest page number: the page number in the file, and true if the page is writable.
     pages: BTreeMap<u64, (u64, bool)>,
     /// Expected contents of the file.
     bytes: Vec<u8>,

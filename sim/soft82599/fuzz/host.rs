@@ -5,7 +5,7 @@ use card::{DmaFault, Host};
 use std::ops::Range;
 
 pub const MEMORY_BYTES: usize = 1 << 18;
-/// More than the card's largest transfer, which is a packet to be segmented.
+/// This limit is above the card's largest transfer, which is a packet to be segmented.
 const TRANSFER_BYTES_MAX: usize = 257 * 1024;
 const FRAME_BYTES_MAX: usize = 16 * 1024;
 
@@ -20,7 +20,7 @@ impl FuzzHost {
         Self { memory: vec![0; MEMORY_BYTES], room: 64, line: false }
     }
 
-    /// Returns the range of an access; a fault if it is not completely in memory.
+    /// Returns the range of an access; a fault if the access is not completely in memory.
     fn range(&self, address: u64, length: usize) -> Result<Range<usize>, DmaFault> {
         assert!(length <= TRANSFER_BYTES_MAX, "a transfer of {length} bytes");
         let start = usize::try_from(address).map_err(|_| DmaFault { address, length })?;

@@ -46,7 +46,7 @@ fn prepared() -> &'static Prepared {
 }
 
 /// Returns the register writes of the set-up `how`. Bit 0: running rings; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4:
-/// MSI-X; 5: head write-back; 6: moderation, and with it coalescing; 7: VLAN strip.
+/// MSI-X; 5: head write-back; 6: moderation and coalescing; 7: VLAN strip.
 fn set_up(how: u8) -> Vec<(String, u32)> {
     let mut writes: Vec<(String, u32)> = Vec::new();
     let mut write = |name: String, value: u32| writes.push((name, value));
@@ -64,7 +64,7 @@ fn set_up(how: u8) -> Vec<(String, u32)> {
         write("MRQC".into(), 1 | 0x00FF_0000);
         write("RXCSUM".into(), 1 << 13);
         (0..32).for_each(|i| write(format!("RETA[{i}]"), 0x0302_0100));
-        // The flow director in signature or perfect mode.
+        // Sets up the flow director in signature or perfect mode.
         write("FDIRHKEY".into(), 0x3DAD_14E2);
         write("FDIRSKEY".into(), 0x174D_3614);
         write("FDIRCTRL".into(), 0x4A06_0001 | u32::from(how >> 3 & 1) << 4);
@@ -182,7 +182,7 @@ impl Session {
 
     fn advance(&mut self, by: u64) {
         let end = self.now + by;
-        // Limits the number of events, in case a timer is always due again at once.
+        // Limits the number of events, in case a timer becomes due again and again at the same time.
         for _ in 0..64 {
             let Some(at) = self.card.next_deadline().filter(|&at| at <= end) else { break };
             self.now = at.max(self.now);

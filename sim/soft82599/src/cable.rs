@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The cable, which can be pulled permanently, or pulled and plugged in several times (a flapping link). Times are the card's.
+//! The cable, which can be pulled permanently, or pulled and plugged in several times (a flapping link). Times are on the card's clock.
 
 use card::Nanoseconds;
 
 pub struct Cable {
     plugged: bool,
-    /// Remaining changes, at intervals of `every`.
+    /// Number of remaining changes, at intervals of `every`.
     changes_left: u64,
     every: Nanoseconds,
     next: Option<Nanoseconds>,

@@ -20,21 +20,21 @@ pub struct CardHost {
     pub partner: Partner,
     pub clock: Clock,
     pub recording: Option<Recording>,
-    /// Wire faults of frames to the guest.
+    /// Faults of the wire for frames to the guest.
     pub receive_faults: FrameFaults,
-    /// Wire faults of frames from the guest.
+    /// Faults of the wire for frames from the guest.
     pub transmit_faults: FrameFaults,
     pub log: Log,
 }
 
 impl CardHost {
-    /// Removes the memory and the eventfds of a guest that has disconnected. The wire stays.
+    /// Removes the memory and the eventfds of a guest that has disconnected. The wire stays connected.
     pub fn remove_guest(&mut self) {
         self.memory.clear();
         self.eventfds.clear();
     }
 
-    /// Passes a frame from the wire through the faults to the card.
+    /// Applies the wire's faults to a frame from the wire, and passes it to the card.
     pub fn deliver(&mut self, card: &mut Card, frame: &[u8]) {
         let now = self.clock.now();
         if self.receive_faults.is_idle() {
@@ -52,7 +52,7 @@ impl CardHost {
         card.receive(self, now, frame);
     }
 
-    /// Passes on the frames whose delay by a fault has ended.
+    /// Sends or delivers the frames whose delay by a wire fault has ended.
     pub fn release_late_frames(&mut self, card: &mut Card, now: Nanoseconds) {
         while let Some(frame) = self.transmit_faults.take_due(now) {
             transmit(&mut self.wire, &mut self.partner, &self.clock, &[&frame]);

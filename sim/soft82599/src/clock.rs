@@ -12,7 +12,7 @@ pub struct Clock {
     /// Card nanoseconds per real nanosecond.
     scale: f64,
     stopped: bool,
-    /// Another program drives the clock; the control socket may not.
+    /// True if a program's own loop steps the clock. The control socket then cannot change the clock.
     driven: bool,
 }
 
@@ -43,7 +43,7 @@ impl Clock {
         if self.stopped && left != 0 {
             return None;
         }
-        // Rounded up, so that the wait does not end just before the time.
+        // The time is rounded up, so that the wait does not end just before `at`.
         Some(Duration::from_nanos((left as f64 / self.scale).ceil().min(3.6e12) as u64))
     }
 
@@ -55,7 +55,7 @@ impl Clock {
     pub fn run(&mut self, scale: f64) {
         *self = Self { base: self.now(), ..Self::new(scale, false) };
     }
-    /// Sets a stopped clock forward to `at`.
+    /// Advances a stopped clock to `at`.
     pub fn step_to(&mut self, at: Nanoseconds) {
         if self.stopped {
             self.base = self.base.max(at);

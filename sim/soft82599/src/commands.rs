@@ -2,8 +2,8 @@
 //! The commands of the control socket, one per line.
 //!
 //! The interrupt trace (the card's interrupt_trace.rs) is read in parts, and each read removes the entries that it returns. A client
-//! repeats `trace read` until `left` is 0. A message is `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to
-//! EITR `{"at", "vector", "interval", "counter"}`. Times are the card's nanoseconds, and `now` is the card's time at the answer.
+//! repeats `trace read` until `left` is 0. A message has the form `{"at", "vector", "held", "receive", "transmit", "software", "other"}`. A
+//! write to EITR has the form `{"at", "vector", "interval", "counter"}`. Times are in ns of the card's clock; `now` is the answer's time.
 
 use crate::fault_words;
 use crate::rig::{Rig, STEP_NS_MAX};
@@ -64,7 +64,7 @@ fn violations(rig: &Rig) -> String {
     format!("{{\"total\": {}, \"counts\": {counts}, \"recent\": [{}]}}\n", rig.card.violations(), recent.join(", "))
 }
 
-/// None if the arguments are invalid.
+/// Runs the command `link`. Returns None if the arguments are invalid.
 fn link(words: &str, rig: &mut Rig) -> Option<String> {
     let words: Vec<&str> = words.split_whitespace().collect();
     let now = rig.now();
@@ -126,7 +126,7 @@ fn clock(words: &str, rig: &mut Rig) -> Result<String, String> {
     Ok(format!("{{\"now\": {}, \"stopped\": {}, \"scale\": {}, \"next\": {next}}}\n", clock.now(), clock.is_stopped(), clock.scale()))
 }
 
-/// None if the arguments are invalid.
+/// Runs the command `trace`. Returns None if the arguments are invalid.
 fn trace(words: &str, rig: &mut Rig) -> Option<String> {
     let now = rig.now();
     let card = &mut rig.card;
@@ -151,7 +151,7 @@ fn trace(words: &str, rig: &mut Rig) -> Option<String> {
     Some(OK.into())
 }
 
-/// An entry of the interrupt trace as a JSON object (docs/soft82599.md).
+/// Returns an entry of the interrupt trace as a JSON object (docs/soft82599.md).
 pub fn entry_as_json(entry: &Entry) -> String {
     let Entry { at, vector, event } = entry;
     match event {

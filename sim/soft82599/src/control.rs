@@ -13,7 +13,7 @@ use std::path::Path;
 
 const CLIENTS_MAX: usize = 8;
 const LINE_BYTES_MAX: usize = 4096;
-/// Bytes of unread answers. A client with more is disconnected.
+/// Largest number of bytes of unread answers. A client with more unread bytes is disconnected.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 struct Client {
@@ -39,7 +39,7 @@ impl Control {
         }
     }
 
-    /// Serves all ready clients. All descriptors are non-blocking, so each client is simply tried. Returns true after the command to quit.
+    /// Serves all clients. All descriptors are non-blocking, so idle clients cost one failed call. Returns true after `quit`.
     pub fn service(&mut self, rig: &mut Rig) -> bool {
         let mut quit = false;
         while self.clients.len() < CLIENTS_MAX {
@@ -81,7 +81,7 @@ impl Client {
         if self.input.len() > LINE_BYTES_MAX || self.output.len() > OUTPUT_BYTES_MAX {
             return false;
         }
-        // Commands that the client sent before it closed its side are still answered, as far as the socket accepts the answers.
+        // Commands that the client sent before its end of stream are still answered, as far as the socket accepts the answers.
         self.flush() && open
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One thread that waits for the guest, the wire, the control socket, the card's timers, and signals.
 //!
-//! Each iteration handles all commands from the guest, all received frames, and due timers. Then it sends the replies and the frames in one
-//! batch each. So a guest's doorbell is served in the iteration in which it arrives, without waking another thread.
+//! Each iteration handles all commands from the guest, all received frames, and due timers. Then it sends the replies in one batch, and the
+//! frames in another. So a guest's doorbell is served in the iteration in which it arrives, without waking another thread.
 
 use crate::cable::Cable;
 use crate::card_host::CardHost;
@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Printed violations per second. Further violations are only counted.
+/// Largest number of violations printed per second. Further violations are only counted.
 const VIOLATIONS_PER_SECOND_MAX: u32 = 20;
 
 pub struct EventLoop {
@@ -98,7 +98,7 @@ impl EventLoop {
         let mut interests = Vec::new();
         let mut ready = Vec::new();
         loop {
-            // The interests have a fixed order: signals, guest or its listener, wire if any, control.
+            // `interests` has a fixed order: signals, the guest or its listener, the wire if it has a descriptor, the control socket.
             let take = !self.rig.host.partner.is_held();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
@@ -124,10 +124,10 @@ impl EventLoop {
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
             if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.host.wire, Wire::Stream(_)))) {
                 // The peer has closed. The remaining bytes of a stream are read before the stream is disconnected. But while the card
-                // accepts no frames, the stream is disconnected at once, because waiting would be a busy loop.
+                // accepts no frames, the stream is disconnected at once, because otherwise poll returns immediately again and again.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received, so that a thread that wakes late first lets the card extend its pause.
+            // Due timers are handled before frames are received. So if this thread wakes late, the card can first extend a pause.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));

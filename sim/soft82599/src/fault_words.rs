@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Parses faults on demand, for the control socket and the command line.
+//! Parses the text of a fault on demand, from the control socket or the command line.
 
 use crate::cable::Cable;
 use crate::card_host::CardHost;
@@ -31,7 +31,7 @@ pub enum Fault {
         vector: Option<u8>,
         trigger: Trigger,
     },
-    /// Transmit heads that are written again later.
+    /// Writes old transmit heads again later, over newer heads.
     StaleHead(Nanoseconds, Trigger),
     /// The card reports one memory error.
     Ecc,
@@ -51,7 +51,7 @@ pub enum Kind {
     Delay(Nanoseconds),
 }
 
-/// The seed of a random fault whose words give no seed.
+/// The seed of a random fault whose text gives no seed.
 const SEED: u64 = 1;
 
 /// Parses a fault. An error is one line that says what is wrong.
@@ -59,7 +59,7 @@ pub fn parse(text: &str) -> Result<Fault, String> {
     parse_seeded(text, SEED)
 }
 
-/// Like `parse`. `seed` is the seed of a random fault whose words give no seed.
+/// Like `parse`. `seed` is used for a random fault whose text gives no seed.
 pub fn parse_seeded(text: &str, seed: u64) -> Result<Fault, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     known(&words, seed).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))

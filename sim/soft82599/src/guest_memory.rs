@@ -40,13 +40,13 @@ impl Drop for Piece {
 
 #[derive(Default)]
 pub struct GuestMemory {
-    /// Sorted by address, not overlapping.
+    /// The pieces are sorted by address and do not overlap.
     pieces: Vec<Piece>,
     last_hit: usize,
 }
 
 impl GuestMemory {
-    /// Adds a piece. Without a file, the addresses of the piece are known but cannot be accessed (only the client could copy the bytes).
+    /// Adds a piece. Without a file, its addresses are known but cannot be accessed, because the client does not share the memory.
     pub fn map(&mut self, address: u64, bytes: u64, file: Option<File>, offset: u64, readable: bool, writable: bool) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if bytes == 0 || address.checked_add(bytes - 1).is_none() || usize::try_from(bytes).is_err() {
@@ -121,8 +121,8 @@ impl GuestMemory {
         while !rest.is_empty() {
             let (from, room) = self.find(at, false).ok_or(DmaFault { address: at, length })?;
             let part = room.min(rest.len());
-            // SAFETY: `part` bytes from `from` on are in a live mapping, which no Rust object overlaps. The guest may change them
-            // meanwhile. Then the copy has old or new bytes, and all users check what they got.
+            // SAFETY: `part` bytes from `from` on are in a live mapping, which no Rust object overlaps. The guest may change these bytes
+            // meanwhile. Then the copy has old or new bytes. The card must accept any bytes in any case.
             unsafe { std::ptr::copy_nonoverlapping(from, rest.as_mut_ptr(), part) };
             rest = &mut rest[part..];
             at = at.wrapping_add(part as u64);
@@ -136,7 +136,7 @@ impl GuestMemory {
         while !rest.is_empty() {
             let (to, room) = self.find(at, true).ok_or(DmaFault { address: at, length })?;
             let part = room.min(rest.len());
-            // SAFETY: as in read.
+            // SAFETY: the same as in `read`.
             unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), to, part) };
             rest = &rest[part..];
             at = at.wrapping_add(part as u64);
@@ -163,7 +163,7 @@ impl GuestMemory {
     pub fn publish_u32(&mut self, address: u64, value: u32) -> Result<(), DmaFault> {
         match self.find(address, true) {
             Some((to, room)) if room >= 4 && to as usize % 4 == 0 => {
-                // SAFETY: as in publish_u64.
+                // SAFETY: the same as in `publish_u64`.
                 unsafe { AtomicU32::from_ptr(to.cast()) }.store(value.to_le(), Ordering::Release);
                 Ok(())
             }
@@ -178,7 +178,7 @@ impl GuestMemory {
 
 fn map_file(file: &File, bytes: u64, offset: u64, writable: bool) -> io::Result<*mut u8> {
     let metadata = file.metadata()?;
-    // An access beyond the end of the mapped file would raise SIGBUS.
+    // An access beyond the end of the mapped file raises SIGBUS.
     if metadata.is_file() && offset.checked_add(bytes).is_none_or(|end| end > metadata.len()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a piece of memory beyond the end of its file"));
     }

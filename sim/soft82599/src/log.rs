@@ -8,7 +8,7 @@ pub enum Level {
     Error,
     Warn,
     Info,
-    /// Also every register access by name, and every message.
+    /// Prints also every register access by name, and every interrupt message.
     Debug,
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card in its environment: its host and its cable, and the effects of passing time on them.
+//! The card in its environment: its host and its cable, and the actions that become due as time passes.
 
 use crate::cable::Cable;
 use crate::card_host::CardHost;
 use card::{Card, Nanoseconds};
 
-/// Longest step of a stopped clock. A running timer of the card costs work in each of its periods, so a longer step could take too long.
+/// Longest step of a stopped clock. A running timer of the card costs work in each of its periods, so a longer step may take too long.
 pub const STEP_NS_MAX: Nanoseconds = 60_000_000_000;
 
 pub struct Rig {
@@ -33,7 +33,7 @@ impl Rig {
         while self.cable.tick(now) {
             self.follow_cable();
         }
-        // The card comes before the partner, so that a pause continues if the card extends it at the moment of its end.
+        // The card comes before the partner, so that a pause continues if the card extends it just when it ends.
         self.card.tick(&mut self.host, now);
         self.host.partner.tick(now);
         self.host.release_late_frames(&mut self.card, now);
@@ -46,7 +46,7 @@ impl Rig {
             let due_now = at <= self.now();
             self.host.clock.step_to(at);
             self.time_passes();
-            // Ends the loop if deadlines become due again and again at the same moment.
+            // Ends the loop if deadlines become due again and again at the same time.
             if due_now && self.next_deadline().is_some_and(|next| next <= at) {
                 break;
             }

@@ -13,7 +13,7 @@ const DESCRIPTORS_MAX: usize = 64;
 /// Receives bytes and descriptors, and returns the number of bytes. Ok(0) is the end of the stream.
 pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // Words of 8 bytes, so that the control messages are aligned.
+    // The buffer has words of 8 bytes, so that the control messages are aligned.
     let mut control = [0u64; 64];
     // SAFETY: an all-zero msghdr is valid; its pointers are set to live buffers below, with their true lengths.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -45,7 +45,7 @@ pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors
     Ok(bytes as usize)
 }
 
-/// One entry of a poll.
+/// A descriptor to poll, and the events to wait for.
 pub struct Interest {
     pub descriptor: RawFd,
     pub read: bool,
@@ -57,11 +57,11 @@ pub struct Readiness {
     /// Also true on hang-up and error, so that the reader detects them.
     pub read: bool,
     pub write: bool,
-    /// The other end has closed. This is reported even if it was not requested, until the descriptor is no longer polled.
+    /// True if the other end has closed. ppoll reports this without a request, until the descriptor is no longer polled.
     pub hung: bool,
 }
 
-/// Waits until a descriptor is ready or the time is over (None: forever). A signal ends the wait early.
+/// Waits until a descriptor is ready or `timeout` has passed (None: no limit). A signal ends the wait early.
 pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
     let mut entries: Vec<libc::pollfd> = interests
         .iter()
@@ -141,7 +141,7 @@ pub fn open_tap(name: &str) -> io::Result<std::fs::File> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an interface name"));
     }
-    // TUNSETIFF would create a missing device, but a missing device must be an error.
+    // TUNSETIFF creates a missing device, but here a missing device is an error.
     let c_name = std::ffi::CString::new(name).expect("no zero byte in it, see above");
     // SAFETY: c_name is a C string that lives through the call.
     if unsafe { libc::if_nametoindex(c_name.as_ptr()) } == 0 {

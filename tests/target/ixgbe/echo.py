@@ -23,7 +23,7 @@ ANSWER_SECONDS = 60
 
 
 class Peer:
-    """The other end of the cable."""
+    """The card's peer, at the stream socket."""
 
     def __init__(self, path: Path):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -49,11 +49,11 @@ def tcp_frame(
 
 
 def udp_echoed(frame: bytes) -> bytes:
-    """Returns the frame with addresses and ports swapped. That changes no checksum, so the card must compute the same checksums."""
+    """Returns the frame with addresses and ports swapped. The swap changes no checksum, so the card must compute the same checksums."""
     ip, udp = frame[14:34], frame[34:42]
     return frame[6:12] + CARD_MAC + frame[12:14] + ip[:12] + ip[16:20] + ip[12:16] + udp[2:4] + udp[:2] + udp[4:] + frame[42:]
 
 
 def setting_frame(text: str) -> bytes:
-    """Returns a frame that asks the image for a setting, or for one of its other actions."""
+    """Returns a frame that requests the change of a setting, or another action of the image."""
     return CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0")

@@ -15,7 +15,7 @@ ANSWER_AT = 14
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
-# A busy host stops a machine for less than this. With a smaller value, late frames would count as lost, and too many could be in flight.
+# A busy host stops a machine for less than this. With a smaller value, late frames count as lost, and too many frames are then in flight.
 STALL_SECONDS = 5.0
 
 

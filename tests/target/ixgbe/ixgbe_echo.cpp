@@ -12,7 +12,7 @@
 //                                 of its own and the driver has released its memory
 //   ethertype 88B6, "stop"        ends the run: counters are printed. The exit status is 16 if no buffer is missing and each core's
 //                                 traffic equals the card's counts for its queues
-// The words of the policy (docs/policy.md) apply to all cores. With change_policy=on the policy changes continuously.
+// Settings on the command line (docs/policy.md) apply to all cores. With change_policy=on the image changes settings continuously.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -65,7 +65,7 @@ struct Echo final : FrameReceiver {
     bool answered = false;
     if (frame->bytes >= ethernet_bytes) {
       const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
-      // A word in addition to the type is compared, so that a bit error on the wire does not end the run.
+      // Besides the type, the text "stop" is compared, so that a bit error in another frame's type does not end the run.
       if (ethertype == ethertype_stop && std::memcmp(ethernet + ethernet_bytes, "stop", 4) == 0) stop->fulfil();
       if (ethertype == ethertype_set) return start(set(frame));
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);

@@ -87,20 +87,20 @@ def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(w
     assert set(writes) == {"RDT[0]", "TDT[0]"}, "traffic needs tails and nothing else"
     assert (core["frames"], core["sent"]) == (count + 1, count)
     assert core["refused"] == core["dropped"] == core["hangs"] == 0
-    # At most one tail write per queue and per event that found frames.
+    # There is at most one tail write per queue and per event that found frames.
     assert writes["TDT[0]"] <= core["batches"]
     assert writes["RDT[0]"] <= core["batches"] + 1
 
 
 def test_heads_that_go_back_free_nothing_and_are_counted():
-    """Late writes of the head overwrite newer ones, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
+    """Late writes of the head overwrite newer values, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
     fault = "stale-head 300000 all"
     with booted(words="transmit_descriptors=128 head_write_back=on", card_options=("--fault", fault)) as echo:
         exchange(echo.peer, [echo_frame(i, 60 + i * 7 % 1400) for i in range(3_000)], echoed, window=8)
         stale = echo.machine.card_command("statistics").get("fault.stale_heads", 0)
         assert echo.machine.card_command("violations")["total"] == 0
         echo.machine.card_command("fault off")
-        # The last frames are reported as sent only after a correct head.
+        # One more frame brings a correct head, so that the last frames are reported as sent.
         exchange(echo.peer, [echo_frame(5_000, 60)], echoed)
         core = echo.finish()[0]
     assert stale > 20, "no head went back: this run shows nothing"
@@ -109,7 +109,7 @@ def test_heads_that_go_back_free_nothing_and_are_counted():
 
 
 def test_the_card_is_reset_before_it_may_touch_memory():
-    """A card that an earlier owner left running would write to that owner's rings as soon as bus mastering is enabled."""
+    """A card that an earlier driver left running writes to that driver's rings as soon as bus mastering is enabled."""
     with booted(card_options=("--log-level", "debug")) as echo:
         log = (echo.machine.directory / "card.log").read_text()
         writes = echo.machine.card_command("counters")["writes"]
@@ -237,7 +237,7 @@ def test_frames_over_several_descriptors():
 
 
 def test_a_dry_pool_loses_frames_but_neither_buffers_nor_the_queue():
-    """All buffers are on the ring or in use by the echo. Frames that arrive faster than they leave find no descriptor."""
+    """All buffers are on the ring or in use by the echo. Frames that arrive faster than the echo returns them find no descriptor."""
     with booted(words="receive_descriptors=64 receive_buffers=64") as echo:
         replies = 0
         for burst in range(6):
@@ -284,7 +284,7 @@ def test_a_polling_core_takes_no_interrupt():
 
 
 def test_no_frame_is_lost_while_policy_changes():
-    """One frame at a time: a frame stranded by an interrupt that was turned off and on again would never be answered."""
+    """First one frame at a time is in flight: if turning interrupts off and on loses its interrupt, the frame is never answered."""
     with booted(cores=2, words="change_policy=on") as echo:
         exchange(echo.peer, [udp_frame(i, 1000 + i % 16, 60 + i % 1000) for i in range(500)], udp_echoed, window=1)
         exchange(echo.peer, [echo_frame(i, 200) for i in range(1000)], echoed, window=32)

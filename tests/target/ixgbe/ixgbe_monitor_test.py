@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the policy's setting to the line that the card writes.
+"""Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the setting to the cache line that the card writes.
 
-With `mwait=assumed` the kernel treats the emulator's MWAIT, which returns at once, as one that sleeps. It repeats the instruction until the
-watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line, or is woken by the wrong
-means, sleeps for ever here too. A frame, a timer or an answer is then missing.
+With `mwait=assumed` the kernel treats the emulator's MWAIT, which returns at once, as an MWAIT that sleeps. The kernel repeats the
+instruction until the watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line, or
+is woken by the wrong means, sleeps for ever, as on a real CPU. The test then misses a frame, a timer or an answer.
 """
 
 import pytest
@@ -40,7 +40,7 @@ def interrupts_of_queues(echo: Echo) -> int:
 
 
 def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
-    """The frames fill the ring many times, so each of its cache lines is watched."""
+    """The frames fill the ring many times, so each cache line of the ring is watched."""
     with booted(CORES, f"{WORDS} {SMALL_RINGS} idle=monitor") as echo:
         one_by_one(echo.peer, 32)
         echo.machine.card_command("reset-counters")
@@ -61,7 +61,7 @@ def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
 
 
 def test_timers_and_other_cores_reach_a_core_that_monitors() -> None:
-    """The card sends nothing meanwhile. A change of policy is answered after both cores have applied it. A timer fires when it expires."""
+    """Only requests and answers are in flight. A change of a setting is answered after both cores have applied it."""
     with booted(CORES, f"{WORDS} idle=monitor") as echo:
         traffic = Traffic(echo)
         for turn in range(12):
@@ -85,7 +85,7 @@ STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "deepest")
 def test_each_idle_state_is_entered_and_left_under_traffic_without_a_loss(
     every_state: tuple[Echo, Traffic], state: str, poll_budget_us: int
 ) -> None:
-    """Each case starts in the state of the case before. Its frames find the cores asleep."""
+    """Each case starts in the state in which the previous case ended. The frames of each case find the cores asleep."""
     echo, traffic = every_state
     lost = traffic.lost
     for text in (f"poll_budget={poll_budget_us}", f"idle={state}"):

@@ -279,7 +279,7 @@ def test_pause_frames_are_sent_and_obeyed_and_nothing_is_lost_meanwhile() -> Non
             replies.append(peer.receive())
             assert replies[-1] is not None, "no XON"
         assert [reply for reply in replies if reply is not None and reply[12:14] == ECHO] == [echoed(frame) for frame in frames]
-        # The longest pause is some milliseconds.
+        # The longest pause (0xFFFF) is 3.4 ms.
         peer.send(pause_frame(PEER_MAC, 0xFFFF))
         exchange(peer, frames[:4], echoed)
         statistics = echo.machine.card_command("statistics")

@@ -26,7 +26,7 @@ FAULTS = (
     *("lose {n} next 3", "lose any chance 0.1 {seed}", "hang tx {n}", "hang rx {n}", "ecc"),
 )
 FLAPS = ("link flap 20000000", "link flap 100000000 2", "link flap 2000000 5")
-# One request for a setting in five is lost, like other frames. So a setting changes every 100 ms.
+# A request is sent every 80 ms. One request in five is lost, like other frames. So a setting changes every 100 ms on average.
 PERIOD_SECONDS = 0.08
 PERIODS_PER_FAULT = 10
 # The maximum number of pending requests. After PATIENCE_SECONDS without an answer, they count as lost.
@@ -60,8 +60,8 @@ class Soak:
             self._hung[text.removeprefix("hang ")] = self.traffic.sent, self.console.restarts
 
     def release_queues(self) -> None:
-        """Frees a hung queue, because control may depend on it: a transmit queue once the driver has detected the hang, and any queue after
-        many frames."""
+        """Frees a hung queue, because control may depend on it. A transmit queue is freed when the driver has detected the hang, any queue
+        after many frames."""
         for queue, (sent, restarts) in list(self._hung.items()):
             found = queue.startswith("tx") and self.console.restarts > restarts
             if found or self.traffic.sent - sent > (FRAMES_UNTIL_FOUND if queue.startswith("tx") else FRAMES_OF_A_HANG):
@@ -121,7 +121,7 @@ def test_soak_of_random_settings_and_faults_reports_every_loss() -> None:
             if soak.traffic.setting_answers != answers:
                 answers, answered_at = soak.traffic.setting_answers, now
             elif now - answered_at > PATIENCE_SECONDS:
-                lost = soak.traffic.setting_requests - answers  # lost on the wire, or in a queue that hung
+                lost = soak.traffic.setting_requests - answers  # requests lost on the wire, or in a queue that hung
             if now < due:
                 continue
             due += PERIOD_SECONDS  # changes that became due while traffic stopped are made afterwards

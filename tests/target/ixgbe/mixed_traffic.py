@@ -2,8 +2,8 @@
 """Frames of all kinds to ixgbe_echo.cpp and back, while settings change and faults occur, with an account of every lost frame.
 
 Each frame carries a number, so an answer can be matched in any order. At the end, the unanswered frames are compared with the reported
-losses. The soft card's `statistics` report the losses on the wire and by the card's faults. The driver reports its own (`lost=N`, refusals
-while there is no link). A loss that no side reports is a failure.
+losses. The soft card's `statistics` report the losses on the wire and by the card's faults. The driver reports its own losses (`lost=N`,
+refusals while there is no link). A loss that neither reports is a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)
 ARP_REPLY = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2)
 UDP_PORTS = range(1000, 1012)
 TCP_PORTS = range(2000, 2006)
-# Consecutive segments, which the card may join. Then the sequence number jumps.
+# Number of consecutive segments, which the card may join. After them the sequence number jumps.
 BURST = 3
 ORDINARY_BYTES_MAX = 1514
 # The maximum number of frames in flight. Every queue has room for all of them.
@@ -34,7 +34,7 @@ WINDOW = 48
 STALL_SECONDS = 0.2
 # The limit instead of STALL_SECONDS at the end, when no fault is active.
 SETTLED_SECONDS = 1.0
-# A request for a setting, or its answer, may be lost. It is repeated after this many reads without an answer.
+# A request for a setting, or its answer, may be lost. The request is repeated after this many reads without an answer.
 READS_PER_REQUEST = 400
 READ_SECONDS = 0.005
 REQUESTS_MAX = 30
@@ -50,7 +50,7 @@ class Stream:
 
 @dataclass
 class Account:
-    """Frames, by the cause of their loss."""
+    """Counts of lost frames, by the cause of the loss."""
 
     sent: int = 0
     never_answered: int = 0
@@ -257,8 +257,8 @@ class MixedTraffic:
         account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
         # Joined segments have one answer. If the answer is lost, all of these segments remain unanswered.
         account.driver["in joined segments"] = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
-        # A card that was reset accepts only frames of ordinary size until it is configured again. Its count of longer frames is lost,
-        # because the driver clears all counters when it starts the card.
+        # A card that was reset accepts only frames of ordinary size until it is configured again. The card's count of longer frames is
+        # lost, because the driver clears all counters when it starts the card.
         if console.resets:
             long = sum(len(expected) > ORDINARY_BYTES_MAX for _flow, expected in self._out.values())
             account.wire["too long for a card in reset"] = max(0, min(long, account.unexplained))
@@ -266,7 +266,7 @@ class MixedTraffic:
 
 
 class ConsoleCounts:
-    """Counts of the image's console messages, over any number of lines, and the last lines."""
+    """Counts the messages on the image's console, and keeps the last lines."""
 
     def __init__(self) -> None:
         self.lost = self.changes = self.refused = self.restarts = self.resets = 0

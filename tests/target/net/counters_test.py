@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """apps/counters on the soft card: each client sees the changes of others, on any core.
 
-A wait ends with a change, with a time-out, or when its connection ends.
+The command `wait` ends with a change, with a time-out, or when its connection ends.
 """
 
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Multicast groups on the soft card, judged by this machine's kernel in a namespace: it sends to groups and observes IGMP."""
+"""Multicast groups on the soft card. The peer is the host's kernel in a namespace, which sends to groups and observes IGMP."""
 
 import queue
 import subprocess
@@ -61,7 +61,7 @@ while True:
 
 
 class Station:
-    """The host on the other side."""
+    """The card's peer: the program STATION in the namespace."""
 
     def __init__(self, namespace: Namespace) -> None:
         argv = namespace.inside([sys.executable, "-c", STATION, TAP, HOST, str(PORT)])
@@ -83,7 +83,7 @@ class Station:
         self._process.stdin.flush()
 
     def wait(self, start: str, again: Callable[[], None]) -> str:
-        """Returns the next line with this start. Calls `again` until it arrives."""
+        """Returns the next line that begins with `start`. Calls `again` until it arrives."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             again()

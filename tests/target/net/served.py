@@ -22,7 +22,7 @@ class Served:
         self.port = machine.port(guest_port)
 
     def ask(self, *lines: str) -> list[str]:
-        """Control's answers, on a connection of their own."""
+        """Returns control's answers to `lines`, on a new connection."""
         with control_client.Control(LOOPBACK, self.machine.port(CONTROL_PORT)) as connection:
             return [connection.ask(line) for line in lines]
 

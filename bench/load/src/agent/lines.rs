@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 /// Largest length of a line; enough for a trace of some hundred thousand requests.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
-/// Time between two calls of `check` while waiting.
+/// Interval at which `Lines::next` calls `check` while it waits.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A connection and the unfinished line. The functions' errors do not name the peer; the caller puts its name in front.
+/// A connection, with the part of the next line that has arrived. Errors do not name the peer; callers add its name.
 pub struct Lines {
     reader: BufReader<TcpStream>,
-    /// The bytes of the next line that have arrived so far.
     line: Vec<u8>,
 }
 
@@ -37,12 +36,11 @@ impl Lines {
         Ok(Self { reader: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// Returns a second handle of the same connection.
     pub fn try_clone(&self) -> Result<TcpStream, String> {
         self.reader.get_ref().try_clone().map_err(|error| error.to_string())
     }
 
-    /// Waits for a line until `until`. Meanwhile `check` is called regularly; an error that it returns ends the wait.
+    /// Waits for a line, at most until `until`. Calls `check` regularly during the wait; an error of `check` ends the wait.
     pub fn next<T: DeserializeOwned>(
         &mut self,
         until: Instant,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Load from several machines: the protocol between a master and its agents.
 //!
-//! One machine can seldom saturate a server; if it tries, it measures its own queues. So other machines (agents) generate the load, and the
+//! A machine that generates a high load also measures the delays of its own queues. So other machines (agents) generate the load, and the
 //! master measures on its own connections at a low rate. Master and agent exchange one JSON object per line over TCP. The master sends
 //! orders, and the agent answers.
 //!
-//! An agent parses the arguments of a load as its own command line, so the checks of the command line apply. It refuses arguments that name
-//! files, because an agent neither reads nor writes files for a master.
+//! The master sends a load as command-line arguments. The agent parses and checks them like its own command line. It refuses arguments that
+//! name files, because an agent neither reads nor writes files for a master.
 //!
 //! Agents send their measurements as complete histograms, because percentiles over several machines can be computed only from the sum of
 //! the histograms.
@@ -52,9 +52,9 @@ pub enum Order {
     Load { arguments: Vec<String>, share: u64, shares: u64 },
     /// Stores the agent's share of the keys.
     Preload {},
-    /// Performs one run. `start_ns` is a time on the agent's run clock.
+    /// Performs one run. `start_ns` is a time of the agent's `Clock`, which begins with the session.
     Run { pace: PaceOrder, start_ns: u64 },
-    /// Ends the current order.
+    /// Ends the order that the agent is executing.
     Stop {},
 }
 
@@ -86,7 +86,7 @@ pub enum Answer {
         connections: ConnectionCounts,
         measured_ns: u64,
     },
-    /// The order is still being executed.
+    /// A keep-alive: the order is still being executed.
     Alive {},
     Refused {
         why: String,

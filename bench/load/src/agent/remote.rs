@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The master's side of an agent.
+//! The master's connection to an agent.
 
 use super::lines::{self, Lines};
 use super::{interval, Answer, Order, PaceOrder, SILENCE_MAX, VERSION};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CLOCK_READINGS: usize = 8;
-/// The time within which an agent MUST end its order after the order to stop. After this time its keep-alives are no longer accepted.
+/// After an order to stop, an agent MUST answer within this time, even if it sends keep-alives.
 const STOP_TIME_OUT: Duration = Duration::from_secs(60);
 
 /// An agent's clocks relative to ours, from the reading with the shortest round trip.
@@ -20,7 +20,7 @@ pub struct AgentClock {
     pub rtt_ns: u64,
     /// The agent's wall clock minus ours. The error is at most half the round trip.
     pub wall_offset_ns: i64,
-    /// The agent's run clock minus ours.
+    /// The agent's `Clock` minus ours. `Clock` (worker.rs) is the clock for the times of a run.
     #[serde(skip)]
     run_offset_ns: i64,
 }
@@ -115,7 +115,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent open its connections. Returns the numbers of open and of requested connections.
+    /// Orders the agent to open its connections. Returns the numbers of open and of requested connections.
     pub fn connect(&mut self) -> Result<(usize, usize), String> {
         let order = Order::Load { arguments: self.arguments.clone(), share: self.share.0, shares: self.share.1 };
         match self.ask(&order)? {
@@ -124,7 +124,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent store its share of the keys. Returns the number of stored keys.
+    /// Orders the agent to store its share of the keys. Returns the number of stored keys.
     pub fn preload(&mut self) -> Result<u64, String> {
         match self.ask(&Order::Preload {})? {
             Answer::Stored { keys } => Ok(keys),
@@ -132,7 +132,7 @@ impl Remote {
         }
     }
 
-    /// Lets the agent perform one run, which starts at `start_ns` on our clock. A run that has not ended at `late_ns` is an error.
+    /// Orders the agent to perform one run, which starts at `start_ns` on our clock. A run that has not ended at `late_ns` is an error.
     pub fn run(
         &mut self,
         pace: &PaceOrder,

@@ -16,9 +16,8 @@ use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A master is silent while its other agents store keys. After a silence longer than this, the agent ends the session.
+/// The longest silence of a master before the agent ends the session. A master is silent while its other agents store keys.
 const IDLE_TIME_OUT: Duration = Duration::from_secs(3600);
-/// Interval of keep-alives during an order.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves until the program is ended. Fails if it cannot listen on this address.
@@ -29,7 +28,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     let is_busy = Arc::new(AtomicBool::new(false));
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // The usual reason is that this process has too many open files. During the pause some of them may be closed.
+            // `accept` usually fails because this process has too many open files. During the pause some of them may be closed.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -51,7 +50,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Marks that a master is being served. Drop removes the mark, so a session that panics does not exclude the next master.
+/// Marks that a master is being served. Drop removes the mark, so the agent accepts the next master even after a session that panicked.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -106,7 +105,7 @@ impl Drop for Session {
 
 impl Session {
     fn serve(mut self) -> Result<(), String> {
-        // A connection that sends nothing must not exclude other masters.
+        // A connection that sends nothing is closed, because the agent refuses other masters while the connection is open.
         match self.orders.recv_timeout(SILENCE_MAX) {
             Ok(Ok(Order::Hello { version })) => {
                 self.send(&Answer::Hello { version: VERSION })?;
@@ -205,7 +204,7 @@ impl Session {
         run(team, &mut |second| self.send_or_stop(&Answer::second(second)))
     }
 
-    /// Sends an answer. If the send fails, the master no longer reads, and the run is stopped.
+    /// Sends an answer. Stops the run if the send fails, because the master then no longer reads.
     fn send_or_stop(&mut self, answer: &Answer) {
         if self.send(answer).is_err() {
             self.stop.store(true, Ordering::Relaxed);

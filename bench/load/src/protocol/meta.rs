@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"). `mg`, `ms` and `md` ask for key and opaque in the reply.
+//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"). Requests ask for the opaque in the reply, and gets also for the key.
 
 use super::{first_line, is_error_line, judge, number, Checks, Decoded, Garbage, Outcome, Reply};
 use crate::workload::{Operation, Request};
@@ -58,7 +58,7 @@ pub fn decode(input: &[u8], request: &Request, opaque: u32, checks: Checks) -> D
             };
             (end + 2, outcome)
         }
-        // A miss is `EN` alone, without flags.
+        // A miss is `EN` (get) or `NF` (delete).
         (Operation::Get, b"EN", None) | (Operation::Delete, b"NF", None) => (after, Outcome::Miss),
         (Operation::Set | Operation::Delete, b"HD", None) => (after, Outcome::Done),
         (Operation::Set, b"NS", None) => (after, Outcome::Declined),

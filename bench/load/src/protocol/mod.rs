@@ -44,7 +44,6 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// The outcome of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A get returned the right value.
@@ -55,7 +54,6 @@ pub enum Outcome {
     Done,
     /// The server declined a set (NOT_STORED).
     Declined,
-    /// The server reported an error.
     ServerError,
     WrongKey,
     WrongLength,
@@ -158,7 +156,7 @@ fn is_error_line(line: &[u8]) -> bool {
 }
 
 fn number(word: &[u8]) -> Result<usize, Garbage> {
-    // A value's length has at most nine digits. A number with more digits could overflow.
+    // Valid lengths have at most nine digits. With this limit the sum cannot overflow.
     if word.is_empty() || word.len() > 9 {
         return Err(Garbage);
     }

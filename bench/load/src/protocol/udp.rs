@@ -5,12 +5,11 @@
 //! the number of the request. A reply that never becomes complete is a lost request and times out.
 
 pub const HEADER_BYTES: usize = 8;
-/// Largest request that fits into one datagram. memcached cuts its replies into datagrams of the same size.
+/// Largest request that fits into one datagram. memcached cuts its replies into datagrams of this size, too.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// The largest value needs fewer datagrams than this. A datagram that announces more is invalid.
+/// The largest value needs fewer datagrams than this. A datagram that announces more datagrams is invalid.
 const PARTS_MAX: usize = 1024;
 
-/// Appends the frame header of a request.
 pub fn write_header(number: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_be_bytes());
     // Sequence number 0 of 1 datagram, then two reserved bytes.
@@ -44,7 +43,7 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// Returns the complete reply after its last part. Ignores a duplicate part, and a part beyond the part count of the first datagram.
+    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts, and parts beyond the first datagram's part count.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);

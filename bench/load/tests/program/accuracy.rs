@@ -6,14 +6,14 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-/// A busy machine may delay both programs at any time, and both record their largest lateness. So in each attempt the measured latency must
-/// be at least `made_min`, and must not differ from the real delay by more than tolerance and lateness. The attempts end when one attempt
-/// is as accurate as on a quiet machine.
+/// Largest number of attempts. A busy machine may delay client and server, and both record their largest lateness. Each attempt must
+/// measure at least `made_min`, and match the real delay within tolerance plus lateness. The attempts end when one of them matches within
+/// the tolerance alone.
 const ATTEMPTS: usize = 3;
-/// The recorded lateness is multiplied by this, because the client does not record its delay between a reply's arrival in the kernel and
-/// the reading of the clock.
+/// The recorded lateness does not include the client's delay between a reply's arrival in the kernel and the reading of the clock. So the
+/// recorded lateness is multiplied by this factor.
 const UNRECORDED_FACTOR: f64 = 2.0;
-/// Both histograms round to three digits.
+/// The histograms of client and server round to three digits.
 const ROUNDING: f64 = 0.002;
 
 /// In nanoseconds: the server's real delay, the lowest latency allowed, the measured latency, and both programs' largest lateness.
@@ -47,7 +47,7 @@ fn close_within(tolerance: f64, attempt: impl Fn() -> Vec<Figure>) {
     println!("this machine was too busy for a tolerance of {}%", tolerance * 100.0);
 }
 
-// Both histograms contain the same requests, so the comparison does not depend on chance.
+// The histograms of client and server contain the same requests, so the comparison does not depend on chance.
 #[test]
 fn percentiles_are_those_of_the_delays_that_were_made() {
     close_within(0.02, || {
@@ -60,7 +60,7 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
         let late = own_late + report["late_max_ns"].as_f64().unwrap();
         let figure = |name| {
             let measured = finished.number(&format!("loading/latency_from_sending/{name}"));
-            // The latency from the intended time includes this program's own lateness.
+            // The latency from the intended time includes neap-load's own lateness.
             let intended = finished.number(&format!("loading/latency/{name}"));
             assert!(intended >= measured * (1.0 - ROUNDING) && intended <= measured * (1.0 + ROUNDING) + own_late, "{name}: {intended}");
             let made = report["delay"][name].as_f64().unwrap();
@@ -70,7 +70,7 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
     });
 }
 
-/// Returns the latency that 1 % of evenly spread requests exceed if the server has these absences (start, length).
+/// Returns the latency that 1 % of evenly spaced requests exceed. `absences_ns`: start and length of the server's times without polls.
 fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     // A request that arrives during an absence waits for the rest of the absence.
     let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
@@ -86,7 +86,7 @@ fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
     low
 }
 
-/// Loads a server that freezes. Returns the result, the expected p99, and the total length of unintended absences.
+/// Loads a server that freezes. Returns the result, the expected p99, and the server's total time without polls outside the freezes.
 fn frozen((every_ms, for_ms): (u64, u64), seconds: f64, words: &str) -> (Finished, f64, f64) {
     let stub = Stub::start(&format!("--freeze {every_ms}:{for_ms}"));
     let finished = load(&stub.address, &format!("--no-preload -w 0 -s {seconds} -q --time-out 50 {words}"));
@@ -102,7 +102,7 @@ fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
     close_within(0.05, || {
         let (finished, made, away) = frozen((1000, 100), 4.0, "--rate 2000 --arrivals fixed -c 800");
         let late = finished.number("loading/lateness/p100_ns") + away;
-        // At least three freezes are within the window. The slowest 1 % of its requests are due in their first 14 ms, and wait over 80 ms.
+        // The window has three freezes or more. The slowest 1 % of the requests are due in a freeze's first 14 ms, and wait over 80 ms.
         vec![Figure { name: "p99_ns", made, made_min: 80e6, measured: finished.number("loading/latency/p99_ns"), late }]
     });
 }

@@ -20,7 +20,7 @@ impl Agent {
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("neap-load agent: listening on ").unwrap().to_string();
-        // The rest of the agent's output must be read, too.
+        // A thread reads the agent's further output, because a full pipe would block the agent.
         std::thread::spawn(move || lines.lines().for_each(drop));
         Self { child: Watched::new(child), address }
     }
@@ -77,7 +77,7 @@ fn ctrl_c_at_the_master_stops_the_agents_and_returns_their_measurements() {
     let finished = run.end();
     assert!(finished.is_good, "{}", finished.stderr);
     assert!(finished.table.contains("stopped before its time"));
-    // After Ctrl-C some requests may never have been sent.
+    // After Ctrl-C some intended requests are not sent.
     let seen = stub.end()["requests"].as_f64().unwrap();
     assert!(finished.number("loading/latency/count") <= seen && seen <= finished.number("loading/intended"), "{}", finished.table);
     is_whole(&finished, "loading");
@@ -130,11 +130,10 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut answer = String::new();
     for order in orders {
-        // The agent was busy and has closed the connection.
+        // The write fails if the agent was busy and has closed the connection.
         if stream.write_all(format!("{order}\n").as_bytes()).is_err() {
             return String::new();
         }
-        // Keep-alives are skipped.
         answer = lines.by_ref().map_while(Result::ok).find(|line| !line.contains(r#"{"alive":"#)).unwrap_or_default();
     }
     answer
@@ -142,7 +141,7 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
 
 const HELLO: &str = r#"{"hello":{"version":1}}"#;
 
-// An order that arrives late does not end the run. The requests due meanwhile are sent late and counted as behind schedule.
+// An order that arrives late does not end the run. Requests that were due earlier are sent late and counted as behind schedule.
 #[test]
 fn an_agent_that_starts_late_catches_up_and_reports_it() {
     let (agent, stub) = (Agent::start(), Stub::start(""));
@@ -180,7 +179,7 @@ fn an_agent_refuses_files_and_invalid_orders() {
         assert!(answered.starts_with(r#"{"refused""#) && answered.contains(named), "{order}: {answered}");
     }
     assert!(!file.exists());
-    // After an invalid line, another version or a long silence the agent closes the connection and serves the next master.
+    // After an invalid line, another protocol version or a long silence the agent closes the connection and serves the next master.
     for noise in ["GET / HTTP/1.1", "{}", r#"{"clock":{}}"#] {
         let answered = answer_once(&agent, &[noise]);
         assert!(answered.is_empty() || answered.contains("busy"), "{answered}");

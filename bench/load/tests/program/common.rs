@@ -13,7 +13,7 @@ use std::time::Duration;
 /// No run of a test takes so long. A program that runs longer is considered hung.
 const RUN_TIME_OUT: Duration = Duration::from_secs(400);
 
-/// A child process that is killed after RUN_TIME_OUT, so that a reader of its output always reaches the end.
+/// A child process that is killed after RUN_TIME_OUT, so that a read of its output always ends.
 pub struct Watched {
     child: Arc<Mutex<Child>>,
     _end: Sender<()>,
@@ -36,7 +36,7 @@ impl Watched {
         self.child.lock().unwrap().kill().unwrap();
     }
 
-    /// Waits until the child has ended, by itself or killed after RUN_TIME_OUT.
+    /// Waits until the child has ended by itself or was killed.
     pub fn wait(&self) -> ExitStatus {
         loop {
             // A blocking wait would hold the lock, but the thread that kills the child needs it.
@@ -47,7 +47,6 @@ impl Watched {
         }
     }
 
-    /// Sends SIGINT, like Ctrl-C.
     pub fn interrupt(&self) {
         let process = rustix::process::Pid::from_child(&self.child.lock().unwrap());
         rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
@@ -97,12 +96,10 @@ impl Drop for Stub {
     }
 }
 
-/// A run of neap-load.
 pub struct Load {
     child: Watched,
     json: PathBuf,
     stdout: ChildStdout,
-    /// Lines of standard error.
     pub stderr: BufReader<ChildStderr>,
 }
 
@@ -180,7 +177,7 @@ impl Load {
 }
 
 impl Finished {
-    /// Returns a number of the JSON's first run. `path`: the names that lead to it, like `loading/intended`.
+    /// Returns a number of the JSON's first run. `path`: the JSON names from the run to the number, like `loading/intended`.
     pub fn number(&self, path: &str) -> f64 {
         self.number_of(0, path)
     }

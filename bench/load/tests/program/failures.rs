@@ -28,7 +28,7 @@ fn each_fault_is_counted_by_its_kind() {
         assert!(finished.is_good, "{fault}: {}", finished.stderr);
         let faults = report["faults"].as_f64().unwrap();
         assert!(faults > 5.0, "{fault}: {report}");
-        // An endless answer may still be arriving when the run ends. It is then not counted as a fault of this kind.
+        // If an endless answer is still arriving when the run ends, the client counts it as another failure.
         let counted_min = if fault == "endless" { 1.0 } else { faults };
         let counted = finished.number(&format!("loading/requests/{kind}"));
         assert!(counted >= counted_min && counted <= faults, "{fault}: {counted} of {faults}\n{}", finished.table);
@@ -94,7 +94,7 @@ fn a_setup_error_is_one_line() {
     }
 }
 
-// Preloading must end with one line when the server does not answer.
+// If the server does not answer, preloading must end with one error line.
 #[test]
 fn preloading_ends_with_the_first_failure() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -151,7 +151,7 @@ impl Card {
         self.tick_flow_control(host, now);
         self.tick_rates(host, now);
         self.faults.write_stale_heads(host, now);
-        // Write-backs come before interrupts, so that the message at the end of an interval also reports the write-backs made at that time.
+        // Write-backs come before interrupts, so that an interrupt at the end of its interval also reports write-backs of that time.
         self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
@@ -162,7 +162,7 @@ impl Card {
         self.interrupts.tick(&self.regs, host, now);
     }
 
-    /// Raises a queue's interrupt after the card has written to its ring. The interrupt never overtakes a write-back that a fault delays.
+    /// Raises a queue's interrupt after the card has written to its ring. If a fault delays write-backs, it delays the interrupt, too.
     pub(crate) fn queue_event(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize) {
         if self.faults.holds_event(now, direction, queue) {
             return;
@@ -210,20 +210,19 @@ impl Card {
             self.drain_packet_buffer(host, now);
         }
     }
-    /// Delays write-backs by `by`. Write-backs that already wait keep their due times.
+    /// Delays write-backs by `by`. The new delay does not apply to write-backs that are already waiting.
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
-    /// Repeats, after the time `by`, the write of each transmit head that `trigger` selects. The repeated head overwrites newer heads.
+    /// Repeats the write of each transmit head that `trigger` selects, `by` later. The second write overwrites newer heads.
     pub fn repeat_heads(&mut self, by: Nanoseconds, trigger: Trigger) {
         (self.faults.stale_head_delay, self.faults.stale_heads) = (by, trigger);
     }
-    /// Loses the messages that `trigger` selects, of one vector or (`None`) of all vectors. The card counts lost messages as sent, but does
-    /// not send them.
+    /// Drops the interrupt messages that `trigger` selects, of one vector or (`None`) of all vectors. The card counts them as sent.
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
     }
-    /// Describes as text which messages `lose_messages` loses.
+    /// Returns a text: the messages that `lose_messages` drops.
     pub fn message_loss(&self) -> String {
         self.interrupts.loss()
     }
@@ -231,11 +230,11 @@ impl Card {
     pub fn fail_memory(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.interrupts.other_event(&self.regs, host, now, MEMORY_FAILED);
     }
-    /// Flips one bit of the EEPROM, so that its checksum becomes wrong, or right again.
+    /// Flips one bit of the EEPROM. The first call makes its checksum wrong, the second call makes it right again.
     pub fn flip_eeprom_bit(&mut self) {
         self.eeprom.flip_bit();
     }
-    /// Ends all faults. Late write-backs keep their due times.
+    /// Ends all faults. Write-backs that are already delayed keep their due times.
     pub fn end_faults(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.faults.hung_receive = 0;
         self.faults.hung_transmit = 0;
@@ -292,7 +291,7 @@ impl Card {
         }
         list
     }
-    /// Starts the trace of messages and of writes to EITR. The trace keeps up to `entries_max` entries (interrupt_trace.rs).
+    /// Starts the trace of interrupt messages and of writes to EITR. The trace keeps up to `entries_max` entries (interrupt_trace.rs).
     pub fn start_interrupt_trace(&mut self, now: Nanoseconds, entries_max: usize) {
         self.interrupts.start_trace(now, entries_max);
     }
@@ -300,7 +299,7 @@ impl Card {
     pub fn interrupt_trace(&mut self) -> &mut InterruptTrace {
         self.interrupts.trace()
     }
-    /// Removes and returns the oldest description of a driver's mistake that waits to be taken.
+    /// Removes and returns the oldest description of a driver's mistake, or None if none is left.
     pub fn take_violation(&mut self) -> Option<String> {
         self.report.take_message()
     }
@@ -312,7 +311,7 @@ impl Card {
     pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.report.counts().filter(|(_, count)| *count != 0)
     }
-    /// Returns descriptions of the last violations, each with its rule.
+    /// Returns descriptions of the last violations, each with the rule that was broken.
     pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
         self.report.recent()
     }

@@ -16,7 +16,7 @@ impl Sum {
         }
         let last = words.remainder().iter().rev().fold(0u64, |last, &byte| last << 8 | u64::from(byte));
         sum += u128::from(last);
-        // For the same reason, 2^64 and 2^32 count as 1.
+        // 2^64 and 2^32 are congruent to 1, too, so the parts of the sum are added without a shift.
         let sum = (sum >> 64) as u64 + (sum as u64 >> 32) + (sum as u64 & 0xFFFF_FFFF);
         self.0 += sum;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The PCI configuration space (datasheet 9): identity, BARs, power management, MSI, MSI-X, PCIe, error reporting, serial number.
 //!
-//! Masks beside the bytes give the bits that can be written, and the bits that are cleared by writing ones. The program that uses this
-//! crate handles most effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (the
-//! card works only in D0), the bits that disable the INTx line, and the function level reset.
+//! Two masks give the bits that can be written, and the bits that are cleared by writing ones. The program that uses this crate handles
+//! most effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (the card works only
+//! in D0), the bits that disable the INTx line, and the function level reset.
 
 use crate::registers::BAR_BYTES;
 
@@ -11,10 +11,10 @@ pub const CONFIG_SPACE_BYTES: usize = 4096;
 
 const COMMAND: usize = 0x04;
 const COMMAND_BUS_MASTER: u8 = 4;
-const COMMAND_INTX_DISABLE: u8 = 4; // in its second byte
+const COMMAND_INTX_DISABLE: u8 = 4; // in the second byte of the command register
 const STATUS: usize = 0x06;
 const STATUS_INTERRUPT: u8 = 8;
-const STATUS_RECEIVED_MASTER_ABORT: u8 = 0x20; // in its second byte, where all except two bits are cleared by writing ones
+const STATUS_RECEIVED_MASTER_ABORT: u8 = 0x20; // in the second byte of the status register; ones clear all except two of its bits
 const POWER_MANAGEMENT: usize = 0x40;
 const POWER_STATE: usize = POWER_MANAGEMENT + 4;
 const MSI: usize = 0x50;
@@ -68,7 +68,7 @@ impl ConfigSpace {
     fn header(&mut self) {
         self.put(0x00, &VENDOR_INTEL.to_le_bytes());
         self.put(0x02, &DEVICE_82599_SFP.to_le_bytes());
-        self.put(0x06, &0x0010u16.to_le_bytes()); // status: capabilities
+        self.put(0x06, &0x0010u16.to_le_bytes()); // status: there is a list of capabilities
         self.put(0x08, &[0x01, 0x00, 0x00, 0x02]); // revision 1, Ethernet controller
         self.put(0x0C, &[0x10]); // cache line of 64 bytes
         self.put(0x10, &0x0000_000Cu32.to_le_bytes()); // BAR 0: memory, 64 bits, prefetchable
@@ -91,7 +91,7 @@ impl ConfigSpace {
 
     fn power_management(&mut self) {
         self.put(POWER_MANAGEMENT, &[0x01, MSI as u8, 0x23, 0x48]); // version 3, PME from D0 and D3hot
-        self.put(POWER_STATE, &[0x08, 0x20]); // no soft reset; data scale
+        self.put(POWER_STATE, &[0x08, 0x20]); // No_Soft_Reset is set, Data_Scale is 1
         self.allow(POWER_STATE, &[0x03, 0x1F]);
         self.clearable[POWER_STATE + 1] = 0x80; // PME status
     }
@@ -109,7 +109,7 @@ impl ConfigSpace {
 
     fn pcie(&mut self) {
         self.put(PCIE, &[0x10, 0x00, 0x02, 0x00]); // version 2, endpoint
-        self.put(PCIE + 4, &0x1000_8CC2u32.to_le_bytes()); // payload to 512, latencies, role based errors, FLR
+        self.put(PCIE + 4, &0x1000_8CC2u32.to_le_bytes()); // maximum payload of 512 bytes, latencies, role based errors, FLR
         self.put(PCIE_DEVICE_CONTROL, &[0x10, 0x28]);
         self.allow(PCIE_DEVICE_CONTROL, &[0xFF, 0x7F]);
         self.clearable[PCIE_DEVICE_CONTROL + 2] = 0x0F;
@@ -124,8 +124,8 @@ impl ConfigSpace {
 
     fn extended(&mut self, mac: [u8; 6]) {
         self.put(AER, &(0x0001u32 | 1 << 16 | (SERIAL as u32) << 20).to_le_bytes());
-        self.put(AER + 12, &0x0006_2030u32.to_le_bytes()); // severities
-        self.put(AER + 20, &0x0000_2000u32.to_le_bytes()); // correctable mask
+        self.put(AER + 12, &0x0006_2030u32.to_le_bytes()); // severities of uncorrectable errors
+        self.put(AER + 20, &0x0000_2000u32.to_le_bytes()); // mask of correctable errors
         self.allow(AER + 8, &[0xFF; 8]);
         self.allow(AER + 20, &[0xFF; 4]);
         self.put(SERIAL, &(0x0003u32 | 1 << 16).to_le_bytes());
@@ -170,7 +170,7 @@ impl ConfigSpace {
         self.bytes[STATUS + 1] |= STATUS_RECEIVED_MASTER_ABORT;
     }
 
-    /// Resets the writable bits. The program that uses this crate keeps BARs and interrupt line.
+    /// Resets the writable bits. The program that uses this crate keeps the BARs and the number of the interrupt line.
     pub fn reset(&mut self, mac: [u8; 6]) {
         *self = Self::new(mac);
     }

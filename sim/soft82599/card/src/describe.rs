@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Describes the card's state as text for debugging: the state of each block outside the registers, then every register that does not have
-//! its initial value. Describing changes nothing: no counter is cleared, no semaphore taken.
+//! Describes the card's state as text for debugging: first the state that each block keeps outside the registers, then every register that
+//! does not have its initial value. Describing changes nothing: no counter is cleared, no semaphore taken.
 
 use crate::card::Card;
 use crate::registers::{field, place_of, Register, SLOTS};
 use std::fmt::Write;
 
-// LEDCTL's modes.
+// Modes of an LED in LEDCTL.
 const LED_LINK_UP: u32 = 0;
 const LED_10_GIGABIT: u32 = 1;
 const LED_LINK_ACTIVE: u32 = 4;
@@ -140,7 +140,7 @@ impl Card {
         }
     }
 
-    /// Describes the register file, without the registers whose values are computed on reads. Those are described with their blocks.
+    /// Describes the register file. Registers whose values are computed on reads are described with their blocks.
     fn describe_registers(&self, out: &mut String) {
         for slot in 0..SLOTS {
             let place = place_of(slot);

@@ -3,8 +3,8 @@
 //!
 //! The image has the words that drivers read: MAC address, device capabilities, the list of SFP+ modules with their start sequences, the
 //! temperature sensor, the firmware's version, the part number, and a checksum. The checksum covers the first 64 words and the sections to
-//! which pointers in these words lead. Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM.
-//! Access by pins is in eeprom_pins.rs.
+//! which these words point. Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM. Access by
+//! pins is in eeprom_pins.rs.
 
 use crate::registers::field::{eerd, eewr};
 
@@ -36,7 +36,7 @@ impl Eeprom {
             words[0x101 + i] = u16::from_le_bytes([mac[2 * i], mac[2 * i + 1]]);
         }
         words[0x104] = 0;
-        // MAC section: the link mode, which AUTOC has after reset.
+        // MAC section: the value of AUTOC after a reset, which contains the link mode.
         words[MAC_POINTER] = 0x0120;
         words[0x120] = 2;
         words[0x121] = 0xC09C;
@@ -68,7 +68,7 @@ impl Eeprom {
             words[0x162 + 2 * i] = 0x0180;
         }
         words[0x169] = NOTHING;
-        words[0x180] = 3; // one word of length, then the value for CORECTL, then the end
+        words[0x180] = 3; // a length word, then values for CORECTL until the end mark
         words[0x181] = 0x0001;
         words[0x182] = 0x0101;
         words[0x183] = NOTHING;

@@ -49,7 +49,7 @@ impl Pins {
         }
     }
 
-    /// Handles a write to EEC. Returns its new value. `fixed`: the bits that do not depend on the written value.
+    /// Handles a write to EEC. Returns EEC's new value. `fixed`: the bits that do not depend on the written value.
     pub fn write(&mut self, eeprom: &mut Eeprom, value: u32, fixed: u32) -> u32 {
         let granted = REQUEST.is_set(value);
         let selected = granted && !CS.is_set(value);
@@ -90,7 +90,7 @@ impl Pins {
             }
             _ => {}
         }
-        // A driver may shift out any number of bits. The count restarts here, because only the position within the byte still matters.
+        // A driver may shift out any number of bits. From here on only the position within a byte matters, so the count is reduced.
         if self.bits == 1 << 16 {
             self.bits = 24 + 8;
         }

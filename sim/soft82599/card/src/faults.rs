@@ -4,9 +4,9 @@
 //! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
 //! The program that uses this crate handles faults on the wire: lost, damaged and delayed frames.
 //!
-//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt is late, too, and still
-//! comes after the write-back, as drivers expect. A stale head is an old transmit head that is written again later and overwrites newer
-//! heads, as if a bus had reordered the writes. A removed card answers reads with all ones and does nothing else.
+//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. The interrupt of a late write-back comes
+//! after it, as drivers expect. A stale head is an old transmit head that is written again later. It overwrites newer heads, as if a bus
+//! had reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use std::fmt;
 
 /// Largest number of waiting late write-backs. If there are more, the oldest are written early.
 const LATE_MAX: usize = 1 << 16;
-/// Largest number of waiting stale heads. While there are so many, no more are created.
+/// Largest number of waiting stale heads. At this number, no more are created.
 const STALE_MAX: usize = 1 << 10;
 
-/// Selects events of a sequence.
+/// Selects the events to which a fault applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Trigger {
     #[default]
     Off,
-    /// The next events, as many as this number.
+    /// The given number of events, from the next one on.
     Next(u64),
     /// Random events with a probability of `in_a_million` / 1,000,000. Equal seeds select the same events.
     Chance { in_a_million: u32, state: u64 },
@@ -31,7 +31,7 @@ pub enum Trigger {
 impl Trigger {
     /// `probability`: 0 to 1. `seed`: any value.
     pub fn chance(probability: f64, seed: u64) -> Self {
-        // The generator's state must not be zero, and adjacent seeds must not give similar sequences.
+        // The state of the random generator must not be zero, and adjacent seeds must not give similar sequences.
         let state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1;
         Self::Chance { in_a_million: (probability.clamp(0.0, 1.0) * 1e6).round() as u32, state }
     }
@@ -76,7 +76,7 @@ pub enum Direction {
     Transmit,
 }
 
-/// A late action on guest memory or interrupts.
+/// A delayed write to guest memory, or a delayed interrupt.
 #[derive(Clone, Copy, Debug)]
 enum LateAction {
     U64(u64, u64),
@@ -120,7 +120,7 @@ impl Faults {
         self.late.len()
     }
 
-    /// Writes the half of a descriptor that completes its write-back, now or after the delay. A delayed write reports no DMA fault.
+    /// Writes the 8 bytes that complete a descriptor's write-back, now or after the delay. A delayed write reports no DMA fault.
     pub fn publish_u64(
         &mut self,
         host: &mut impl Host,
@@ -175,7 +175,7 @@ impl Faults {
         self.hold(now, direction, queue, LateAction::Event)
     }
 
-    /// While `late` has LATE_MAX entries, writes its oldest entry early. If that entry is an event, it is lost and counted.
+    /// While `late` has LATE_MAX entries, writes its oldest entry early. An interrupt event is dropped and counted instead.
     fn make_room(&mut self, host: &mut impl Host) {
         while self.late.len() >= LATE_MAX {
             match self.late.pop_front().map(|late| late.action) {
@@ -187,7 +187,7 @@ impl Faults {
     }
 
     fn hold(&mut self, now: Nanoseconds, direction: Direction, queue: usize, action: LateAction) -> bool {
-        // While entries wait, later entries wait behind them even if the delay is 0 by then, so that the order is kept.
+        // A new entry waits behind the older entries, even if the delay has been set to 0 since. So the order is kept.
         if (self.write_back_delay == 0 && self.late.is_empty()) || self.late.len() >= LATE_MAX {
             return false;
         }
@@ -201,7 +201,7 @@ impl Faults {
         self.late.front().map(|late| late.at).into_iter().chain(stale).min()
     }
 
-    /// Writes the due entries up to the next due queue event, and returns it. Late write-backs to unmapped memory are lost and counted.
+    /// Writes the due entries up to the next due interrupt event, and returns that event. Late writes to unmapped memory are counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
             let Late { direction, queue, action, .. } = self.late.pop_front()?;
@@ -213,7 +213,7 @@ impl Faults {
         None
     }
 
-    /// Writes the late write-backs of a disabled queue at once, without an interrupt. Nothing of the queue is written later.
+    /// Writes the late write-backs of a disabled queue at once, without an interrupt. No write of the queue is delayed after that.
     pub(crate) fn flush_late(&mut self, host: &mut impl Host, direction: Direction, queue: usize) {
         // From now on the driver may use the queue's memory for another purpose.
         self.stale.retain(|stale| direction != Direction::Transmit || stale.1 != queue);

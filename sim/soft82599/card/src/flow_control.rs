@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Pause frames, to and from the peer (datasheet 3.7.7, IEEE 802.3 annex 31B, 802.1Qbb).
 //!
-//! When a class's packet buffer fills beyond FCRTH, the card sends XOFF: a pause frame with FCTTV's time. The card repeats XOFF at
-//! intervals of FCRTV while the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time 0), if FCRTL enables
-//! that. With priority flow control the frame names the class. The program that delivers frames MUST honour pause frames, like a link
-//! partner; frames sent during a pause may be lost.
+//! When the packet buffer of a traffic class fills beyond FCRTH, the card sends XOFF: a pause frame with FCTTV's time. The card repeats
+//! XOFF at intervals of FCRTV while the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time 0), if FCRTL
+//! enables that. With priority flow control the frame names the class. The program that delivers frames MUST honour pause frames, like a
+//! link partner; frames sent during a pause may be lost.
 //!
-//! A pause frame from the peer stops all transmit queues, or the queues of the named classes, for the time that it gives. The MAC drops the
-//! pause frame itself if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN passes them on.
+//! A pause frame from the peer stops all transmit queues, or the queues of the named classes, for the time in the frame. The MAC drops the
+//! pause frame itself if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN is set to pass them on.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -17,7 +17,7 @@ use crate::registers::{field, Register, RegisterFile};
 pub struct FlowControl {
     /// Bit q: the peer has paused transmit queue q.
     held: u128,
-    /// End of each class's pause. A link-wide pause holds all classes.
+    /// Time at which each class's pause ends. A pause of the whole link pauses all classes.
     held_until: [Nanoseconds; CLASSES],
     refresh_at: [Nanoseconds; CLASSES],
 }
@@ -66,7 +66,7 @@ fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
             let sizes = [32, 32, 16, 16, 8, 8, 8, 8];
             range(sizes[..class].iter().sum(), sizes[class])
         }
-        // Classes are inside pools: a class has one queue in each pool.
+        // Each pool has one queue for each class.
         (true, true, kind) => {
             let classes = if kind == 2 { 4 } else { 8 };
             (0..128).filter(|queue| queue % classes == class as u32).fold(0, |set, queue| set | 1 << queue)
@@ -112,7 +112,7 @@ impl Card {
     }
 
     fn hold_class(&mut self, now: Nanoseconds, class: usize, time: u16) {
-        // XON ends a pause. The queues continue at the next tick, which is due at once.
+        // XON ends a pause. The queues continue at the next call of `Card::tick`, which is due at once.
         if time != 0 || self.flow_control.held_until[class] != 0 {
             self.flow_control.hold(&self.regs, class, (now + quanta(time.into())).max(1));
         }

@@ -2,13 +2,14 @@
 //! Flow director: a table of flows with the queue of each, maintained by the driver (datasheet 7.1.2.7).
 //!
 //! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses. Bits that the driver
-//! masks do not count. The flow's hash selects a bucket, a list of filters. In perfect mode, a filter contains the flow itself and a number
-//! that the driver assigns. In signature mode, a filter contains only a second hash, so the card cannot distinguish two flows with equal
-//! hashes. To add, remove or query a filter, the driver gives its bucket and its number (or signature), so it must compute the same hashes.
+//! masks are not compared. The flow's hash selects a bucket, a list of filters. In perfect mode, a filter contains the flow itself and a
+//! number that the driver assigns. In signature mode, a filter contains only a second hash, so two flows with equal hashes are not
+//! distinguished. To add, remove or query a filter, the driver gives its bucket and its number or signature, so it must compute the same
+//! hashes.
 //!
 //! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
-//! the XOR of all other parts. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket
-//! has its own list of filters, so a frame's cost depends only on the length of one list.
+//! the XOR of all other parts. Each of the words' eight bytes has a table of 256 entries, computed when a key changes. So both hashes
+//! together take eight look-ups. A frame's cost depends only on the length of one bucket's list.
 //!
 //! Perfect filters match only IPv4 here. The card's perfect match on IPv6 is not modelled, because no public driver uses it.
 
@@ -32,7 +33,7 @@ struct Flow {
     destination: [u32; 4],
     /// Source port in the upper half.
     ports: u32,
-    /// The two bytes at the driver's offset, in network order.
+    /// The two bytes at the offset that the driver chose, in network order.
     flexible: u16,
 }
 
@@ -56,7 +57,7 @@ struct Filter {
     /// The signature, or in perfect mode the number that the driver assigned.
     id: u16,
     command: u32,
-    /// All zeros in signature mode.
+    /// The flow to match; all zeros in signature mode.
     flow: Flow,
     /// True if the bucket's list had already reached FDIRCTRL's limit when this filter was added.
     too_long: bool,
@@ -80,7 +81,7 @@ pub struct Found {
     pub matched: bool,
     pub queue: Option<usize>,
     pub low_latency: bool,
-    /// For the descriptor's hash field: the filter's number in the lower half, the bucket in the upper.
+    /// Value for the descriptor's hash field: the filter's number in the lower half, the bucket in the upper half.
     pub report: Option<u32>,
     /// FDIRERR of the descriptor: length, drop, collision.
     pub errors: u8,
@@ -319,8 +320,8 @@ fn flow_of(frame: &[u8], parsed: &Parsed, flexible_at: usize) -> Flow {
     }
 }
 
-/// Returns the flow in FDIRIPSA and the following registers, for a command. Addresses and flexible bytes have their first byte lowest;
-/// ports and VLAN tag are numbers.
+/// Returns the flow that the driver has written to FDIRIPSA and the following registers for a command. The first byte of an address, or of
+/// the flexible bytes, is the lowest byte of its register; ports and VLAN tag are numbers.
 fn flow_in_registers(regs: &RegisterFile, command: u32) -> Flow {
     let ports = regs.get(Register::Fdirport);
     let other = regs.get(Register::Fdirvlan);

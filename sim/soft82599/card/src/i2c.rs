@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
-//! The driver sets clock and data through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. The model reacts
-//! to the edges like a 24C02 slave. It expects a start, the address, the byte number, and then either bytes to write, or a repeated start
-//! and bytes to read. The slaves and their contents are in sfp_module.rs.
+//! The driver sets clock and data through I2CCTL. The bus is open-drain: the data wire is low when the driver or a slave pulls it low. The
+//! model reacts to the edges like a 24C02 slave. A transfer has a start, the slave's address and the byte number. Then come bytes to write,
+//! or a repeated start and bytes to read. The slaves and their contents are in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
 use crate::sfp_module::Slaves;
@@ -11,7 +11,7 @@ use crate::sfp_module::Slaves;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Receiving a byte; `Meaning` gives its use.
+    /// Receiving a byte; `Meaning` gives the byte's use.
     Receiving(Meaning),
     /// Sending a byte.
     Sending,
@@ -47,8 +47,8 @@ impl Bus {
     pub fn write(&mut self, value: u32) -> u32 {
         let (clock, out) = (CLOCK_OUT.is_set(value), DATA_OUT.is_set(value));
         let (old_clock, old_data) = (self.clock, self.data);
-        // A write may change both wires. A falling clock is assumed to change before the data wire, and a rising clock after it, as hold
-        // times require.
+        // A write may change both wires. A falling clock is assumed to change before the data wire, and a rising clock after the data wire,
+        // as hold times require.
         if old_clock && !clock {
             self.falling_edge();
         }
@@ -87,7 +87,7 @@ impl Bus {
         self.pulls_low = false;
     }
 
-    /// Takes a bit from the data wire, which is valid while the clock is high.
+    /// Reads a bit from the data wire, which is valid while the clock is high.
     fn rising_edge(&mut self, data: bool) {
         match self.state {
             State::Idle => {}
@@ -107,7 +107,7 @@ impl Bus {
         }
     }
 
-    /// Sets the slave's side of the data wire, which may change while the clock is low.
+    /// Sets the data wire as driven by the slave. The data wire may change while the clock is low.
     fn falling_edge(&mut self) {
         self.pulls_low = false;
         match self.state {

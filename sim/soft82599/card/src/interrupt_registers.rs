@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The interrupt registers as seen by a driver (datasheet 8.2.3.5): causes, masks, auto-clear, moderation, vectors.
 //!
-//! The effect of these registers on messages and on the line is in interrupts.rs.
+//! The effect of these registers on interrupt messages and on the INTx line is in interrupts.rs.
 
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::{eiame, immediate, msix, ones, Interrupts, NO_VECTOR, QUEUE_BITS};

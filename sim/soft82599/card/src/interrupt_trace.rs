@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 /// Causes of a message, counted since the previous message of its vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Frames written to receive rings.
+    /// Number of frames written to receive rings.
     pub receive: u32,
     /// Number of times that a transmit queue ran and reported at least one descriptor.
     pub transmit: u32,
-    /// Writes to EICS.
+    /// Number of writes to EICS.
     pub software: u32,
     /// Bits of EICR's upper half that this message reported.
     pub other: u32,
@@ -51,7 +51,7 @@ impl InterruptTrace {
         Self { on: false, entries_max: 0, entries: VecDeque::new(), lost: 0, since: [Causes::default(); VECTORS] }
     }
 
-    /// Clears the trace and keeps up to `entries_max` entries from here on.
+    /// Clears the trace and keeps up to `entries_max` entries from now on.
     pub fn start(&mut self, entries_max: usize) {
         *self = Self { on: true, entries_max, ..Self::new() };
     }
@@ -62,7 +62,7 @@ impl InterruptTrace {
     pub fn is_on(&self) -> bool {
         self.on
     }
-    /// Returns the number of entries since the start that did not fit.
+    /// Returns the number of entries that were not kept, because the trace was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }

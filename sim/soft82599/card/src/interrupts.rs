@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! From causes to messages: EICR, masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
+//! Interrupts: causes (EICR), masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
 //!
 //! IVAR maps a queue's event to a cause. With MSI-X (GPIE.multiple_msix), IVAR gives a vector, and the cause is the vector's bit, one of
 //! 64. The lowest 16 of these bits are also in EICR. Other events (link change and so on) are causes in EICR's upper half. IVAR_MISC maps
@@ -59,7 +59,7 @@ pub struct Interrupts {
     pub(crate) other_requested: u32,
     /// Without MSI-X: the single interrupt has unreported causes.
     pub(crate) single_requested: bool,
-    /// True while an enabled cause is set and its delay has ended. `line_shown` is the level on the bus.
+    /// True while an enabled cause is set and moderation no longer delays it. `line_shown` is the level on the bus.
     pub(crate) line: bool,
     pub(crate) line_shown: bool,
     pub(crate) gates: Gates,
@@ -155,9 +155,9 @@ impl Interrupts {
         }
     }
 
-    /// Returns the time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). It is the end of the interval of the
-    /// queue's vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not longer
-    /// than GPIE.rsc_delay.
+    /// Returns the time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1). This time is the end of the interval
+    /// of the queue's vector, but at least GPIE.rsc_delay from now. None if the queue has no vector, or if the vector's interval is not
+    /// longer than GPIE.rsc_delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {
             NO_VECTOR => return None,
@@ -214,7 +214,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the bits of EICR's upper half that are mapped to a vector.
+    /// Returns the bits of EICR's upper half that IVAR_MISC maps to `vector`.
     pub(crate) fn others_of(&self, vector: u8) -> u32 {
         let timer = if self.tcp_timer_vector == vector { TCP_TIMER } else { 0 };
         let rest = if self.other_vector == vector { !TCP_TIMER } else { 0 };
@@ -281,7 +281,7 @@ impl Interrupts {
         }
     }
 
-    /// Without MSI-X: the line follows the causes; a message (MSI) is sent for a new cause.
+    /// Without MSI-X: sets the INTx line, which is asserted while a cause is set, or sends a message (MSI) for a new cause.
     pub(crate) fn deliver_single(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, immediate: bool) {
         if !self.single_active() {
             self.single_requested = false;
@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the level that the INTx line would have without the gates of the configuration space.
+    /// Returns the level of the INTx line. The configuration space (`Gates`) may still keep it off the bus.
     pub fn line(&self) -> bool {
         self.line
     }
@@ -384,7 +384,7 @@ pub(crate) fn immediate(regs: &RegisterFile) -> bool {
     field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
 }
 
-/// True if GPIE.eiame is set: EIAM masks causes when their message is sent. If it is clear, EIAM masks them when they are read or cleared.
+/// True if GPIE.eiame is set: EIAM masks causes when their message is sent. Otherwise EIAM masks causes when they are read or cleared.
 pub(crate) fn eiame(regs: &RegisterFile) -> bool {
     field::gpie::EIAME.is_set(regs.get(Register::Gpie))
 }

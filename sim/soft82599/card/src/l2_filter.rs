@@ -8,16 +8,16 @@
 use crate::registers::{field, Register, RegisterFile};
 
 pub struct L2Filter {
-    /// Address, first byte lowest, and its pools; sorted by address.
+    /// Address (its first byte is the lowest) and pools, sorted by address.
     addresses: Vec<(u64, u64)>,
 }
 
 /// The reason why a frame was accepted. The receive descriptor reports part of this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// By an exact address, which selects these pools.
+    /// Accepted by an exact address, which selects these pools.
     Exact(u64),
-    /// By the multicast table: the descriptor's non_unicast ("passed inexact filter") bit is set.
+    /// Accepted by the multicast table: the descriptor's non_unicast ("passed inexact filter") bit is set.
     Hash,
     Broadcast,
     Promiscuous,

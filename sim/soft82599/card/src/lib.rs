@@ -3,10 +3,10 @@
 //!
 //! For a driver, a card consists of registers, rings in the driver's memory, and interrupts. This crate models exactly these parts: `Card`
 //! takes register accesses and frames, and uses the `Host` trait for the guest's memory, interrupts and the wire. It does no I/O, reads no
-//! clock (every call carries the time) and starts no thread. So the same code runs behind QEMU, with a test's clock and in a fuzzer. No
-//! write of a guest may make the model panic, loop forever or grow without bound.
+//! clock (every call carries the time) and starts no thread. So the same code runs behind QEMU, in tests and in a fuzzer. No write of a
+//! guest may make the model panic, loop forever or grow without bound.
 //!
-//! `register_actions.rs` passes a register access to its block. Each other file is one block of the card. It begins with the block's
+//! `register_actions.rs` passes a register access to its block. Each other file is one block of the card. Each file begins with the block's
 //! function and its sections of the datasheet (Intel 331520).
 
 mod access_counters;

@@ -17,12 +17,12 @@ const SPEED_10G: u32 = 3;
 const SPEED_1G: u32 = 2;
 
 pub struct Link {
-    /// A peer is connected.
+    /// True if a peer is connected.
     peer: bool,
     laser: bool,
     forced: bool,
     up: bool,
-    /// The link went down since the last read of LINKS.
+    /// True if the link went down since the last read of LINKS.
     lost: bool,
     training_until: Option<Nanoseconds>,
 }

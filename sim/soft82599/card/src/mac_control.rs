@@ -44,7 +44,7 @@ pub fn parse(frame: &[u8]) -> Option<MacControl> {
     })
 }
 
-/// Builds a pause frame for all classes (`class` None) or for one.
+/// Builds a pause frame for all classes (`class` None) or for one class.
 pub(crate) fn pause_frame(source: [u8; 6], class: Option<usize>, time: u16) -> [u8; FRAME_BYTES] {
     let mut frame = [0; FRAME_BYTES];
     let mut put = |at: usize, word: u16| frame[at..at + 2].copy_from_slice(&word.to_be_bytes());

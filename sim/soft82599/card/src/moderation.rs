@@ -2,13 +2,13 @@
 //! Interrupt moderation (datasheet 7.3.2.1, 8.2.3.5.12): the minimum interval between the messages of each vector.
 //!
 //! Each vector has a counter of 2 us steps. A message loads the counter with the interval from EITR. The counter counts down to zero and
-//! stays there. The vector's next message waits until the counter is zero. So the interval counts from the last message, independent of the
-//! causes, and the first message after a pause longer than the interval is sent at once.
+//! stays there. The vector's next message waits until the counter is zero. So the interval counts from the last message. The first message
+//! after a pause longer than the interval is sent at once.
 //!
 //! A write to EITR changes the interval that the next message loads. The running counter continues, unless the write has a new value for it
 //! (counter_write_disable clear). A counter value of zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two
-//! speeds of this card. Two points are in doubt. One is whether an interval of 0 ends a running counter (here not: it runs out in at most
-//! 1022 us). The other is the phase of the card's own 2 us tick, which could shorten an interval by up to one step (not here).
+//! speeds of this card. The datasheet leaves two points open. First, an interval of 0 may end a running counter; here the counter runs out,
+//! in at most 1022 us. Second, the phase of the card's own 2 us tick may shorten an interval by up to one step; here it does not.
 //!
 //! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each low-latency interrupt costs one of the
 //! vector's credits. One credit is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit, the
@@ -68,7 +68,7 @@ impl Moderation {
         }
     }
 
-    /// True if the vector's message must wait. `take_due` then reports the vector at the right time.
+    /// True if the vector's message must wait. `take_due` then reports the vector when the wait ends.
     pub fn holds_back(&mut self, now: Nanoseconds, vector: u8) -> bool {
         let mut until = self.silent_until[usize::from(vector)];
         if now >= until {
@@ -104,7 +104,7 @@ impl Moderation {
         self.urgent &= !(1 << vector);
     }
 
-    /// Makes the vector's pending or next message a low-latency one.
+    /// Makes the vector's pending or next message a low-latency message.
     pub fn mark_urgent(&mut self, vector: u8) {
         self.urgent |= 1 << vector;
     }

@@ -10,9 +10,9 @@
 use std::collections::VecDeque;
 
 use crate::mac_control::CLASSES;
-/// Room that each frame takes besides its bytes. It bounds the number of tiny frames.
+/// Room that each frame takes besides its bytes. This overhead bounds the number of tiny frames.
 const OVERHEAD_BYTES: usize = 64;
-/// Empty buffers kept for reuse, so that a busy card allocates nothing.
+/// Largest number of empty buffers kept for reuse, so that a busy card allocates nothing.
 const SPARE_MAX: usize = 64;
 
 struct Class<Arrival> {

@@ -27,7 +27,7 @@ pub enum Transport {
 pub struct Parsed {
     /// The type field behind tags and LLC/SNAP.
     pub ethertype: u16,
-    /// In double VLAN mode: the frame has the outer tag.
+    /// True if double VLAN mode is on and the frame has the outer tag.
     pub outer_tag: bool,
     /// Tag control information of the frame's (inner) VLAN tag, which begins at `tag_offset`.
     pub vlan: Option<u16>,
@@ -38,18 +38,18 @@ pub struct Parsed {
     pub data_offset: usize,
     pub network: Network,
     pub network_offset: usize,
-    /// IPv4 options or IPv6 extension headers are present.
+    /// True if IPv4 options or IPv6 extension headers are present.
     pub network_extended: bool,
     pub fragment: bool,
     pub transport: Transport,
-    /// The end of the IP header, whatever follows.
+    /// The end of the IP header, with or without a transport header after it.
     pub transport_offset: usize,
     /// Bytes from the transport header to the end of the datagram as given by the IP header (without padding).
     pub transport_length: usize,
 }
 
-/// The ethertypes of tags. VLNCTRL gives the VLAN tag's. In double VLAN mode EXVET gives the outer tag's, which is in front of the VLAN
-/// tag.
+/// The ethertypes of tags. VLNCTRL gives the type of the VLAN tag. In double VLAN mode EXVET gives the type of the outer tag, which is in
+/// front of the VLAN tag.
 #[derive(Clone, Copy, Debug)]
 pub struct TagTypes {
     pub vlan: u16,

@@ -2,9 +2,9 @@
 //! Queue selection for received frames (datasheet 7.1.2, 7.1.2.1 to 7.1.2.6).
 //!
 //! The first match decides: ethertype filter, five-tuple filters and SYN filter (in the order that SYNQF.priority gives), flow director.
-//! For other frames MRQC's mode decides. It selects the queues of the frame's pool (VMDq) or traffic class (DCB), of which RSS selects one
-//! if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per enabled
-//! filter.
+//! For other frames MRQC's mode decides. The mode selects the queues of the frame's pool (VMDq) or traffic class (DCB), of which RSS
+//! selects one if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison
+//! per enabled filter.
 
 use crate::flow_director::{FlowDirector, Found};
 use crate::parse::{Network, Parsed, Transport};
@@ -14,7 +14,7 @@ use crate::rss::{Hash, Rss};
 pub struct QueueSelect {
     pub rss: Rss,
     pub flow_director: FlowDirector,
-    /// Highest priority first; within a priority, lowest number first.
+    /// Sorted: highest priority first; within a priority, lowest number first.
     five_tuples: Vec<FiveTuple>,
     ethertypes: Vec<Ethertype>,
     syn: Option<Syn>,
@@ -57,7 +57,7 @@ struct Syn {
     first: bool,
 }
 
-/// MRQC.mode (8.2.3.7.12): the numbers of bits for pool, class and RSS index in the queue number.
+/// MRQC.mode (8.2.3.7.12): the parts of a queue's number (pool, class, RSS index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spread {
     rss: bool,
@@ -69,7 +69,7 @@ struct Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Classes {
     count: usize,
-    /// Number of queues of a class; 0 if classes lie inside pools.
+    /// Number of queues of a class; 0 if each pool has queues of all classes.
     queues: usize,
 }
 
@@ -98,7 +98,7 @@ pub fn mode_exists(mode: u32) -> bool {
     Spread::of(mode).is_some()
 }
 
-/// Bits of `flow_bits`.
+/// Bit positions in the result of `flow_bits`.
 const SOURCE_SHIFT: u32 = 0;
 const DESTINATION_SHIFT: u32 = 32;
 const SOURCE_PORT_SHIFT: u32 = 64;

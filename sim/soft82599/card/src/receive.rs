@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive: from the wire through the MAC, the filters and the packet buffer into rings (datasheet 7.1, 4.6.7).
 //!
-//! The MAC counts a frame, and drops it if it is too long or a pause frame (flow_control.rs). The frame is parsed once (parse.rs). The L2
-//! filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected (queue_select.rs).
-//! It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer (packet_buffer.rs). When it reaches
-//! its ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames (rsc.rs) or written (receive_write.rs).
+//! The MAC counts a frame, and drops pause frames (flow_control.rs) and frames that are too long. The frame is parsed once (parse.rs). The
+//! L2 filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected
+//! (queue_select.rs). The frame goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer
+//! (packet_buffer.rs). When it reaches the ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames
+//! (rsc.rs) or written (receive_write.rs).
 //!
 //! A frame takes all its descriptors or none. If there are too few, the frame waits in the packet buffer, or is dropped if its ring is set
 //! to drop.
@@ -43,8 +44,8 @@ pub struct Arrival {
 pub struct Unseen {
     /// Frames that arrived while there was no link.
     pub without_link: u64,
-    /// Frames that arrived while reception was off. A reset of the card adds the frames that waited for a descriptor, for coalescing or for
-    /// a late write-back, and the frames in QPRDC, which the driver can no longer read.
+    /// Frames that arrived while reception was off. A reset of the card adds the frames that wait for a descriptor, for coalescing or for a
+    /// late write-back. It also adds the frames in QPRDC, which the driver can no longer read.
     pub by_reset: u64,
     /// Frames for a queue that does not work because of an injected fault (faults.rs). QPRDC counts them, too, if the queue is set to drop.
     pub by_hang: u64,
@@ -59,7 +60,7 @@ enum Outcome {
 }
 
 impl Card {
-    /// Receives a frame from the wire, given without its CRC. Short frames are padded, as the sender's card would have done.
+    /// Receives a frame from the wire, given without its CRC. Short frames are padded, because a real sender pads them.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
         // In loopback the receiver gets frames from the card's own transmitter only.
         if !field::hlreg0::LOOPBACK.is_set(self.regs.get(Register::Hlreg0)) {
@@ -234,7 +235,7 @@ impl Card {
     }
 
     fn low_latency_event(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
-        // While write-backs are delayed, the event waits behind them like any other event.
+        // While a fault delays write-backs, the interrupt waits until they are written.
         if !self.faults.holds_event(now, Direction::Receive, index) {
             self.interrupts.low_latency_event(&self.regs, host, now, index);
         }

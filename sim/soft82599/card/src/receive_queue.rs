@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The 128 receive rings: their registers, and the changes that are allowed in each state (datasheet 4.6.7, 7.1.9, 8.2.3.8).
 //!
-//! Address, length, buffer sizes, form and coalescing of a ring are latched when the queue is enabled and stay until it is disabled. A
-//! change while the queue is enabled is reported (rules.rs) and takes effect at the next enable. The settings of VLAN strip, DCA, and
-//! dropping when there are no descriptors may change at any time. When a queue is disabled, its open coalesced frames are written back, and
-//! frames that wait for its descriptors are lost.
+//! Address, length, buffer sizes, descriptor form and coalescing of a ring are latched when the queue is enabled and stay until it is
+//! disabled. A change while the queue is enabled is reported (rules.rs) and takes effect at the next enable. The settings of VLAN strip,
+//! DCA, and dropping when there are no descriptors may change at any time. When a queue is disabled, its open coalesced frames are written
+//! back, and frames that wait for its descriptors are lost.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -21,7 +21,7 @@ pub enum Form {
     OneBuffer,
     /// The headers that PSRTYPE names go to the header buffer.
     Split,
-    /// Some bytes always go to the header buffer.
+    /// Like `Split`, but the first bytes of a frame without such headers also go to the header buffer.
     SplitAlways,
 }
 
@@ -29,7 +29,7 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveQueue {
     pub base: u64,
-    /// In descriptors.
+    /// The ring's length in descriptors.
     pub length: u32,
     pub head: u32,
     pub tail: u32,
@@ -41,7 +41,7 @@ pub struct ReceiveQueue {
     pub coalesce: Option<usize>,
     pub drop: bool,
     pub strip_vlan: bool,
-    /// QDE: the queue drops frames, even if SRRCTL does not enable that.
+    /// QDE: the queue drops frames for which it has no descriptors, even if SRRCTL does not enable that.
     always_drop: bool,
     hints: Hints,
     /// Number of writes to memory that carried a DCA hint.
@@ -49,7 +49,7 @@ pub struct ReceiveQueue {
 }
 
 /// Direct cache access (7.5): the queue's writes that carry a hint. The hint names the CPU that will read the data first, so that this
-/// CPU's cache can load the data. The model has no cache. It counts the writes that would carry the hint, so that a test can check a
+/// CPU's cache can load the data. The model has no cache. The model counts the writes that carry the hint, so that a test can check a
 /// driver's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hints {
@@ -207,7 +207,7 @@ impl Card {
         self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);
         self.receive_queues[index].enabled = enable;
         if queue.enabled && !enable {
-            // Frames that wait for this queue are lost now, and the frames behind them continue.
+            // Frames that wait for this queue's descriptors are lost now, so they no longer block the frames behind them.
             self.drain_packet_buffer(host, now);
         }
     }

@@ -16,12 +16,12 @@ use crate::registers::descriptor::{legacy_receive, receive_read, receive_write_b
 use crate::registers::{field, Register, RegisterFile, WideField};
 
 pub const DESCRIPTOR_BYTES: u64 = 16;
-/// Largest number of buffers of a frame: both the longest frame in the smallest buffers and the largest coalesced frame take so many.
+/// Largest number of buffers of a frame: both the longest frame in the smallest buffers and the largest coalesced frame take 16.
 pub const PARTS_MAX: usize = 16;
 const TAG_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
-/// A frame as written to memory, without its VLAN tag if the queue strips the tag, and with its CRC unless the card strips the CRC.
+/// A frame as written to memory. It lacks the VLAN tag if the queue strips the tag, and the CRC if the card strips the CRC.
 pub struct Trimmed<'f> {
     pieces: [&'f [u8]; 2],
     crc: [u8; CRC_BYTES],
@@ -40,7 +40,7 @@ impl<'f> Trimmed<'f> {
     pub fn bytes(&self) -> usize {
         self.pieces[0].len() + self.pieces[1].len() + self.crc_bytes
     }
-    /// Converts an offset in the frame, behind the tag, to the offset in memory.
+    /// Converts an offset in the frame to the offset in memory. `in_frame` MUST be behind the VLAN tag.
     pub fn offset(&self, in_frame: usize) -> usize {
         in_frame - if self.tag.is_some() { TAG_BYTES } else { 0 }
     }
@@ -71,7 +71,7 @@ pub struct Split {
     pub header_bytes: usize,
     /// The header's length for the descriptor. If it is set, the frame was split behind the header.
     pub header_length: Option<usize>,
-    /// The header was too long for the header buffer.
+    /// True if the header was too long for the header buffer.
     overflow: bool,
 }
 
@@ -264,7 +264,7 @@ fn legacy_high(bytes: usize, last: bool, status: u64) -> u64 {
     done | if last { status | END_OF_PACKET.put(1) } else { 0 }
 }
 
-/// The results for a frame when it reaches its ring.
+/// The results of filters and checks that a frame's descriptor reports.
 pub struct Findings<'f> {
     pub frame: &'f [u8],
     pub parsed: &'f Parsed,

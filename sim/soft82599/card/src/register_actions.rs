@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The effects of register reads and writes.
 //!
-//! Most registers only store the written value. The two `match` lists below, for reading and for writing, name each other register, and the
-//! function of its block that handles it. They are the index to the other files.
+//! Most registers only store the written value. The two `match` lists below, for reading and for writing, name every other register, and
+//! the function of its block that handles the access. They serve as an index to the other files.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};

@@ -211,7 +211,7 @@ impl RegisterFile {
         self.values[register.slot() + index] = value;
     }
 
-    /// Returns the result of a driver's read of a plain register.
+    /// Returns the result of a driver's read of a register that no block handles.
     pub fn read(&mut self, place: Place) -> u32 {
         let slot = place.slot();
         let value = self.values[slot];
@@ -225,7 +225,7 @@ impl RegisterFile {
         }
     }
 
-    /// Stores a driver's write to a plain register.
+    /// Stores a driver's write to a register that no block handles.
     pub fn write(&mut self, place: Place, value: u32) {
         let info = place.register.info();
         let old = self.values[place.slot()];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Violations: actions of a driver that the datasheet forbids or leaves undefined.
 //!
-//! After a violation, real hardware would misbehave silently, or work by chance. Here every violation is counted under the rule that it
-//! breaks, and a bounded number of descriptions is kept until the program that uses this crate prints them. The file of the block that
-//! detects the violation describes the card's reaction; usually the access has no effect.
+//! After a violation, a real card misbehaves silently, or works by chance. The model counts every violation under the rule that it breaks.
+//! It keeps a bounded number of descriptions until the program that uses this crate prints them. The file of the block that detects the
+//! violation describes the card's reaction; usually the access has no effect.
 
 use std::collections::VecDeque;
 
@@ -182,7 +182,7 @@ impl Report {
     pub fn take_message(&mut self) -> Option<String> {
         self.waiting.pop_front()
     }
-    /// Returns the last descriptions, oldest first, whether taken or not.
+    /// Returns the last descriptions, oldest first, including those that `take_message` has returned.
     pub fn recent(&self) -> impl Iterator<Item = &str> + '_ {
         self.recent.iter().map(String::as_str)
     }

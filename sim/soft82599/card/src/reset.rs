@@ -2,10 +2,10 @@
 //! Resets (datasheet 4.2).
 //!
 //! A software reset (CTRL.rst), a link reset (CTRL.lrst) and a function level reset return registers, rings, filters, interrupts and
-//! statistics to their initial state, and load the EEPROM again. They differ in what they keep. The software reset keeps the link; the
-//! other two resets restart it. Both resets by CTRL keep the configuration space and the semaphores; the function level reset resets these,
-//! too. No reset affects the EEPROM's contents, the cable or the settings of tests. All resets complete at once, so the reset bits read
-//! back as zero.
+//! statistics to their initial state, and load the EEPROM again. The three resets differ in what they keep. The software reset keeps the
+//! link; the other two resets restart it. Both resets by CTRL keep the configuration space and the semaphores; the function level reset
+//! resets these, too. No reset affects the EEPROM's contents, the cable or the settings of tests. All resets complete at once, so the reset
+//! bits read back as zero.
 
 use crate::card::Card;
 use crate::eeprom_pins::Pins;
@@ -23,7 +23,7 @@ pub enum Kind {
 
 impl Card {
     pub(crate) fn reset(&mut self, host: &mut impl Host, now: Nanoseconds, kind: Kind) {
-        // QPRDC's values are lost, because the driver can no longer read them.
+        // `by_reset` includes the frames in QPRDC, because the reset clears that counter.
         let dropped: u64 = (0..Register::Qprdc.info().count).map(|set| u64::from(self.regs.get_at(Register::Qprdc, set as usize))).sum();
         self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.drop_late() + dropped;
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));

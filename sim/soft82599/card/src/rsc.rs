@@ -3,21 +3,21 @@
 //!
 //! A suitable segment opens one of 32 contexts. The segment is written to its ring's buffers, but the descriptors are not written back yet.
 //! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
-//! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor names the next.
+//! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor of a context names the next one.
 //!
-//! A context is closed, and its descriptors go to the driver, in any of these cases: a segment of its connection does not continue the
-//! frame (it may then open a new context); a segment has PSH; the frame reaches the queue's limit of buffers or the maximum length of IP;
-//! the ring has no more descriptors; another connection needs the context; the queue's interrupt becomes due. A closed context of one
-//! segment is an ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and
-//! window from the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all
-//! segments were right.
+//! A context is closed, and its descriptors go to the driver, in six cases. A segment of its connection does not continue the frame (this
+//! segment may open a new context). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP. The ring
+//! has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A closed context of one segment is an
+//! ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and window from
+//! the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all segments were
+//! right.
 //!
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some conditions for coalescing open. There the model is most conservative. TCP options must be equal in all
+//! If public sources leave open whether two segments may be coalesced, the model does not coalesce them. TCP options must be equal in all
 //! segments (a new time stamp closes the context). The acknowledgement number must be equal, too (all drivers request that:
-//! RDRXCTL.rsc_ack_completion). Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
+//! RDRXCTL.rsc_ack_completion). Segments without payload are never coalesced (the card allows it, but all drivers forbid it by RSCDBU).
 
 use crate::card::Card;
 use crate::faults::Direction;

@@ -2,8 +2,8 @@
 //! Receive side scaling: a hash over addresses and ports, and a table from the hash to a queue (datasheet 7.1.2.8).
 //! This file computes the hash; queue_select.rs has the table.
 //!
-//! For every set bit of its input, the Toeplitz hash XORs the 32 bits of the key that begin at that bit's position. A bitwise loop would be
-//! slow. So a table of 256 results for each input byte is computed when the key changes; a frame then costs one look-up per byte.
+//! For every set bit of its input, the Toeplitz hash XORs the 32 bits of the key that begin at that bit's position. A bitwise loop is slow.
+//! So a table of 256 results for each input byte is computed when the key changes; a frame then costs one look-up per byte.
 
 use crate::parse::{Network, Parsed, Transport};
 use crate::registers::{field, Field, Register, RegisterFile};
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
     }
 
-    /// Computes the hash as it is defined: for every set bit of the input, XOR the 32 bits of the key that begin at its position.
+    /// Computes the hash by its definition: every set bit of the input XORs the 32 bits of the key that begin at the bit's position.
     fn bit_by_bit(input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0);
         let mut hash = 0;

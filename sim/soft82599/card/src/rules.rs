@@ -2,8 +2,7 @@
 //! Rules for every register write, independent of the register's function. Reserved and read-only bits must not change, rings must be at
 //! addresses that the card can use, and a running queue must not be reconfigured.
 //!
-//! A write that breaks a rule is reported and then executed as a real card would execute it. Rules of a single block are in that block's
-//! file.
+//! A write that breaks a rule is reported and then executed as by a real card. Rules of a single block are in that block's file.
 
 use crate::card::Card;
 use crate::registers::{field, Access, Place, Register};

@@ -2,12 +2,12 @@
 //! Transmit offloads on a gathered packet: checksums, segmentation, VLAN tag (datasheet 7.2.4, 7.2.5, 7.2.6).
 //!
 //! The driver describes the headers in a context descriptor. The driver writes the sum over the pseudo header to the TCP or UDP checksum
-//! field, and the card adds the rest. The driver's sum includes the length for a single packet, but not for a packet to be segmented. In
-//! segments, IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table. FIN and PSH are only in
-//! the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
+//! field, and the card adds the sum over header and payload. The driver's sum includes the length if the packet is sent as one frame, but
+//! not if the packet is to be segmented. In segments, IP lengths and identification, TCP sequence numbers and flags are written as in the
+//! datasheet's table. FIN and PSH are only in the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
-//! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of its checksum field are part of the sum, so the
-//! driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
+//! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of the IP checksum field are part of the sum, so
+//! the driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
 //! cancels their sum. Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
 
 use crate::checksum::{internet_checksum, sctp_crc, Sum};
@@ -180,7 +180,7 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
     Ok(())
 }
 
-/// Writes a checksum. A UDP checksum of zero would mean that there is none, so it is written as 0xFFFF.
+/// Writes a checksum. In UDP, zero means that there is no checksum, so a sum of zero is written as 0xFFFF.
 fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     let sum = if transport == Transport::Udp && sum == 0 { 0xFFFF } else { sum };
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
@@ -189,7 +189,7 @@ fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
 /// Returns the end of the bytes that the checksum covers, from the IP header's length. Padding that a driver added is not covered.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
-    // The version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
+    // The IP version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
     let ipv4 = packet.len() > at && packet[at] >> 4 == 4;
     let announced = if ipv4 && packet.len() >= at + 4 {
         at + usize::from(u16::from_be_bytes([packet[at + 2], packet[at + 3]]))

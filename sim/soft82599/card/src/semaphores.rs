@@ -2,7 +2,7 @@
 //! SWSM: the semaphores between drivers, and between driver and firmware (datasheet 8.2.3.4.12, 10.5.4).
 //!
 //! A driver has taken SWSM.smbi if it reads the bit as zero; the read sets the bit. A driver has taken SWSM.swesmbi if it writes a one and
-//! reads a one back; the modelled firmware never holds this bit. SW_FW_SYNC, which these two bits protect, is an ordinary register.
+//! reads a one back; the modelled firmware never takes this bit. SW_FW_SYNC, which these two bits protect, is an ordinary register.
 
 use crate::registers::{field::swsm, Register, RegisterFile};
 

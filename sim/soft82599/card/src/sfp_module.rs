@@ -46,13 +46,13 @@ impl Slaves {
         }
     }
 
-    /// The module's measurements of its laser and of the peer's light (SFF-8472 9.8, 9.11).
+    /// Sets the module's measurements of its laser and of the light from the peer (SFF-8472 9.8, 9.11).
     pub fn show_light(&mut self, laser: bool, light: bool) {
         let page = &mut self.pages[1];
         let mut put = |at: usize, value: u16| page[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        put(100, if laser { 3_000 } else { 0 }); // bias, 2 uA
-        put(102, if laser { 5_600 } else { 0 }); // power out, 0.1 uW
-        put(104, if light { 4_500 } else { 0 }); // power in, 0.1 uW
+        put(100, if laser { 3_000 } else { 0 }); // bias current, in units of 2 uA
+        put(102, if laser { 5_600 } else { 0 }); // transmitted power, in units of 0.1 uW
+        put(104, if light { 4_500 } else { 0 }); // received power, in units of 0.1 uW
         page[110] = u8::from(!laser) << 7 | u8::from(!light) << 1;
     }
 }
@@ -61,11 +61,11 @@ impl Slaves {
 pub fn identity_page(serial: &str) -> [u8; 256] {
     let mut bytes = [0u8; 256];
     bytes[0] = 3; // SFP or SFP+
-    bytes[1] = 4; // identified by this page only
+    bytes[1] = 4; // described by this page only
     bytes[2] = 7; // LC connector
     bytes[3] = 0x10; // 10GBASE-SR
     bytes[11] = 6; // 64B/66B
-    bytes[12] = 103; // 10.3 GBd in 100 MBd
+    bytes[12] = 103; // 10.3 GBd, in units of 100 MBd
     bytes[16] = 8; // 80 m on 50 um fibre
     bytes[17] = 3;
     bytes[19] = 30; // 300 m on OM3
@@ -73,7 +73,7 @@ pub fn identity_page(serial: &str) -> [u8; 256] {
     bytes[37..40].copy_from_slice(&[0x00, 0x1B, 0x21]);
     put_text(&mut bytes[40..56], "SOFT-SFP-10G-SR");
     put_text(&mut bytes[56..60], "1");
-    bytes[60..62].copy_from_slice(&850u16.to_be_bytes()); // nm
+    bytes[60..62].copy_from_slice(&850u16.to_be_bytes()); // wavelength in nm
     bytes[63] = sum(&bytes[..63]);
     bytes[65] = 0x1A; // loss of signal, transmit fault, transmit disable are wired
     bytes[92] = 0x68; // diagnostics at address 0xA2, calibrated by the module, average receive power
@@ -110,13 +110,13 @@ fn diagnostics_page() -> [u8; 256] {
     for (i, value) in thresholds.iter().flatten().enumerate() {
         bytes[2 * i..2 * i + 2].copy_from_slice(&value.to_be_bytes());
     }
-    bytes[68..72].copy_from_slice(&1f32.to_be_bytes()); // power in: the linear term alone
+    bytes[68..72].copy_from_slice(&1f32.to_be_bytes()); // received power: calibrated by the linear term alone
     for slope in [76, 80, 84, 88] {
         bytes[slope] = 1;
     }
     bytes[95] = sum(&bytes[..95]);
-    bytes[96..98].copy_from_slice(&(35u16 << 8).to_be_bytes()); // degrees / 256
-    bytes[98..100].copy_from_slice(&33_000u16.to_be_bytes()); // 100 uV
+    bytes[96..98].copy_from_slice(&(35u16 << 8).to_be_bytes()); // temperature, in degrees / 256
+    bytes[98..100].copy_from_slice(&33_000u16.to_be_bytes()); // voltage, in units of 100 uV
     bytes
 }
 

@@ -171,7 +171,7 @@ impl Statistics {
         Some(value as u32)
     }
 
-    /// Sets a set's byte counters to values that a test could not reach by traffic.
+    /// Sets the byte counters of a statistics set to values that a test cannot reach by traffic.
     #[cfg(test)]
     pub fn pretend_queue_bytes(&mut self, set: usize, bytes: u64) {
         self.queue_received[set] = bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The timer for a driver's TCP stack (datasheet 7.3.2.3, 8.2.3.1). It raises EICR.tcp_timer a given number of milliseconds after its
-//! start, once or periodically. The cause has a vector of its own in IVAR_MISC.
+//! start, once or periodically. IVAR_MISC gives a vector for this cause alone.
 //!
 //! Clearing TCPTIMER.enable pauses the count, and setting the bit continues the count. The datasheet does not define a duration of 0; here
 //! the timer does not start.

@@ -3,9 +3,9 @@
 //!
 //! A write of a new tail makes the queue ready. Ready queues take turns; a queue handles a bounded number of descriptors per turn. All
 //! queues wait while the wire has no room or the link is down, as on a real card. Descriptors are fetched in batches, as by a real card's
-//! cache. A packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), and the frames are sent.
-//! Descriptors that request a report are reported (write_back.rs). The work per frame does not depend on the number of queues, and it
-//! allocates no memory once the buffers have grown.
+//! cache. A packet's buffers are gathered into one buffer (transmit_packet.rs), offloads are applied (segmentation.rs), and the frames are
+//! sent. Descriptors that request a report are reported (write_back.rs). The work per frame does not depend on the number of queues. No
+//! memory is allocated after the buffers have grown.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -16,18 +16,18 @@ use crate::transmit_buffer::room_of_queue;
 use crate::transmit_packet::{Line, LineRules};
 use crate::transmit_queue::{DESCRIPTOR_BYTES, QUEUES};
 
-/// Descriptors that a queue may handle per turn.
+/// Largest number of descriptors that a queue handles per turn.
 const TURN_DESCRIPTORS: u32 = 64;
-/// Descriptors handled before control returns to the caller.
+/// Largest number of descriptors handled before control returns to the caller.
 pub const BUDGET_DESCRIPTORS: u32 = 512;
-/// Descriptors fetched at once; the card's cache holds 40 for a queue.
+/// Number of descriptors fetched at once; a real card's cache holds 40 for each queue.
 const FETCH_DESCRIPTORS: u32 = 32;
-/// Queues that exist without DCB and virtualisation (MTQC).
+/// Number of queues without DCB and virtualisation (MTQC).
 const PLAIN_QUEUES: usize = 64;
 
 impl Card {
-    /// Continues with the queues that have descriptors, when the wire has room again or the caller has time. Returns true if some queues
-    /// still have descriptors.
+    /// Continues to send from the queues that have descriptors. Callers call it when the wire has room again, or when they have time.
+    /// Returns true if some queues still have descriptors.
     pub fn wire_ready(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         self.transmit(host, now)
     }

@@ -5,8 +5,8 @@
 //! always fetches whole frames. So the room above the threshold must be enough for the largest frame. A frame longer than this room
 //! overruns the buffer.
 //!
-//! Here frames go to the wire at once, so the fill level is not tracked. While the wire is busy, a buffer is assumed to be filled up to its
-//! threshold. A frame that does not fit above the threshold is then lost, although its descriptors are reported as done.
+//! In the model frames go to the wire at once, so the fill level is not tracked. While the wire is busy, a buffer is assumed to be filled
+//! up to its threshold. A frame that does not fit above the threshold is then lost, although its descriptors are reported as done.
 
 use crate::card::Card;
 use crate::flow_control::class_of_queue;

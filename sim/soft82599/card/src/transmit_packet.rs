@@ -4,7 +4,7 @@
 //! A packet's first descriptor gives its offloads, its last descriptor (EOP) ends it, and each descriptor has a buffer. Legacy descriptors
 //! contain the checksum's offsets and a VLAN tag themselves; advanced descriptors refer to one of two contexts. The card pads frames and
 //! appends the frame check sequence (FCS), unless the driver declares that the packet includes the FCS. A frame with a wrong FCS counts as
-//! sent, but is not passed on, because its receiver would discard it.
+//! sent, but is not passed on, because a receiver discards it.
 //!
 //! The reaction of a real card to a driver's mistake in these descriptors is unknown. The model reports the mistake and sends as much as
 //! possible.
@@ -169,7 +169,7 @@ impl Line<'_> {
         if !packet.insert_fcs && packet.wanted.nothing() && packet.legacy_checksum.is_none() && filled >= FRAME_BYTES_MIN + FCS_BYTES {
             filled -= FCS_BYTES;
             if ethernet_crc(&packet.bytes[..filled]) != packet.bytes[filled..packet.filled] {
-                // The frame counts as sent, but no receiver would accept it.
+                // The card counts the frame as sent, but does not pass it on, because any receiver drops it.
                 self.count(&packet.bytes[..6], filled, filled);
                 return Ok(());
             }
@@ -244,7 +244,7 @@ impl Line<'_> {
     }
 }
 
-/// Appends a buffer to the gathered packet, unless the packet would exceed the card's limit.
+/// Appends a buffer to the gathered packet, if the packet then stays within the card's limit.
 fn gather(host: &mut impl Host, packet: &mut Packet, address: u64, bytes: usize) -> Result<(), DmaFault> {
     let end = packet.filled + bytes;
     if end > PACKET_BYTES_MAX {

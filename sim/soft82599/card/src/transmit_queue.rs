@@ -13,7 +13,7 @@ pub const DESCRIPTOR_BYTES: u64 = 16;
 #[derive(Clone, Debug, Default)]
 pub struct TransmitQueue {
     pub base: u64,
-    /// In descriptors.
+    /// The ring's length in descriptors.
     pub length: u32,
     pub head: u32,
     pub tail: u32,
@@ -57,20 +57,20 @@ pub enum Form {
     Advanced,
 }
 
-/// The gathered part of a packet. Its first descriptor gives the offloads.
+/// The gathered part of a packet. The packet's first descriptor gives the offloads.
 #[derive(Clone, Debug, Default)]
 pub struct Packet {
     pub begun: bool,
     pub form: Form,
-    /// The vector is longer than its contents, so that gathering need not zero new space. The card lends the vector to each packet.
+    /// The vector is longer than its contents, so that gathering need not zero new space. The card reuses the vector for later packets.
     pub bytes: Vec<u8>,
     pub filled: usize,
     pub wanted: Wanted,
-    /// Offsets of a legacy checksum's first covered byte and of its field.
+    /// For a checksum of a legacy descriptor: offsets of the first covered byte and of the checksum field.
     pub legacy_checksum: Option<(usize, usize)>,
-    /// The card appends the frame check sequence. Otherwise the packet's last bytes are its frame check sequence.
+    /// True if the card appends the frame check sequence. Otherwise the packet's last bytes are its frame check sequence.
     pub insert_fcs: bool,
-    /// PAYLEN, of advanced descriptors.
+    /// PAYLEN of the advanced descriptors.
     pub stated_payload: usize,
     /// The packet will be dropped at its end for this reason.
     pub broken: Option<&'static str>,

@@ -28,23 +28,23 @@ pub struct WriteBack {
     threshold: u32,
     head_address: Option<u64>,
     on_interval: bool,
-    /// Index in the ring and status of the descriptors that requested a report and were not written back yet. At most as many as the
+    /// Index in the ring and status of the descriptors that requested a report and were not written back yet. Their number is at most the
     /// threshold.
     held: Vec<(u32, u32)>,
     /// Number of descriptors done since the first in `held`.
     gathered: u32,
-    /// A descriptor requested a head write-back.
+    /// True if a descriptor requested a head write-back.
     head_asked: bool,
     /// The last reported head.
     head_reported: u32,
-    /// Reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
+    /// True if reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
     hinted: bool,
     pub hinted_writes: u64,
     /// True after `Violation::WriteBackEndless` was reported for this queue.
     endless_reported: bool,
 }
 
-/// The queue's key in the faults' lists.
+/// The key of a queue in the lists of delayed write-backs (faults.rs).
 pub type Owner = (Direction, usize);
 
 impl WriteBack {
@@ -139,8 +139,8 @@ impl TransmitQueue {
         Ok(true)
     }
 
-    /// Ends the queue's turn: writes the head back if one of the turn's descriptors requested a report. Returns true if the head was
-    /// written.
+    /// Ends the queue's turn (transmit.rs): writes the head back if one of the turn's descriptors requested a report. Returns true if the
+    /// head was written.
     pub fn end_turn(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         if self.write_back.head_asked {
             self.report_head(host, faults, now, owner)

@@ -77,8 +77,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Sets up rings in both directions for `queues` queues, of which only queue 0 is used. `timers`: all vectors except vector 0 have a
-    /// message that is held back.
+    /// Sets up rings in both directions for `queues` queues, of which only queue 0 is used. `timers`: if true, all vectors except vector 0
+    /// have a message that moderation holds back.
     pub fn new(queues: u64, timers: bool, frame_bytes: usize) -> Self {
         let mut memory = Memory { bytes: vec![0; MEMORY_BYTES as usize], frames: 0 };
         let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut memory, 0);
@@ -102,7 +102,7 @@ impl Driver {
         self.card.config_write(&mut self.memory, 0, 4, &[0x06, 0x04]);
         self.now = 1_000_000_000;
         self.card.tick(&mut self.memory, self.now);
-        // MSI-X with auto-clear for all vectors, checksums and RSS on.
+        // Enables MSI-X with auto-clear for all vectors, checksums and RSS.
         for (name, value) in [
             ("GPIE", 0x10),
             ("EIAC", 0xFFFF),
@@ -166,7 +166,7 @@ impl Driver {
         let before = self.memory.frames;
         let bytes = self.frame.len() as u64;
         for i in 0..u64::from(BATCH) {
-            // End of packet, CRC, and a report request in the batch's last descriptor.
+            // Each descriptor has EOP and CRC insertion. The batch's last descriptor also requests a report.
             let report = if i + 1 == u64::from(BATCH) { 1 << 27 } else { 0 };
             let word = bytes | 0x0330_0000 | 1 << 29 | report | bytes << 46;
             self.memory.put(TRANSMIT_RINGS + self.transmit_next * 16, [TRANSMIT_BUFFER, word]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Measures the cost of a frame in the card alone, in nanoseconds and in instructions. The cases are both directions, one queue and all
-//! queues, no timers and every vector's timer armed. The output is one line of JSON for each case.
+//! Measures the cost of a frame in the card alone, in nanoseconds and in instructions. The cases differ in the direction, the number of
+//! queues (one or all), and the armed timers (none, or those of all vectors). The output is one line of JSON for each case.
 //!
 //! The cost includes the driver's work for a frame (new descriptors, a tail write per batch), but not QEMU, the socket and the guest. The
 //! host is a vector of bytes and a wire that drops frames.

@@ -4,7 +4,7 @@
 
 use std::os::raw::c_int;
 
-/// The count ends here without a result; no benchmark takes so many steps.
+/// At this number of steps, the count ends without a result. No benchmark takes so many steps.
 const STEPS_MAX: u64 = 50_000_000;
 
 /// Counts the instructions of `work` in a child process. Returns None if this machine does not allow tracing.
@@ -60,7 +60,7 @@ unsafe fn follow(child: libc::pid_t) -> Option<u64> {
     None
 }
 
-/// SAFETY: as for `follow`.
+/// SAFETY: `child` MUST be a child of this process.
 unsafe fn stop_signal(child: libc::pid_t) -> Option<c_int> {
     let mut status = 0;
     (libc::waitpid(child, &mut status, 0) == child && libc::WIFSTOPPED(status)).then(|| libc::WSTOPSIG(status))

@@ -54,8 +54,8 @@ impl Batch {
         self.filled - self.next
     }
 
-    /// Drops delivered frames and returns room for at least `bytes_min` bytes behind the other frames. The caller passes the number of new
-    /// bytes to `add`.
+    /// Drops delivered frames and returns room for at least `bytes_min` bytes behind the remaining frames. The caller passes the number of
+    /// new bytes to `add`.
     pub fn room(&mut self, bytes_min: usize) -> &mut [u8] {
         if self.next != 0 {
             self.bytes.copy_within(self.next..self.filled, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Faults of the wire on demand, for each direction: lost, corrupted, reordered or delayed frames.
 //!
-//! In a corrupted frame one bit is flipped, but its Ethernet CRC is right (as after a bad switch). So the frame reaches the card, and the
+//! In a corrupted frame one bit is flipped, but its Ethernet CRC is right (as from a faulty switch). So the frame reaches the card, and the
 //! checksums inside the frame must detect the error. A reordered frame is sent after the next frame, or alone after a time-out. While a
 //! delayed frame waits, other frames overtake it. The number of waiting frames is bounded; a frame beyond the bound is lost and counted.
 
@@ -118,7 +118,7 @@ impl FrameFaults {
         due.then(|| self.late.pop_front()).flatten().map(|(_, frame)| frame)
     }
 
-    /// The bit depends on the number of earlier flips, so that a run can be repeated.
+    /// Flips one bit. Its position depends only on the number of earlier flips and the frame's length, so that a run can be repeated.
     fn flip_bit(&self, frame: &mut [u8]) {
         let place = self.counts.corrupted.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let bits = frame.len() as u64 * 8;

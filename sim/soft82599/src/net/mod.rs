@@ -74,8 +74,8 @@ impl Wire {
         }
     }
 
-    /// True if a MAC at the other end may need the card's pause frames. A tap device would pass them to the host's network stack, which
-    /// does not use them, and neither does a modelled network. At a stream's other end there may be another card.
+    /// True if a MAC at the other end may need the card's pause frames. A tap device passes them to the host's network stack. That stack
+    /// and a modelled network do not use pause frames. The peer of a stream may be another card.
     pub fn reaches_a_mac(&self) -> bool {
         !matches!(self, Self::Tap(_) | Self::Supplied(_))
     }
@@ -146,14 +146,13 @@ impl Wire {
         let loopback = matches!(self, Self::Loopback(_));
         let Some(input) = self.input_mut() else { return };
         if loopback {
-            // Frames that arrived meanwhile come behind these frames.
+            // Frames that arrived since `take_batch` come behind the frames of `batch`.
             batch.append(input.rest());
         }
         *input = batch;
     }
 
-    /// Ends the connection of a stream that has an invalid length or whose peer has disconnected, or gives up a tap device that was
-    /// removed.
+    /// Ends the connection of a stream with an invalid length or a disconnected peer, or gives up a removed tap device.
     pub fn disconnect(&mut self) {
         match self {
             Self::Stream(stream) => stream.disconnect(),

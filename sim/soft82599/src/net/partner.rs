@@ -2,8 +2,8 @@
 //! The link partner: the MAC at the other end of the wire, which a tap device or a socket does not have.
 //!
 //! It honours the card's pause frames. During a pause it delivers no frames to the card, until XON or the end of the pause time. Frames
-//! that arrive meanwhile wait in the wire. The partner has one queue, so a pause of one class holds all classes. It consumes pause frames,
-//! except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include pause frames in any case.
+//! that arrive meanwhile wait in the wire. The partner has one queue, so a pause of one class holds all classes. The partner consumes pause
+//! frames, except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include all pause frames.
 
 use card::mac_control::{self, quanta, MacControl, CLASSES};
 use card::Nanoseconds;
@@ -45,7 +45,7 @@ impl Partner {
         self.held_until.iter().copied().filter(|&at| at != 0).min()
     }
 
-    /// Ends pauses whose time is over.
+    /// Ends pauses whose time has ended.
     pub fn tick(&mut self, now: Nanoseconds) {
         self.held_until.iter_mut().filter(|at| **at <= now).for_each(|at| *at = 0);
     }

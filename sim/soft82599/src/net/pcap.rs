@@ -51,7 +51,7 @@ impl Recording {
         let needed = FRAME_HEADER_BYTES + bytes as u64;
         if self.broken || self.written.saturating_add(needed) > self.limit {
             self.missed += 1;
-            // Later frames that would fit are not recorded either, because a reader could not see that frames before them are missing.
+            // Later, shorter frames are not recorded either, because a reader cannot see that frames before them are missing.
             self.broken = true;
             return;
         }

@@ -128,7 +128,7 @@ impl Stream {
                 Ok(bytes) => self.sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // The limit applies only to unsent bytes. Without removal of the sent bytes, the buffer would grow without bound.
+                    // The limit applies only to unsent bytes. The sent bytes are removed here, so that the buffer stays bounded.
                     if self.sent > ROOM_BYTES {
                         self.output.drain(..self.sent);
                         self.sent = 0;

@@ -2,11 +2,11 @@
 //! The wire of a program that models the network itself: a bounded queue of the frames that the card sends.
 //!
 //! The program takes the frames at the pace of its modelled link. While the queue is full, the card keeps its frames in the guest's rings,
-//! like a real card whose transmit buffer is full. Frames to the card do not come through here: the program calls `CardHost::deliver`.
+//! like a real card whose transmit buffer is full. For frames to the card, the program calls `CardHost::deliver`.
 
 use std::collections::VecDeque;
 
-/// The card's transmit packet buffer (82599 datasheet 1.2: 160 KB for transmission).
+/// The size of a real card's transmit packet buffer (82599 datasheet 1.2).
 const QUEUE_BYTES_MAX: usize = 160 * 1024;
 
 #[derive(Default)]

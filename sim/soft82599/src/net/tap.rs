@@ -16,9 +16,9 @@ pub struct Tap {
     pub input: Batch,
     output: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// The device was removed while in use.
+    /// True if the device was removed while in use.
     gone: bool,
-    /// Frames that the device refused, or that came after its removal.
+    /// Number of frames that the device refused, or that came after its removal.
     pub lost: u64,
 }
 

@@ -19,13 +19,13 @@ pub struct Eventfds {
     msix: Vec<Option<OwnedFd>>,
     error: Option<OwnedFd>,
     request: Option<OwnedFd>,
-    /// Some: MSI-X messages become bits here instead of signals. See `collect_messages`.
+    /// `Some`: each MSI-X message sets the bit of its vector here, and signals no eventfd. See `collect_messages`.
     collected: Option<u64>,
 }
 
 impl Eventfds {
-    /// From now on MSI-X messages are collected, one bit for each vector, and signal no eventfd. A program whose clock is driven delivers
-    /// them itself, at the moment of virtual time at which the card sent them.
+    /// From now on MSI-X messages are collected, one bit for each vector, and signal no eventfd. A program that drives the card's clock
+    /// delivers the messages itself, at the virtual time at which the card sent them.
     pub fn collect_messages(&mut self) {
         self.collected = Some(0);
     }

@@ -64,7 +64,7 @@ fn version(body: &mut Body) -> Answer {
     if major != 0 {
         return Err(libc::EINVAL);
     }
-    // Both sides use the lower minor version.
+    // Client and server use the lower of their two minor versions.
     let minor = minor.min(MINOR_MAX);
     let capabilities = format!(
         "{{\"capabilities\":{{\"max_msg_fds\":{MESSAGE_DESCRIPTORS_MAX},\

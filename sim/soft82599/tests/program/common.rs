@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the program and waits until it reports that it is ready. `arguments` may contain DIR for the directory.
+    /// Starts the program and waits until it reports that it is ready. DIR in `arguments` is replaced by the directory's path.
     pub fn start(name: &str, arguments: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("soft82599-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();

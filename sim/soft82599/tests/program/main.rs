@@ -30,7 +30,7 @@ fn frames_pass_between_a_guest_and_a_peer() {
         memory.write(RECEIVE_RING + slot * 16, &(RECEIVE_BUFFER + slot * 2048).to_le_bytes());
         memory.write(RECEIVE_RING + slot * 16 + 8, &[0; 8]);
         client.set_register(RDT, (u32::from(number) + 7) % 8);
-        client.register(STATUS); // returns after the earlier posted writes have arrived
+        client.register(STATUS); // this read returns after the earlier posted writes have arrived
         write_frame(&mut peer, &frame(number));
         assert!(event.fired(TIME_OUT), "receive {number}");
         let status = memory.u64_at(RECEIVE_RING + slot * 16 + 8);
@@ -129,8 +129,8 @@ fn the_interrupt_trace_is_bounded_and_has_the_cards_times() {
     let mut event = bring_up(&mut client, &memory);
     let itr = |us: u32| us / 2 << 3 | 1 << 31;
     assert_eq!(server.control("trace start 5"), "{\"ok\": true}\n");
-    // The card's clock is so slow that 500 us of it take half a second, so the second message certainly waits. The third message is sent
-    // after a pause.
+    // The card's clock is slowed: its 500 us take half a second of real time. So the second message certainly waits. The third message is
+    // sent after a pause.
     client.set_register(EITR, itr(500));
     client.set_register(EICS, 1);
     client.set_register(EICS, 1);

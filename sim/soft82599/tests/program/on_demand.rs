@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Faults, a stepped clock, recordings and strictness on demand.
+//! Faults on demand, a stepped clock, recordings, and `--strict`.
 
 use crate::common::{program, Client, Event, Memory, Server, CONFIG, TIME_OUT};
 use crate::driver::*;
@@ -128,7 +128,7 @@ fn the_link_flaps_as_often_as_requested_on_a_stepped_clock() {
         seen.push(client.register(LINKS) >> 30 & 1);
         server.control("clock step 10000000");
     }
-    // The link's states: down, up after training, down, up permanently.
+    // The link's state every 10 ms: down, up after training, down again, then up permanently.
     assert_eq!(seen, [0, 0, 0, 1, 0, 0, 0, 1]);
     for nonsense in ["link", "link flap", "link flap 5", "link flap 5000 0", "clock step", "clock step 0", "clock run 0", "clock back"] {
         assert!(server.control(nonsense).starts_with("{\"error\""), "{nonsense}");
@@ -173,8 +173,8 @@ fn a_recording_is_bounded_and_readable_by_tcpdump() {
     while memory.u64_at(RECEIVE_RING + 8) & 1 == 0 {
         assert!(std::time::Instant::now() < until, "nothing came");
     }
-    // The third frame does not fit into 300 bytes. The fourth frame would fit, but is not recorded, because it would look like the direct
-    // successor of the second.
+    // The third frame does not fit into 300 bytes. The fourth frame is short enough, but is not recorded either: in the file it would
+    // directly follow the second frame.
     for (index, number) in [(1, 90), (2, 0)] {
         transmit(&mut client, &memory, index, &frame(number));
         read_frame(&mut peer);

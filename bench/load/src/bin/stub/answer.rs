@@ -4,7 +4,7 @@
 use super::Fault;
 use load::workload::{Key, Mix};
 
-/// The action on a connection after an answer was sent on it.
+/// The server's action on a connection after an answer was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     GoOn,
@@ -13,7 +13,7 @@ pub enum After {
     Stall,
 }
 
-/// Length of an endless answer: more than neap-load accepts as one reply.
+/// Length of the answer with the fault `Endless`: more than neap-load accepts as one reply.
 const ENDLESS_BYTES: usize = 4 << 20;
 
 /// Returns the length of the input's first request and, for a get, its key. None if that request is not complete.
@@ -31,7 +31,7 @@ pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
     }
 }
 
-/// Returns the answer that neap-load expects, or, with a `fault`, one that is wrong in that way; and the action after it.
+/// Returns the answer and the action after it. Without a `fault` the answer is correct; otherwise it has that fault.
 pub fn answer(mix: &Mix, key: Option<&[u8]>, fault: Option<Fault>) -> (Vec<u8>, After) {
     let number = key.and_then(|key| std::str::from_utf8(key).ok()?.parse::<u64>().ok());
     let (Some(text), Some(number)) = (key, number) else { return (b"STORED\r\n".to_vec(), After::GoOn) };

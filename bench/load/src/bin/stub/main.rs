@@ -5,8 +5,8 @@
 //! memcached's text protocol that neap-load uses. It answers each get with the value that neap-load expects, and delays, freezes or fails
 //! as its options say.
 //!
-//! A timer on a busy machine is late. So the reference is not the requested delay, but the real time from reading a request to writing its
-//! answer. These real delays are printed as JSON on standard output when standard input ends.
+//! A timer on a busy machine fires late. So the reference is not the requested delay, but the real time from reading a request to writing
+//! its answer. These real delays are printed as JSON on standard output when standard input ends.
 
 mod answer;
 mod server;
@@ -59,7 +59,7 @@ pub enum Fault {
     WrongBytes,
     ServerError,
     Miss,
-    /// Sends a value without an end.
+    /// Sends a value that is longer than neap-load accepts.
     Endless,
 }
 

@@ -40,7 +40,7 @@ struct Client {
     stream: TcpStream,
     input: Vec<u8>,
     held: VecDeque<Held>,
-    /// Bytes that are due but did not fit into the socket.
+    /// Bytes of due answers that did not fit into the socket's buffer.
     output: Vec<u8>,
     is_stalled: bool,
 }

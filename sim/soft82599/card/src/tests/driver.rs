@@ -103,7 +103,7 @@ impl Driver {
         self.write_at(Register::Rdt, queue, self.ring - 1);
     }
 
-    /// Stops a receive queue, changes it, and starts it again with the same ring.
+    /// Stops a receive queue, calls `change`, and starts the queue again with the same ring.
     pub fn reopen(&mut self, queue: usize, change: impl FnOnce(&mut Self)) {
         let control = self.read_at(Register::Rxdctl, queue);
         self.write_at(Register::Rxdctl, queue, control & !field::rxdctl::ENABLE.ones());
@@ -203,7 +203,7 @@ impl Driver {
         at
     }
 
-    /// Writes one descriptor at the ring's software tail without writing the tail register. Returns its address.
+    /// Writes one descriptor to the ring, but does not write the tail register. Returns its address.
     pub fn queue_descriptor(&mut self, queue: usize, words: [u64; 2]) -> u64 {
         let index = self.transmit_next[queue];
         let at = self.transmit_ring(queue) + u64::from(index) * 16;
@@ -218,7 +218,7 @@ impl Driver {
         self.write_at(Register::Tdt, queue, tail);
     }
 
-    /// Sends a frame from one buffer with a report request. Returns the descriptor's address.
+    /// Sends a frame from one buffer, and requests a report (RS). Returns the descriptor's address.
     pub fn send(&mut self, queue: usize, frame: &[u8]) -> u64 {
         let at = self.place(frame);
         let words = data(at, frame.len(), frame.len(), transmit_data::END_OF_PACKET.put(1) | transmit_data::REPORT_STATUS.put(1));

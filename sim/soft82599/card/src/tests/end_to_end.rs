@@ -17,7 +17,7 @@ fn ten_thousand_frames_are_received_over_ring_wraps() {
     let mut taken = 0;
     for number in 0..FRAMES {
         driver.arrive(&numbered_frame(number, bytes_of(number)));
-        // Bursts of varying length, so that the ring is found empty, half full and full.
+        // The bursts vary in length, so that the driver finds the ring empty, half full and full.
         if number % (1 + number % 61) == 0 {
             while let Some(frame) = driver.poll(0) {
                 assert!(frame.bytes == numbered_frame(taken, bytes_of(taken)), "frame {taken}");

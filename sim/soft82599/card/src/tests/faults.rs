@@ -46,7 +46,7 @@ fn late_write_backs_arrive_in_order_before_their_interrupt() {
     assert!(!driver.host.messages.is_empty());
     assert!(transmit_write_back::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(sent + 8)]));
     assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(1, 60));
-    // When the delay ends, later write-backs do not overtake waiting write-backs.
+    // After the end of the delay, a new write-back still comes after the waiting write-backs.
     driver.arrive(&numbered_frame(3, 60));
     driver.card.delay_write_back(0);
     driver.arrive(&numbered_frame(4, 60));

@@ -75,7 +75,7 @@ fn a_signature_filter_steers_its_flow_to_its_queue() {
 fn a_perfect_filter_matches_the_unmasked_bits_and_is_reported_in_the_descriptor() {
     let mut driver = Driver::up(4, 64);
     driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
-    // Compares only the destination port. A one in a mask means that the bit is ignored. The port masks have their bits reversed.
+    // The card compares only the destination port. A one in a mask means that the bit is ignored. The port masks are bit-reversed.
     driver.write(Register::Fdirsip4m, u32::MAX);
     driver.write(Register::Fdirdip4m, u32::MAX);
     driver.write(Register::Fdirtcpm, 0x0000_FFFF);
@@ -94,7 +94,7 @@ fn a_perfect_filter_matches_the_unmasked_bits_and_is_reported_in_the_descriptor(
     assert!(driver.poll(0).is_some() && driver.poll(0).is_none(), "one was dropped, one matched nothing");
     assert_eq!((driver.read(Register::Fdirmatch), driver.read(Register::Fdirmiss)), (2, 1));
 
-    // Query, remove, query again, like Linux's driver.
+    // Queries, removes and again queries the filter, like Linux's driver.
     for there in [true, false] {
         driver.write(Register::Fdirhash, name(80, 5));
         driver.write(Register::Fdircmd, field::fdircmd::COMMAND.put(3));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Pause frames: the card sends them as the watermarks require, and honours the peer's for the time that they give.
+//! Pause frames: the card sends them as the watermarks require, and stops sending for the time in the peer's pause frames.
 
 use super::driver::{numbered_frame, Driver, MAC};
 use crate::registers::{field, Register};
@@ -44,7 +44,7 @@ fn the_card_requests_a_pause_between_its_watermarks() {
     on[16..18].fill(0);
     assert_eq!(driver.host.sent[1..], [on]);
     assert_eq!((driver.read(Register::Lxofftxc), driver.read(Register::Lxontxc)), (1, 1));
-    // The pause frames count as sent frames, although only the MAC sends them; drivers subtract them.
+    // The counters of sent frames include pause frames, which the MAC itself sends. Drivers subtract them.
     assert_eq!((driver.read(Register::Gptc), driver.read(Register::Ptc64)), (2, 2));
 }
 

@@ -11,7 +11,7 @@ pub struct TestHost {
     pub messages: Vec<u8>,
     pub line: bool,
     pub line_changes: usize,
-    /// Addresses of all stores of a descriptor's last half. Tests check that the rest of the descriptor was stored before.
+    /// Addresses of all `dma_publish_…` stores. Tests check that the other half of the descriptor was stored before.
     pub published: Vec<u64>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The timing of messages, on a clock that the test steps, observed in the card's own trace.
+//! The timing of interrupt messages, on a clock that the test steps, observed in the card's own trace.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
@@ -36,7 +36,7 @@ fn messages_keep_their_interval_and_the_first_after_a_pause_is_immediate() {
     for interval_us in [0u64, 2, 8, 100, 1000, 1022] {
         let mut driver = traced(1);
         set_interval_us(&mut driver, 0, interval_us as u32);
-        // A frame every 3 us for 20 intervals, then a pause, then one more frame.
+        // Sends a frame every 3 us for 20 intervals, pauses, and sends one more frame.
         let frames = (interval_us * 20 / 3).max(50);
         for number in 0..frames {
             driver.advance(3_000);
@@ -152,7 +152,7 @@ fn eitr_reads_its_interval_and_the_running_counter() {
     assert_eq!(counter(&mut driver), 62);
     driver.advance(500_000);
     assert_eq!(counter(&mut driver), 0);
-    // The vectors from 24 on have their registers at another offset.
+    // The EITR registers of the vectors from 24 on are at another offset.
     driver.write_at(Register::Eitr, 40, field::eitr::ITR_INTERVAL.put(7));
     assert_eq!(driver.read_at(Register::Eitr, 40), field::eitr::ITR_INTERVAL.put(7));
 }
@@ -191,7 +191,7 @@ fn software_causes_are_moderated_unless_gpie_says_immediate() {
         driver.advance(20_000);
         driver.write(Register::Eics, 1);
         driver.advance(20_000);
-        // A frame's message is never sent before its time. The message of an immediate software cause then also reports the frame.
+        // The frame's message waits for the interval's end. An immediate message of a software cause comes first and reports the frame.
         driver.arrive(&numbered_frame(1, 60));
         driver.advance(10_000);
         driver.write_at(Register::EicsEx, 0, 1);

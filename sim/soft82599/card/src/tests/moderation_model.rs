@@ -125,7 +125,7 @@ fn every_message_is_sent_when_the_model_says() {
             .filter(|entry| matches!(entry.event, Event::Message { .. }))
             .map(|entry| ((entry.at - start) / MICROSECOND, entry.vector))
             .collect();
-        // Vectors that are due at the same moment may send in any order.
+        // Vectors that are due at the same time may send in any order.
         sent.sort_unstable();
         model.sent.sort_unstable();
         assert!(sent.len() > 100, "seed {seed}: {}", sent.len());

@@ -20,7 +20,7 @@ fn ones_complement(bytes: &[u8]) -> u32 {
 struct Packet {
     ipv6: bool,
     udp: bool,
-    /// A tag that the driver itself inserted into the frame.
+    /// A VLAN tag that the driver itself inserted into the frame.
     own_tag: Option<u16>,
     /// Behind the outer IP header: a tunnel's header and the inner IP header.
     tunnel: Vec<u8>,

@@ -80,7 +80,7 @@ fn random_register_writes_descriptors_and_frames_never_panic() {
             let random = noise.next();
             match random % 8 {
                 0..=2 => {
-                    // Mostly existing registers, sometimes any offset.
+                    // Accesses mostly existing registers, and sometimes any offset.
                     let offset = if random & 0x100 != 0 {
                         (noise.next() as u32) % (BAR_BYTES + 64)
                     } else {

@@ -46,7 +46,7 @@ fn sent(driver: &mut Driver, set: usize) -> (u32, u64) {
 #[test]
 fn sixteen_queues_count_separately_and_reading_clears() {
     let mut driver = Driver::up(QUEUES, 64);
-    // The maps are reversed, so that an unused map is detected.
+    // Queue q maps to set QUEUES - 1 - q, so that a card that ignores the maps fails the test.
     map_sets(&mut driver, Register::Rqsmr, |queue| (QUEUES - 1 - queue) as u32);
     map_sets(&mut driver, Register::Tqsm, |queue| (QUEUES - 1 - queue) as u32);
     let mut expected = [(0u32, 0u64); QUEUES];

@@ -331,7 +331,7 @@ fn ambiguous_requests_are_reported_by_name() {
         let reported: Vec<String> = std::iter::from_fn(|| driver.card.take_violation()).collect();
         assert!(reported.len() == 1 && reported[0].starts_with(name), "{name}: {reported:?}");
     }
-    // The card removes a right frame check sequence of the driver. The receiver drops a frame with a wrong sequence.
+    // The driver supplies a right FCS, then a wrong FCS. The frame with the wrong FCS is not passed on, but counts as sent.
     let mut driver = Driver::up(1, 64);
     let mut own = frame.clone();
     own.extend(crate::checksum::ethernet_crc(&frame));
