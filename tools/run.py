@@ -102,7 +102,7 @@ def run(options: Options) -> int:
 
 
 def _run_modelled(options: Options, folder: Path | None) -> int:
-    """Runs an application on one modelled machine or two (tools/model). Prints the figures; those of a load are written to --load-out's folder."""
+    """Runs an application on one modelled machine or two (tools/model). Prints the figures, and writes a load's to --load-out's folder."""
     from tools.model import cpu_model, experiment, linux, pair, plugin
 
     paired = options.load is None and options.application in PAIRED
