@@ -44,7 +44,7 @@ commands:
                                          make one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME [--json]                    measure costs and rates: observe kernel request stream netpipe card linux-card load
-                                         hostile trade-off sleep-states determinism ancestor model-judges
+                                         hostile trade-off sleep-states determinism ancestor model-judges netpipe-model
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -169,7 +169,9 @@ def _parser() -> Parser:
     run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5; with --model 0.1)")
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
-    run.add_argument("--model", metavar="CPU", help="of --load: on a modelled CPU in virtual time, with power and sleep: e5-2690, ...")
+    run.add_argument(
+        "--model", metavar="CPU", help="of --load or netpipe: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
+    )
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of --model: a fault; repeatable")
     run.add_argument("--record", metavar="DIR", help="of --model: keep the run there for `./neap replay DIR`")
@@ -347,7 +349,8 @@ def _offer(arguments):
 
     from tools import load
 
-    seconds = 0.1 if arguments.load_seconds is None and arguments.model is not None else arguments.load_seconds
+    in_virtual_time = arguments.load is not None and arguments.model is not None
+    seconds = 0.1 if arguments.load_seconds is None and in_virtual_time else arguments.load_seconds
     given = {"rate": arguments.rate, "seconds": seconds, "out": arguments.load_out and Path(arguments.load_out)}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.load is not None:

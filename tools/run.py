@@ -29,6 +29,8 @@ DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),), 
 WITHOUT_CONTROL = ("hello",)
 # Applications whose protocol the load generator supports.
 LOADABLE = ("memcached",)
+# Applications that --model runs on two modelled machines, one as the peer of the other.
+PAIRED = ("netpipe",)
 CORES_MAX = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
@@ -105,15 +107,30 @@ def run(options: Options) -> int:
 
 
 def _run_modelled(options: Options, folder: Path | None) -> int:
-    """Runs an application on the model machine (tools/model). Prints the figures, and writes them to --load-out's folder."""
-    from tools.model import cpu_model, experiment, linux, plugin, record
+    """Runs an application on one modelled machine or two (tools/model). Prints the figures, and writes a load's to --load-out's folder."""
+    from tools.model import cpu_model, experiment, linux, pair, plugin, record
 
-    if options.load is None:
+    paired = options.load is None and options.application in PAIRED
+    if options.load is None and not paired:
         raise UsageError("--model needs --load, because its virtual time has no users", "--load etc --rate 100000")
     given = (options.forwards, options.accelerator, options.vfio, options.debugger, options.trace is not None)
     names = ("--forward", "--accel", "--vfio", "--gdb", "--trace")
     if wrong := [name for name, is_given in zip(names, given, strict=True) if is_given]:
         raise UsageError(f"--model: {wrong[0]} is for machines in real time", "leave one of them out")
+    seed = 1 if options.seed is None else options.seed
+
+    def prepare() -> None:
+        plugin.library()
+        build.build_world()
+
+    if paired:
+        if options.faults or options.record is not None:
+            raise UsageError("--fault and --record are for --load, not for two machines", "leave them out: equal seeds give equal runs")
+        pairing = pair.Pairing(options.model, cores=options.cores, memory=options.memory, seed=seed, arguments=options.arguments)
+        pairing.check()
+        require_build_packages()
+        with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
+            return pair.show(pairing, application.image)
     wanted = experiment.Experiment(
         model=options.model,
         load=options.load.preset,
@@ -121,7 +138,7 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         window_ms=options.load.seconds * 1e3,
         cores=options.cores,
         memory=options.memory,
-        seed=1 if options.seed is None else options.seed,
+        seed=seed,
         arguments=options.arguments,
         faults=options.faults,
     )
@@ -138,11 +155,6 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         out = Path(options.record)
         record.require_new(out)
     require_build_packages()
-
-    def prepare() -> None:
-        plugin.library()
-        build.build_world()
-
     if is_linux:
         prepare()
         system = experiment.System(*linux.image(linux.APPLICATIONS[options.application]))

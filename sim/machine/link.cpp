@@ -16,7 +16,7 @@ namespace neap::model {
 
 struct Link::Page {
   std::array<char, 8> magic;
-  std::atomic<std::uint64_t> now_ns, next_ns, vectors, phase, failed;
+  std::atomic<std::uint64_t> now_ns, next_ns, vectors, phase, failed, idle_until_ns;
 };
 
 namespace {
@@ -84,7 +84,8 @@ const char* Link::connect(const char* path) noexcept {
 
 void Link::publish(std::uint64_t now_ns) noexcept { page_->now_ns.store(now_ns); }
 
-bool Link::advance(std::uint64_t now_ns) noexcept {
+bool Link::advance(std::uint64_t now_ns, std::uint64_t idle_until_ns) noexcept {
+  page_->idle_until_ns.store(idle_until_ns);
   publish(now_ns);
   if (!send_all(socket_, &now_ns, sizeof now_ns)) return false;
   char acknowledged = 1;

@@ -16,6 +16,8 @@ constexpr std::uint8_t first_hint_of_c0 = 0xf0;          // SDM 2B, MWAIT: bits 
 // Ports that end the machine: isa-debug-exit as the launcher places it, and the chipset's PM1a control with SLP_EN (ACPI 4.8.3.2.1).
 constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_enable = 1 << 13;
 
+constexpr std::uint32_t console_port = 0x3f8;  // COM1's data
+
 constexpr int status_finished = 0, status_world_gone = 3, status_clock_ended = 4;
 // Ticks of 64 bits hold 13 days. A guest that waits for input from outside passes idle days in seconds.
 constexpr std::uint64_t clock_ends_ns = std::uint64_t{12} * 24 * 3600 * 1'000'000'000;
@@ -300,6 +302,7 @@ void Machine::port_write(std::uint32_t port, std::uint32_t value) noexcept {
   const Ticks time = now();
   digest_.add(time);
   digest_.add(std::uint64_t{port} << 32 | value);
+  if (options_.lines && port == console_port && (value & 0xff) == '\n') snapshot("line", ++lines_, time);
   const bool ends = port == debug_exit_port || (port == power_port && (value & power_sleep_enable) != 0);
   if (!ends || exit_written_) return;
   exit_written_ = true;
@@ -339,9 +342,21 @@ void Machine::start_world() noexcept {
   if (link_.is_connected()) qemu::set_timer(1000);
 }
 
+/// The earliest time at which a core may do something: QEMU's next timer, or the next instruction of a core that is awake. That of a core
+/// that is waking up comes later than now. The world's own timer is not set at this time.
+std::uint64_t Machine::idle_until_ns(std::uint64_t now_ns) const noexcept {
+  const std::int64_t left = qemu::next_timer_ns();
+  std::uint64_t until_ns = left < 0 ? Link::never : now_ns + static_cast<std::uint64_t>(left);
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    if (qemu::is_awake(i)) until_ns = std::min(until_ns, package_.is_asleep(i) ? now_ns : std::max(now_ns, to_ns(package_.now(i))));
+  }
+  return until_ns;
+}
+
 void Machine::advance_world() noexcept {
   if (!link_.is_connected()) return;
-  if (!link_.advance(to_ns(now()))) {
+  const std::uint64_t now_ns = to_ns(now());
+  if (!link_.advance(now_ns, idle_until_ns(now_ns))) {
     if (phase_ == Phase::finished) return;
     std::fputs("neap-machine: the world has ended the link\n", stderr);
     snapshot("error", 0, now());

@@ -22,7 +22,8 @@ namespace neap::model {
 
 struct Options {
   Ticks quantum = 2 * ticks_per_us;
-  bool stay = false;  ///< the world's last phase does not end the run
+  bool stay = false;   ///< the world's last phase does not end the run
+  bool lines = false;  ///< a snapshot at the end of each line on the first serial port
   std::FILE* out = nullptr;
   std::FILE* trace = nullptr;
   std::uint64_t seed = 0;
@@ -93,6 +94,7 @@ class Machine {
   void wake(unsigned core) noexcept;
   void note_call(unsigned core, WakeCause cause) noexcept;
   [[nodiscard]] std::uint64_t shorten_run(unsigned core) noexcept;
+  [[nodiscard]] std::uint64_t idle_until_ns(std::uint64_t now_ns) const noexcept;
   [[nodiscard]] Ticks next_timer(unsigned core) noexcept;
   void hold_late_cores() noexcept;
   [[nodiscard]] Ticks next_stall() const noexcept;
@@ -116,6 +118,7 @@ class Machine {
   std::atomic<Ticks> latest_{0};                                  // local: what other threads see as the time
   Ticks world_acts_ = ~Ticks{0};                                  // absolute: the next moment at which the world acts by itself
   Phase phase_ = Phase::set_up;
+  std::uint64_t lines_ = 0;  // on the first serial port
   bool exit_written_ = false;
 };
 

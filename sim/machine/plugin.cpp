@@ -2,13 +2,15 @@
 // The model machine's CPUs, as a plugin for QEMU's TCG.
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
-//   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,seed=N][,stall=A:B][,trace=FILE][,misplace=OFFSET]
+//   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,lines=on][,seed=N][,stall=A:B][,trace=FILE]
+//     [,misplace=OFFSET]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
 //   out         snapshots, a line of JSON each (snapshot.hpp)
 //   quantum_ns  length of a round of the cores (clock.hpp), 2000 by default
 //   stay        on: the world's last phase does not end the run
+//   lines       on: a snapshot at the end of each line on the first serial port
 //   seed        recorded in the digest. The CPUs have no other randomness than `stall`.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
@@ -121,6 +123,8 @@ Words parse_words(int argc, char** argv) {
       words.options.trace = opened(value);
     } else if (key == "stay") {
       words.options.stay = std::strcmp(value, "on") == 0;
+    } else if (key == "lines") {
+      words.options.lines = std::strcmp(value, "on") == 0;
     } else if (key == "quantum_ns") {
       const auto ns = std::strtoul(value, &end, 10);
       if (*end != '\0' || ns < 100 || ns > 1'000'000) refuse("quantum_ns takes 100 to 1000000");
@@ -133,7 +137,7 @@ Words parse_words(int argc, char** argv) {
     } else if (key == "stall") {
       if (!words.options.stall.parse(value)) refuse("stall takes two times in us, 1 to 1000000: MEAN:MAX");
     } else {
-      refuse("unknown option " + key + "; accepted: model link misplace out quantum_ns stay seed stall trace");
+      refuse("unknown option " + key + "; accepted: model link misplace out quantum_ns stay lines seed stall trace");
     }
   }
   return words;

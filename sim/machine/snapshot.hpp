@@ -20,7 +20,7 @@ class Digest {
 };
 
 struct Moment {
-  const char* event;  ///< "phase", "mark" or "exit"
+  const char* event;  ///< "phase", "mark", "line", "exit" or "error"
   unsigned phase = 0;
   std::uint64_t mark = 0;
   Ticks now = 0;  ///< absolute

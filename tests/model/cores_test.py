@@ -108,6 +108,16 @@ def test_frequency_sets_the_pace_and_the_power(measured: tuple[cpu_model.CpuMode
     assert watts == sorted(watts)
 
 
+def test_no_wake_up_is_lost_in_any_idle_state(tmp_path: Path) -> None:
+    """The stress image needs every wake-up: a write to the watched line, an interrupt of another core, a timer."""
+    done = run(image("tests/target", "no_wakeup_is_lost"), tmp_path, model="e5-2690", cores=2)
+    assert done.status == SUCCESS, "\n".join(done.lines)
+    for core in done.snapshots[-1]["cpus"]:
+        by = core["wakeups_by"]
+        assert sum(by.values()) == core["wakeups"]
+        assert min(by["timer"], by["core"], by["write"]) > 1000 and by["card"] == by["outside"] == 0, by
+
+
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_equal_runs_are_equal_on_a_busy_host(cores: int, tmp_path: Path) -> None:
     path = image("tests/target", "timers_are_never_early")

@@ -41,6 +41,7 @@ def options(
     seed: int = 0,
     quantum_ns: int | None = None,
     stay: bool = False,
+    lines: bool = False,
     trace: Path | None = None,
     stall: tuple[int, int] | None = None,
     made: Path | None = None,
@@ -58,6 +59,8 @@ def options(
         words.append(f"quantum_ns={quantum_ns}")
     if stay:
         words.append("stay=on")
+    if lines:
+        words.append("lines=on")
     if stall:
         words.append(f"stall={stall[0]}:{stall[1]}")
     if trace:

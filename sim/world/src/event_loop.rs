@@ -5,6 +5,7 @@
 //! date, and only then is the access or the advance answered. So the guest's CPUs stand still whenever the card works.
 
 use crate::experiment::Phase;
+use crate::guest::Guest;
 use crate::link::{Field, Input, Link, NEVER_NS};
 use crate::machine::CardMachine;
 use crate::options::Options;
@@ -14,10 +15,7 @@ use soft82599::commands::entry_as_json;
 use soft82599::control::Control;
 use soft82599::log::Log;
 use soft82599::options::Strict;
-use soft82599::socket_file::SocketFile;
 use soft82599::sys::{self, Interest, Readiness};
-use soft82599::vfio::connection::{Connection, Input as GuestInput};
-use soft82599::vfio::server::{handle, Command};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -38,8 +36,7 @@ pub enum Outcome {
 pub struct EventLoop {
     world: World<CardMachine>,
     link: Link,
-    listener: SocketFile,
-    guest: Option<Connection>,
+    guest: Guest,
     control: Option<Control>,
     signals: OwnedFd,
     log: Log,
@@ -64,8 +61,7 @@ impl EventLoop {
         let link = Link::listen(&options.driven)?;
         Ok(Self {
             link,
-            listener: SocketFile::listen(&options.socket)?,
-            guest: None,
+            guest: Guest::listen(&options.socket, Log::new(options.log_level))?,
             control: options.control.as_deref().map(Control::listen).transpose()?,
             signals: sys::termination_signals()?,
             log: Log::new(options.log_level),
@@ -110,8 +106,7 @@ impl EventLoop {
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
             interests.push(Interest { descriptor: self.link.descriptor(), read: true, write: false });
-            let guest = self.guest.as_ref().map_or(self.listener.descriptor(), Connection::descriptor);
-            interests.push(Interest { descriptor: guest, read: true, write: false });
+            interests.push(Interest { descriptor: self.guest.descriptor(), read: true, write: false });
             if let Some(control) = &self.control {
                 control.interests(&mut interests);
             }
@@ -184,56 +179,20 @@ impl EventLoop {
 
     /// Accepts a guest, or handles its messages at the page's time.
     fn serve_guest(&mut self) {
-        let Some(mut guest) = self.guest.take() else {
-            if let Some(stream) = self.listener.accept() {
-                self.log.info(|| "a guest has connected".into());
-                self.guest = Connection::new(stream).ok();
-            }
+        if !self.guest.receive(&mut self.world.machine.rig) {
             return;
-        };
-        let result = match guest.fill() {
-            Ok(GuestInput::Closed) => Err(None),
-            Ok(GuestInput::Nothing) => Ok(()),
-            Ok(GuestInput::Some) => {
-                self.guest_inputs += 1;
-                self.advance(self.link.page.load(Field::Now));
-                let handled = self.handle_messages(&mut guest);
-                if !self.failed {
-                    if let Err(why) = self.world.settle() {
-                        self.fail(&why);
-                    }
-                }
-                self.check_rules();
-                self.publish();
-                handled.and_then(|()| guest.flush()).map_err(Some)
-            }
-            Err(error) => Err(Some(error)),
-        };
-        match result {
-            Ok(()) => self.guest = Some(guest),
-            Err(error) => {
-                if let Some(error) = error {
-                    self.log.warn(|| format!("the guest's connection ended: {error}"));
-                }
-                // The memory is unmapped first, so that the reset does not access the memory of a guest that has ended.
-                let rig = &mut self.world.machine.rig;
-                rig.host.remove_guest();
-                let now = rig.now();
-                rig.card.function_reset(&mut rig.host, now);
+        }
+        self.guest_inputs += 1;
+        self.advance(self.link.page.load(Field::Now));
+        self.guest.handle(&mut self.world.machine.rig);
+        if !self.failed {
+            if let Err(why) = self.world.settle() {
+                self.fail(&why);
             }
         }
-    }
-
-    fn handle_messages(&mut self, guest: &mut Connection) -> io::Result<()> {
-        let mut output = std::mem::take(&mut guest.output);
-        let rig = &mut self.world.machine.rig;
-        while let Some(message) = guest.next()? {
-            let command = Command { header: message.header, body: guest.body(message.range), descriptors: message.descriptors };
-            let now = rig.now();
-            handle(&mut rig.card, &mut rig.host, now, &self.log, command, &mut output);
-        }
-        guest.output = output;
-        Ok(())
+        self.check_rules();
+        self.publish();
+        self.guest.answer(&mut self.world.machine.rig);
     }
 
     /// Brings the page up to date, and writes the result of a finished run.

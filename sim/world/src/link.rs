@@ -42,6 +42,9 @@ pub enum Field {
     Phase = 0x20,
     /// 1: this program cannot go on.
     Failed = 0x28,
+    /// Written by the driver before each advance: no CPU does anything before this time unless the card acts. The time of the advance if a
+    /// CPU is awake.
+    IdleUntil = 0x30,
 }
 
 pub struct Page {

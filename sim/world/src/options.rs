@@ -33,7 +33,16 @@ pub struct Options {
     /// Socket for the program that drives the clock
     #[arg(long, value_name = "PATH")]
     pub driven: PathBuf,
-    /// Socket for commands to the card, as of soft82599
+    /// A second machine: vfio-user socket of its card. The cards are joined by the switch; there are no clients
+    #[arg(long, value_name = "PATH", requires = "peer_driven", group = "result", conflicts_with_all = ["fault", "pcap"])]
+    pub peer_socket: Option<PathBuf>,
+    /// Socket for the program that drives the second machine's clock
+    #[arg(long, value_name = "PATH", requires = "peer_socket")]
+    pub peer_driven: Option<PathBuf>,
+    /// The second card's MAC
+    #[arg(long, value_name = "ADDRESS", default_value = "02:82:59:90:00:02", value_parser = soft82599::options::mac)]
+    pub peer_mac: [u8; 6],
+    /// Socket for commands to the card, as of soft82599; of two machines, to the first one's
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// The card's MAC
@@ -68,7 +77,7 @@ pub struct Options {
     pub clients: u32,
 
     /// Offer load: sizes, mix and arrivals as published: etc, usr; or fixed. Without it there is only the network
-    #[arg(long, value_name = "PRESET", value_parser = preset)]
+    #[arg(long, value_name = "PRESET", value_parser = preset, group = "result")]
     pub load: Option<String>,
     /// Requests a second over all connections
     #[arg(long, value_name = "N", default_value = "1000", value_parser = rate)]
@@ -132,7 +141,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "out")]
     pub interrupts: Option<PathBuf>,
     /// Result: one JSON object
-    #[arg(long, value_name = "FILE", requires = "load")]
+    #[arg(long, value_name = "FILE", requires = "result")]
     pub out: Option<PathBuf>,
 }
 
@@ -141,6 +150,8 @@ pub struct Options {
 pub enum Stream {
     Switch = 1,
     Faults = 2,
+    /// Of the way from the second machine to the first.
+    Back = 3,
     /// And the following: one for each client.
     Clients = 1000,
 }

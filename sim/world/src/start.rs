@@ -8,6 +8,7 @@ use crate::load::Load;
 use crate::machine::{CardMachine, Machine};
 use crate::neap_control::NeapControl;
 use crate::options::{Options, Stream};
+use crate::pair::Pair;
 use crate::switch::Switch;
 use crate::world::World;
 use card::{Card, Configuration};
@@ -26,6 +27,10 @@ const INTERRUPTS_MAX: usize = 1_000_000;
 
 /// The soft card on the world's clock and wire.
 pub fn card(options: &Options) -> Result<CardMachine, String> {
+    card_with(options, options.mac)
+}
+
+fn card_with(options: &Options, mac: [u8; 6]) -> Result<CardMachine, String> {
     let mut eventfds = Eventfds::default();
     eventfds.collect_messages();
     // Recorded times count from 1970, so that they are the virtual times.
@@ -41,11 +46,21 @@ pub fn card(options: &Options) -> Result<CardMachine, String> {
         transmit_faults: Default::default(),
         log: Log::new(options.log_level),
     };
-    let mut card = Card::new(&Configuration { mac: options.mac, link: true }, &mut host, 0);
+    let mut card = Card::new(&Configuration { mac, link: true }, &mut host, 0);
     if options.interrupts.is_some() {
         card.start_interrupt_trace(0, INTERRUPTS_MAX);
     }
     Ok(CardMachine::new(Rig { card, host, cable: Cable::new() }))
+}
+
+/// Two machines, and the switch between their cards.
+pub fn pair(options: &Options) -> Result<Pair<CardMachine>, String> {
+    if options.mac == options.peer_mac {
+        return Err("--peer-mac: the machines have the same address".into());
+    }
+    let path = |to, stream| Switch::new(options.network.clone(), vec![to], options.stream_seed(stream, 0));
+    let machines = [card_with(options, options.mac)?, card_with(options, options.peer_mac)?];
+    Ok(Pair::new(machines, [path(options.peer_mac, Stream::Switch), path(options.mac, Stream::Back)]))
 }
 
 /// `machine` and its network, clients and load. Err: one line that says what is wrong.

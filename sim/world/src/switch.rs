@@ -213,6 +213,12 @@ impl Switch {
         self.to_card.transmission_ns(frame_bytes) + self.options.delay_ns
     }
 
+    /// The shortest time in which a frame that the card begins to send reaches a client.
+    pub fn card_to_client_ns(&self) -> u64 {
+        let to_client_ns = self.to_client.iter().map(|line| line.transmission_ns(0)).min().unwrap_or(0);
+        self.card_to_switch.transmission_ns(0) + self.options.delay_ns + to_client_ns + self.options.delay_ns
+    }
+
     /// The shortest time in which anything that a client does reaches the card.
     pub fn client_to_card_ns(&self) -> u64 {
         self.to_switch.first().map_or(0, |line| line.transmission_ns(0)) + self.options.delay_ns + self.time_to_card_ns(0)

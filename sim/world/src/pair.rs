@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Two machines on one virtual clock, their cards joined by the switch.
+//!
+//! Each machine is a process with CPUs of its own, and neither may run ahead of a frame that the other still has to send. So time is cut
+//! into spans that end at the same moment for both, the barrier. A frame needs at least the lookahead from card to card: two transmissions
+//! and two delays. If the barrier is not later than the earliest moment at which either machine can send, plus the lookahead, then every
+//! frame of a span arrives after its end. Within a span the machines run beside each other in any order of the host's.
+//!
+//! A machine whose CPUs all sleep sends nothing before its own next timer, its card's next action or the next frame's arrival. The driver
+//! of its time reports that timer with each advance. So spans become long when both machines wait.
+//!
+//! The barriers follow from virtual times alone, and each machine stops exactly at the barrier and at its own card's events. So a run does
+//! not depend on the host. This is conservative parallel simulation with a synchronous time window (Chandy and Misra 1979; Lubachevsky
+//! 1989).
+
+use crate::agenda::Agenda;
+use crate::digest::Digest;
+use crate::link::NEVER_NS;
+use crate::machine::Machine;
+use crate::switch::{Losses, Port, Switch};
+use crate::world::FrameCounts;
+
+/// The drivers of time begin with an advance to this time.
+const FIRST_BARRIER_NS: u64 = 1000;
+/// Time that a machine gets for its last work when the other has ended.
+pub const LAST_WORK_NS: u64 = 20_000_000;
+/// Repetitions at one moment; more would be an endless loop.
+const ROUNDS_MAX: u32 = 100_000;
+
+enum Event {
+    Arrival(Vec<u8>),
+    /// The card's cable is free for its next frame.
+    LineFree,
+}
+
+impl Event {
+    /// The order of events at one moment.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Arrival(_) => 0,
+            Self::LineFree => 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// At the barrier, or an instruction behind it. Its CPUs do nothing before `idle_until_ns` unless its card acts.
+    Waits {
+        at_ns: u64,
+        idle_until_ns: u64,
+    },
+    Gone,
+}
+
+pub struct Side<M> {
+    pub machine: M,
+    /// From this card to the other: this machine has the card's port, and the other one that of a client.
+    path: Switch,
+    agenda: Agenda<Event>,
+    line_free_ns: Option<u64>,
+    state: State,
+    now_ns: u64,
+    counts: FrameCounts,
+    digest: Digest,
+}
+
+/// A frame on its way to the other card, and its time there.
+type Sent = (u64, Vec<u8>);
+
+impl<M: Machine> Side<M> {
+    fn new(machine: M, path: Switch) -> Self {
+        let (agenda, counts, digest) = Default::default();
+        Self { machine, path, agenda, line_free_ns: None, state: State::Runs, now_ns: 0, counts, digest }
+    }
+
+    pub fn counts(&self) -> FrameCounts {
+        self.counts
+    }
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+    /// Of the frames that this machine has sent.
+    pub fn losses(&self) -> Losses {
+        self.path.losses
+    }
+
+    /// Does all that is due up to and including `to_ns`. True if anything was due.
+    fn advance(&mut self, to_ns: u64, sent: &mut Vec<Sent>) -> Result<bool, String> {
+        let mut acted = false;
+        while let Some(at_ns) = self.next_event_ns().filter(|&at_ns| at_ns <= to_ns) {
+            acted = true;
+            self.now_ns = self.now_ns.max(at_ns);
+            self.settle(sent)?;
+        }
+        self.now_ns = self.now_ns.max(to_ns);
+        self.settle(sent)?;
+        Ok(acted)
+    }
+
+    fn settle(&mut self, sent: &mut Vec<Sent>) -> Result<(), String> {
+        for _ in 0..ROUNDS_MAX {
+            self.act(sent);
+            if self.next_event_ns().is_none_or(|at_ns| at_ns > self.now_ns) {
+                return Ok(());
+            }
+        }
+        Err(format!("the model makes no progress at {} ns", self.now_ns))
+    }
+
+    fn act(&mut self, sent: &mut Vec<Sent>) {
+        self.machine.advance(self.now_ns);
+        while let Some(event) = self.agenda.take_due(self.now_ns) {
+            match event {
+                Event::Arrival(frame) => {
+                    self.counts.to_card += 1;
+                    self.digest.add_frame(self.now_ns, true, &frame);
+                    self.machine.receive(self.now_ns, frame);
+                }
+                Event::LineFree => self.line_free_ns = None,
+            }
+        }
+        while self.line_free_ns.is_none() {
+            let Some(frame) = self.machine.take_frame() else { break };
+            self.counts.from_card += 1;
+            self.digest.add_frame(self.now_ns, false, &frame);
+            let (free_ns, at_switch_ns) = self.path.send_from_card(self.now_ns, frame.len());
+            self.line_free_ns = Some(free_ns);
+            self.add(free_ns, Event::LineFree);
+            let mut arrivals = Vec::new();
+            self.path.forward(at_switch_ns, Port::Card, &frame, |at_ns, _| arrivals.push(at_ns));
+            sent.extend(arrivals.into_iter().map(|at_ns| (at_ns, frame.clone())));
+        }
+    }
+
+    fn add(&mut self, at_ns: u64, event: Event) {
+        self.agenda.add(at_ns, event.rank(), event);
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.machine.next_ns().into_iter().chain(self.agenda.next_ns()).min()
+    }
+}
+
+pub struct Pair<M> {
+    sides: [Side<M>; 2],
+    lookahead_ns: u64,
+    /// No machine passes this moment before both have come to it.
+    barrier_ns: u64,
+    /// The remaining machine ends then; None while both are there.
+    end_ns: Option<u64>,
+}
+
+impl<M: Machine> Pair<M> {
+    /// `paths`: from each machine to the other.
+    pub fn new(machines: [M; 2], paths: [Switch; 2]) -> Self {
+        let lookahead_ns = paths.iter().map(Switch::card_to_client_ns).min().unwrap_or(1).max(1);
+        let [one, other] = machines;
+        let [there, back] = paths;
+        Self { sides: [Side::new(one, there), Side::new(other, back)], lookahead_ns, barrier_ns: FIRST_BARRIER_NS, end_ns: None }
+    }
+
+    pub fn side(&self, side: usize) -> &Side<M> {
+        &self.sides[side]
+    }
+    pub fn machine(&mut self, side: usize) -> &mut M {
+        &mut self.sides[side].machine
+    }
+
+    /// True once the remaining machine has had its time for last work.
+    pub fn is_finished(&self) -> bool {
+        self.end_ns.is_some_and(|end_ns| self.sides.iter().any(|side| side.state != State::Gone && side.now_ns >= end_ns))
+    }
+    pub fn all_gone(&self) -> bool {
+        self.sides.iter().all(|side| side.state == State::Gone)
+    }
+
+    /// Does what is due for one machine before an access of its guest to a register, and what follows after it. Err: one line that says why
+    /// the run cannot go on.
+    pub fn act(&mut self, side: usize, now_ns: u64) -> Result<(), String> {
+        let mut sent = Vec::new();
+        self.sides[side].advance(now_ns, &mut sent)?;
+        self.deliver(side, sent)
+    }
+
+    /// One machine has come to `to_ns`; its CPUs do nothing by themselves before `idle_until_ns`. Returns the machines that may go on.
+    pub fn advance(&mut self, side: usize, to_ns: u64, idle_until_ns: u64) -> Result<[bool; 2], String> {
+        let mut go_on = [false; 2];
+        if to_ns < self.barrier_ns {
+            self.act(side, to_ns)?;
+            go_on[side] = true;
+            return Ok(go_on);
+        }
+        self.sides[side].state = State::Waits { at_ns: to_ns, idle_until_ns };
+        self.pass_barrier()
+    }
+
+    /// One machine has ended. Returns the machines that may go on.
+    pub fn leave(&mut self, side: usize) -> Result<[bool; 2], String> {
+        self.sides[side].state = State::Gone;
+        self.end_ns = Some(self.barrier_ns + LAST_WORK_NS);
+        self.pass_barrier()
+    }
+
+    /// If all machines have come to the barrier, does what is due there and sets the next one.
+    fn pass_barrier(&mut self) -> Result<[bool; 2], String> {
+        let mut go_on = [false; 2];
+        if self.all_gone() || self.sides.iter().any(|side| side.state == State::Runs) {
+            return Ok(go_on);
+        }
+        let mut earliest_ns = NEVER_NS;
+        for (number, may_go) in go_on.iter_mut().enumerate() {
+            let State::Waits { at_ns, idle_until_ns } = self.sides[number].state else { continue };
+            let mut sent = Vec::new();
+            let acted = self.sides[number].advance(at_ns, &mut sent)?;
+            self.deliver(number, sent)?;
+            // What the card did may have woken a CPU.
+            earliest_ns = earliest_ns.min(if acted { at_ns } else { idle_until_ns.max(at_ns) });
+            self.sides[number].state = State::Runs;
+            *may_go = true;
+        }
+        // After both have acted: a frame that arrives may make its receiver send.
+        for side in self.sides.iter().filter(|side| side.state != State::Gone) {
+            earliest_ns = earliest_ns.min(side.next_event_ns().unwrap_or(NEVER_NS));
+        }
+        self.barrier_ns = match self.end_ns {
+            Some(end_ns) => end_ns,
+            None if earliest_ns == NEVER_NS => return Err("both machines sleep, and nothing will wake them".into()),
+            None => earliest_ns.saturating_add(self.lookahead_ns),
+        };
+        Ok(go_on)
+    }
+
+    fn deliver(&mut self, from: usize, sent: Vec<Sent>) -> Result<(), String> {
+        let other = &mut self.sides[1 - from];
+        for (at_ns, frame) in sent {
+            if other.state == State::Gone {
+                continue;
+            }
+            if at_ns < other.now_ns {
+                return Err(format!("a frame would arrive at {at_ns} ns, and its machine is at {} ns", other.now_ns));
+            }
+            other.add(at_ns, Event::Arrival(frame));
+        }
+        Ok(())
+    }
+
+    /// The time at which a machine MUST come back: later than its present time.
+    pub fn next_ns(&self, side: usize) -> u64 {
+        let side = &self.sides[side];
+        // The card reports completions to its driver when the cable takes its frames. Otherwise a free cable concerns no driver.
+        let line = side.line_free_ns.filter(|_| side.machine.waits_for_wire());
+        let own = [side.machine.next_ns(), side.agenda.next_ns(), line].into_iter().flatten().min();
+        own.map_or(self.barrier_ns, |at_ns| at_ns.min(self.barrier_ns)).max(side.now_ns + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+    /// Transmission of 64 bytes and a delay, twice.
+    const LOOKAHEAD_NS: u64 = 2 * (68 + 1000);
+
+    /// Answers each frame after `think_ns`, like a guest whose CPU wakes up and sends.
+    #[derive(Default)]
+    struct Echo {
+        number: usize,
+        think_ns: u64,
+        due: VecDeque<u64>,
+        out: VecDeque<Vec<u8>>,
+        arrived: Vec<u64>,
+    }
+
+    impl Echo {
+        fn send(&mut self, bytes: usize) {
+            let mut frame = ADDRESSES[1 - self.number].to_vec();
+            frame.resize(bytes, 0);
+            self.out.push_back(frame);
+        }
+    }
+
+    impl Machine for Echo {
+        fn next_ns(&self) -> Option<u64> {
+            self.due.front().copied()
+        }
+        fn advance(&mut self, now_ns: u64) {
+            while self.due.front().is_some_and(|&at_ns| at_ns <= now_ns) {
+                self.due.pop_front();
+                self.send(60);
+            }
+        }
+        fn receive(&mut self, now_ns: u64, _: Vec<u8>) {
+            self.arrived.push(now_ns);
+            self.due.push_back(now_ns + self.think_ns);
+        }
+        fn take_frame(&mut self) -> Option<Vec<u8>> {
+            self.out.pop_front()
+        }
+        fn waits_for_wire(&self) -> bool {
+            !self.out.is_empty()
+        }
+        fn link_is_up(&self) -> bool {
+            true
+        }
+    }
+
+    fn pair(think_ns: [u64; 2]) -> Pair<Echo> {
+        let path = |to: usize| Switch::new("".parse().unwrap(), vec![ADDRESSES[to]], to as u64);
+        let machine = |number: usize| Echo { number, think_ns: think_ns[number], ..Echo::default() };
+        Pair::new([machine(0), machine(1)], [path(1), path(0)])
+    }
+
+    /// Lets machine 0 send at 5000 ns, then lets both machines come to each moment in the order of `choose`. Returns the arrivals.
+    fn play(think_ns: [u64; 2], end_ns: u64, mut choose: impl FnMut() -> usize) -> ([Vec<u64>; 2], Vec<Digest>) {
+        let mut pair = pair(think_ns);
+        pair.sides[0].machine.due.push_back(5000);
+        let mut running = [true; 2];
+        let mut next_ns = [FIRST_BARRIER_NS; 2];
+        for _ in 0..100_000 {
+            let side = choose();
+            if !running[side] || next_ns[side] > end_ns {
+                if next_ns.iter().all(|&at_ns| at_ns > end_ns) {
+                    break;
+                }
+                continue;
+            }
+            running[side] = false;
+            let go_on = pair.advance(side, next_ns[side], NEVER_NS).unwrap();
+            for other in 0..2 {
+                if go_on[other] {
+                    running[other] = true;
+                    next_ns[other] = pair.next_ns(other);
+                }
+            }
+        }
+        let digests = pair.sides.iter().map(Side::digest).collect();
+        (pair.sides.map(|side| side.machine.arrived), digests)
+    }
+
+    #[test]
+    fn a_frame_takes_the_lookahead_and_its_receiver_answers() {
+        let (arrived, _) = play([700, 300], 20_000, {
+            let mut turn = 0;
+            move || {
+                turn = 1 - turn;
+                turn
+            }
+        });
+        assert_eq!(arrived[1], [7136, 7136 + 2 * LOOKAHEAD_NS + 1000, 7136 + 2 * (2 * LOOKAHEAD_NS + 1000)]);
+        assert_eq!(arrived[0][0], 7136 + 300 + LOOKAHEAD_NS);
+    }
+
+    #[test]
+    fn the_order_in_which_the_host_runs_the_machines_changes_nothing() {
+        let expected = play([700, 300], 200_000, {
+            let mut turn = 0;
+            move || {
+                turn = 1 - turn;
+                turn
+            }
+        });
+        assert!(expected.0[0].len() > 30);
+        for seed in 1..50u64 {
+            let mut state = seed;
+            let other = play([700, 300], 200_000, || {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 61) as usize & 1
+            });
+            assert_eq!(other, expected, "order {seed}");
+        }
+    }
+
+    #[test]
+    fn no_machine_passes_the_barrier_alone() {
+        let mut pair = pair([0, 0]);
+        assert_eq!((pair.next_ns(0), pair.next_ns(1)), (1000, 1000));
+        assert_eq!(pair.advance(0, 400, 400).unwrap(), [true, false]);
+        assert_eq!(pair.advance(0, 1001, 1001).unwrap(), [false, false], "an instruction behind the barrier");
+        assert_eq!(pair.advance(1, 1000, 9_000).unwrap(), [true, true]);
+        assert_eq!(pair.next_ns(0), 1001 + LOOKAHEAD_NS, "machine 0 runs, and may send at once");
+        assert_eq!(pair.advance(0, 1001 + LOOKAHEAD_NS, 50_000).unwrap(), [false, false]);
+        assert_eq!(pair.advance(1, 1001 + LOOKAHEAD_NS, 9_000).unwrap(), [true, true]);
+        assert_eq!(pair.next_ns(0), 9_000 + LOOKAHEAD_NS, "both sleep until the earlier timer");
+    }
+
+    #[test]
+    fn a_machine_that_ends_lets_the_other_finish_its_work() {
+        let mut pair = pair([0, 0]);
+        assert_eq!(pair.advance(0, 1000, 1000).unwrap(), [false, false]);
+        assert_eq!(pair.leave(1).unwrap(), [true, false]);
+        let end_ns = 1000 + LAST_WORK_NS;
+        assert_eq!((pair.next_ns(0), pair.is_finished()), (end_ns, false));
+        assert_eq!(pair.advance(0, end_ns, NEVER_NS).unwrap(), [true, false]);
+        assert!(pair.is_finished() && !pair.all_gone());
+        assert_eq!(pair.leave(0).unwrap(), [false, false]);
+        assert!(pair.all_gone());
+    }
+
+    #[test]
+    fn machines_that_sleep_for_ever_are_reported() {
+        let mut pair = pair([0, 0]);
+        assert_eq!(pair.advance(0, 1000, NEVER_NS).unwrap(), [false, false]);
+        assert!(pair.advance(1, 1000, NEVER_NS).unwrap_err().contains("nothing will wake them"));
+    }
+}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSL-1.0
+"""NetPIPE between two modelled machines: equal runs are equal whatever the host does, and interrupt moderation delays both ends."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.model.modelled import image
+from tools.bench.determinism import busy_host
+from tools.errors import Failure, UsageError
+from tools.model import pair
+from tools.model.pair import Pairing
+
+NETPIPE = image("apps/netpipe", "netpipe")
+SHORT = ("repeats=20", "from=48", "to=96", "idle=c1")
+
+
+def run(directory: Path, *words: str, **settings: object) -> pair.Result:
+    directory.mkdir()
+    return pair.run(Pairing("e5-2690", arguments=[*SHORT, *words], **settings), NETPIPE, directory)
+
+
+def test_equal_settings_give_equal_runs(tmp_path: Path) -> None:
+    first = run(tmp_path / "first", "itr=10us", network="loss=0.002", seed=3)
+    with busy_host():
+        again = run(tmp_path / "again", "itr=10us", network="loss=0.002", seed=3)
+    assert first == again and [point.size for point in first.points] == [48, 72, 96]
+    assert sum(one["losses"]["chance"] for one in first.world["machines"]) > 0, "frames were lost in these runs"
+
+
+def test_moderation_at_both_ends_delays_messages_and_saves_power(tmp_path: Path) -> None:
+    short, long = (run(tmp_path / f"itr{us}", f"itr={us}us") for us in (2, 100))
+    for quick, slow in zip(short.points, long.points, strict=True):
+        assert slow.latency_us > quick.latency_us + 50
+        assert slow.latency_us == pytest.approx(100, rel=0.1), "a round trip waits for one interval at each end"
+    for quick, slow in zip(short.points[1:], long.points[1:], strict=True):
+        for role in pair.ADDRESSES:
+            assert slow.spent[role].watts < quick.spent[role].watts
+    for one in (short, long):
+        frames = [machine["frames"] for machine in one.world["machines"]]
+        assert frames[0]["to_card"] == frames[1]["from_card"] and frames[1]["to_card"] == frames[0]["from_card"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Pairing("unknown"), "--model takes .*e5-2690"),
+        (Pairing("e5-2690", cores=0), "1 to 16 cores"),
+        (Pairing("e5-2690", seed=1 << 64), "--seed"),
+        (Pairing("e5-2690", arguments=["peer=10.0.0.9:1"]), "peer="),
+        (Pairing("e5-2690", arguments=["mode=server"]), "mode="),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(wrong: Pairing, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        wrong.check()
+
+
+def test_lines_and_snapshots_of_different_runs_are_refused() -> None:
+    with pytest.raises(Failure, match="there are 0 snapshots of 1 lines"):
+        pair.merge({role: ["netpipe: listening"] for role in pair.ADDRESSES}, {role: [] for role in pair.ADDRESSES}, {})
+
+
+def test_a_measurement_that_fails_is_reported(tmp_path: Path) -> None:
+    """The cable loses everything, so that the transmitter gives up."""
+    with pytest.raises(Failure, match="NetPIPE ended with status"):
+        run(tmp_path / "lost", network="loss=0.999", seed=1)

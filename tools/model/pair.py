@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSL-1.0
+"""NetPIPE between two modelled machines on one virtual clock.
+
+`neap-world` joins the cards of both machines by its switch and lets neither pass the other (sim/world/src/pair.rs). One machine answers,
+the other measures, prints a line for each size of message, and ends. The plugin takes a snapshot at the end of each line of the console.
+So the energy of a size is the difference of the snapshots at two lines, of each machine on its own console.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools import build, machine, progress
+from tools.bench.netpipe import GUEST_PORT, RESULT
+from tools.bench.rows import aligned
+from tools.errors import Failure, UsageError
+from tools.foreign import parse_json, read_bounded, shown_lines
+from tools.model import cpu_model, plugin
+from tools.model.experiment import CORES_MAX, TIME_OUT_SECONDS, WORLD_RESULT
+from tools.model.results import RESULT_BYTES_MAX
+
+RECEIVER, TRANSMITTER = "receiver", "transmitter"
+ADDRESSES = {RECEIVER: "10.0.0.1", TRANSMITTER: "10.0.0.2"}
+# The measurement's own words, where the command line has none: the studies' number of round trips, and sizes up to 64 KB.
+USUAL_WORDS = {"repeats": "5000", "to": "64K", "perturbation": "0"}
+# Words that the run gives to each machine itself.
+OWN_WORDS = ("ip", "mode", "peer", "port", "wait")
+# NetPIPE measures each size three times, and takes the fastest.
+TRIALS = 3
+VIRTUAL_LIMIT = "3600s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairing:
+    """The settings of a run. Equal settings and equal images give an equal result.
+
+    network: the world's --network. arguments: words of both images' command lines: of the policy, and NetPIPE's own.
+    """
+
+    model: str
+    cores: int = 1
+    memory: str = "512M"
+    seed: int = 1
+    network: str = ""
+    arguments: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Raises UsageError for a setting that cannot be."""
+        if self.model not in cpu_model.names() and not self.model.endswith(".toml"):
+            raise UsageError(f"--model takes {', '.join(cpu_model.names())} or the path of a .toml file, not '{self.model}'")
+        if not 1 <= self.cores <= CORES_MAX:
+            raise UsageError(f"--model: a modelled machine has 1 to {CORES_MAX} cores, not {self.cores}")
+        if not 0 <= self.seed < 1 << 64:
+            raise UsageError(f"--seed takes a number from 0 to 2^64 - 1, not {self.seed}")
+        for word in self.arguments:
+            if (name := word.split("=")[0]) in OWN_WORDS:
+                raise UsageError(f"{name}=: between two modelled machines the run itself chooses it", "leave the word out")
+
+    def words(self, role: str) -> list[str]:
+        """The words of one machine's command line."""
+        given = {word.split("=")[0] for word in self.arguments}
+        usual = [f"{name}={value}" for name, value in USUAL_WORDS.items() if name not in given]
+        own = [f"ip={ADDRESSES[role]}/24"]
+        if role == TRANSMITTER:
+            own += ["mode=client", f"peer={ADDRESSES[RECEIVER]}:{GUEST_PORT}", "wait=30s"]
+        return [*own, *usual, *self.arguments]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """One machine from one size's line to the next."""
+
+    seconds: float
+    package_j: float
+    wakeups: int
+
+    @property
+    def watts(self) -> float:
+        return self.package_j / self.seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One size. `latency_us`: one way, of the fastest trial. `mbps`: in NetPIPE's unit, 2^20 bit/s. `spent`: by role; empty for the first
+    size, because no line of the receiver marks its start."""
+
+    size: int
+    repeats: int
+    latency_us: float
+    mbps: float
+    spent: dict[str, Spent]
+
+    @property
+    def uj_per_round_trip(self) -> float | None:
+        """Of both machines, over all trials of this size."""
+        return 1e6 * sum(spent.package_j for spent in self.spent.values()) / (TRIALS * self.repeats) if self.spent else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    points: list[Point]
+    world: dict[str, Any]
+    digest: str
+
+
+class PairedMachine(machine.Machine):
+    """A Machine whose card is in a world of two. `first`: the machine that started the world; None for that machine itself."""
+
+    card_ready = b"neap-world: ready"
+
+    def __init__(self, image: Path, wanted: Pairing, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
+        self._wanted = wanted
+        self._out = out
+        self._first = first
+        self._world_tried, self._world_started = threading.Event(), False
+        self._cpu_model = cpu_model.load(wanted.model)
+        super().__init__(
+            image,
+            cores=wanted.cores,
+            memory=wanted.memory,
+            arguments=wanted.words(role),
+            net="modelled",
+            cpu=self._cpu_model.qemu_cpu(),
+            one_thread=True,
+            on_line=on_line,
+            soft_card=build.WORLD,
+        )
+
+    def start_card(self) -> None:
+        assert self.directory
+        if self._first is None:
+            self.card_options = [
+                *("--driven", str(self.directory / "link"), "--seed", str(self._wanted.seed), "--network", self._wanted.network),
+                *("--peer-driven", str(self.directory / "peer-link"), "--peer-socket", str(self.directory / "peer-card")),
+                *("--set-up-limit", VIRTUAL_LIMIT, "--out", str(self._out / WORLD_RESULT)),
+            ]
+            try:
+                super().start_card()
+                self._world_started = True
+            finally:
+                self._world_tried.set()
+        else:
+            self._first._world_tried.wait(machine.CARD_START_SECONDS + 10)
+            if not self._first._world_started or (there := self._first.directory) is None:
+                raise Failure("the world of both machines did not start")
+            for own, name in (("card", "peer-card"), ("link", "peer-link")):
+                (self.directory / own).symlink_to(there / name)
+        link = self.directory / "link"
+        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=self._wanted.seed, lines=True)
+
+    def network_words(self) -> list[str]:
+        """None: the network is in the world."""
+        return []
+
+
+def run(wanted: Pairing, image: Path, out: Path, on_line: Callable[[str, str], None] = lambda role, line: None) -> Result:
+    """Runs NetPIPE once. `out` MUST be an empty folder. `on_line`: called with the role and each line of a console. Raises Failure."""
+    folders = {role: out / role for role in ADDRESSES}
+    for folder in folders.values():
+        folder.mkdir()
+    first = PairedMachine(image, wanted, RECEIVER, folders[RECEIVER], None, functools.partial(on_line, RECEIVER))
+    second = PairedMachine(image, wanted, TRANSMITTER, folders[TRANSMITTER], first, functools.partial(on_line, TRANSMITTER))
+    machines = {RECEIVER: first, TRANSMITTER: second}
+    with contextlib.ExitStack() as stack:
+        for one in machines.values():
+            stack.callback(one.stop)
+        # Beside each other: the first one's QEMU answers nothing while its CPUs wait for the second machine.
+        with concurrent.futures.ThreadPoolExecutor(len(machines)) as pool:
+            for started in [pool.submit(one.start) for one in machines.values()]:
+                started.result()
+        status = machines[TRANSMITTER].wait_exit(TIME_OUT_SECONDS)
+        if status != machine.SUCCESS:
+            raise Failure(
+                f"NetPIPE ended with status {status}", details=[*machines[TRANSMITTER].lines[-10:], *machines[RECEIVER].lines[-10:]]
+            )
+        if (status := machines[RECEIVER].wait_exit(60)) != machine.POWER_OFF:
+            raise Failure(f"the machine that answers ended with status {status}", details=machines[RECEIVER].lines[-10:])
+        world = _world(out / RECEIVER / WORLD_RESULT, machines[RECEIVER])
+        lines = {role: one.lines for role, one in machines.items()}
+    return merge(lines, {role: plugin.snapshots(folder) for role, folder in folders.items()}, world)
+
+
+def _world(path: Path, first: PairedMachine) -> dict[str, Any]:
+    """The world's result. It is written when both machines have left."""
+    card = first._card_process
+    assert card
+    if not machine.wait_unreaped(card, 20) or card.wait() != 0:
+        raise Failure("the world of both machines did not end in order")
+    try:
+        return parse_json(read_bounded(path, RESULT_BYTES_MAX))
+    except (OSError, ValueError) as error:
+        raise Failure(f"{path}: {error}") from None
+
+
+def merge(lines: dict[str, list[str]], snapshots: dict[str, list[dict[str, Any]]], world: dict[str, Any]) -> Result:
+    """Joins the lines of each console with the snapshots at their ends. Raises Failure if they are not of the same lines."""
+    found: dict[str, list[tuple[re.Match[str], Spent | None]]] = {}
+    for role, printed in lines.items():
+        at = {one["mark"]: one for one in snapshots[role] if one["event"] == "line"}
+        if len(at) != len(printed):
+            raise Failure(f"{role}: there are {len(at)} snapshots of {len(printed)} lines")
+        numbers = [(number, match) for number, line in enumerate(printed, 1) if (match := RESULT.match(line)) and match["us"]]
+        befores = [None, *(at[number] for number, _ in numbers)]
+        found[role] = [(match, before and _difference(before, at[number])) for before, (number, match) in zip(befores, numbers)]
+    sizes = {role: [match["bytes"] for match, _ in measured] for role, measured in found.items()}
+    if not sizes[TRANSMITTER] or sizes[TRANSMITTER] != sizes[RECEIVER]:
+        raise Failure(f"the machines measured {len(sizes[TRANSMITTER])} and {len(sizes[RECEIVER])} sizes")
+    points = []
+    for number, (match, _) in enumerate(found[TRANSMITTER]):
+        both = {role: spent for role in ADDRESSES if (spent := found[role][number][1])}
+        points.append(Point(int(match["bytes"]), int(match["repeats"]), float(match["us"]), float(match["rate"]), both))
+    digests = [one["digest"] for one in world["machines"]] + [snapshots[role][-1]["digest"] for role in ADDRESSES]
+    return Result(points, world, "-".join(digests))
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> Spent:
+    wakeups = sum(cpu["wakeups"] for cpu in after["cpus"]) - sum(cpu["wakeups"] for cpu in before["cpus"])
+    return Spent((after["virtual_ns"] - before["virtual_ns"]) / 1e9, after["package_j"] - before["package_j"], wakeups)
+
+
+def table(result: Result, title: str) -> str:
+    cells = [("bytes", "round trips", "us one way", "Mb/s", "transmitter W", "receiver W", "uJ a round trip", "wake-ups", "")]
+    for point in result.points:
+        energy = ["-"] * 4
+        if point.spent:
+            watts = [f"{point.spent[role].watts:.2f}" for role in (TRANSMITTER, RECEIVER)]
+            energy = [*watts, f"{point.uj_per_round_trip:.2f}", str(sum(spent.wakeups for spent in point.spent.values()))]
+        cells.append((str(point.size), f"{TRIALS} x {point.repeats}", f"{point.latency_us:.2f}", f"{point.mbps:.2f}", *energy, ""))
+    return f"{title}\n{aligned(cells)}"
+
+
+def show(wanted: Pairing, image: Path) -> int:
+    """Runs NetPIPE once and prints it. Returns the launcher's exit status."""
+
+    def on_line(role: str, line: str) -> None:
+        progress.say(f"{role:11} | {shown_lines(line)}")
+
+    with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
+        result = run(wanted, image, Path(scratch), on_line)
+    cores = f"{wanted.cores} core{'s' * (wanted.cores != 1)}"
+    print(table(result, f"modelled ({wanted.model}, {cores} each, seed {wanted.seed}): NetPIPE between two machines, virtual time"))
+    print(f"lost frames {sum(sum(one['losses'].values()) for one in result.world['machines'])}; digest {result.digest}")
+    return 0
