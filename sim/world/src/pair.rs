@@ -122,14 +122,14 @@ impl<M: Machine> Side<M> {
             }
         }
         while self.line_free_ns.is_none() {
-            let Some(frame) = self.machine.take_frame() else { break };
+            let Some(mut frame) = self.machine.take_frame() else { break };
             self.counts.from_card += 1;
             self.digest.add_frame(self.now_ns, false, &frame);
             let (free_ns, at_switch_ns) = self.path.send_from_card(self.now_ns, frame.len());
             self.line_free_ns = Some(free_ns);
             self.add(free_ns, Event::LineFree);
             let mut arrivals = Vec::new();
-            self.path.forward(at_switch_ns, Port::Card, &frame, |at_ns, _| arrivals.push(at_ns));
+            self.path.forward(at_switch_ns, Port::Card, &mut frame, |at_ns, _| arrivals.push(at_ns));
             sent.extend(arrivals.into_iter().map(|at_ns| (at_ns, frame.clone())));
         }
     }
