@@ -18,7 +18,7 @@ constexpr std::size_t rip = 0x100, flags = 0x108, direction = 0x12c, hidden_flag
 // timers_state
 constexpr std::size_t skipped = 0x28, executed = 0x40;
 // TCGCPUOps
-constexpr std::size_t exec_enter = 0x30, exec_exit = 0x38, exec_interrupt = 0x58, exec_halt = 0x68;
+constexpr std::size_t exec_enter = 0x30, exec_exit = 0x38, exec_interrupt = 0x58;
 // AccelOpsClass
 constexpr std::size_t handle_interrupt = 0xb8, clock = 0xc8, ticks = 0xd8;
 // VFIOUserDeviceIOOps
