@@ -20,6 +20,7 @@ from tools.bench import (
     kernel,
     linux_card,
     load_accuracy,
+    model_speed,
     netpipe,
     request,
     sleep_states,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
     "determinism": Benchmark(determinism.rows, determinism.show),
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
+    "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 
 
