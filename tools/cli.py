@@ -41,7 +41,7 @@ commands:
                                          make one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME [--json]                    measure costs and rates: observe kernel request stream netpipe card linux-card load
-                                         hostile trade-off sleep-states determinism ancestor
+                                         hostile trade-off sleep-states determinism ancestor model-speed
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -168,6 +168,7 @@ def _parser() -> Parser:
 
     run.add_argument("--model", metavar="CPU", help="of --load: on a modelled CPU in virtual time, with power and sleep: e5-2690, ...")
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
+    run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
 

@@ -48,6 +48,7 @@ class Options:
     load: load.Offer | None = None
     model: str | None = None
     seed: int | None = None
+    smt: bool = False
 
 
 def run(options: Options) -> int:
@@ -74,6 +75,8 @@ def run(options: Options) -> int:
             raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
     if options.model is not None:
         return _run_modelled(options, folder)
+    if options.smt:
+        raise UsageError("--smt belongs to --model", "./neap run memcached --model e5-2690 --smt --cores 4 --load etc --rate 100000")
     if options.seed is not None:
         raise UsageError("--seed belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000 --seed 2")
     if options.vfio is not None and options.forwards:
@@ -117,6 +120,7 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         cores=options.cores,
         memory=options.memory,
         seed=1 if options.seed is None else options.seed,
+        smt=options.smt,
         arguments=options.arguments,
     )
     wanted.check()

@@ -18,9 +18,11 @@ namespace neap::model {
 
 class CoreClock {
  public:
-  void set_pace(const CpuModel& cpu, unsigned ratio) noexcept {
+  /// `shared`: another thread of the core runs, too.
+  void set_pace(const CpuModel& cpu, unsigned ratio, bool shared) noexcept {
     ratio_ = ratio;
-    per_instruction_ = cpu.time_per_instruction(ratio);
+    shared_ = shared;
+    per_instruction_ = cpu.time_per_instruction(ratio, shared);
   }
   /// Advances by instructions. A negative number takes the last ones back: an instruction that the emulator started and gave up.
   void run(std::int64_t instructions) noexcept;
@@ -36,6 +38,7 @@ class CoreClock {
   [[nodiscard]] Ticks local() const noexcept { return local_; }
   [[nodiscard]] Ticks per_instruction() const noexcept { return per_instruction_; }
   [[nodiscard]] unsigned ratio() const noexcept { return ratio_; }
+  [[nodiscard]] bool is_shared() const noexcept { return shared_; }
   [[nodiscard]] std::uint64_t instructions() const noexcept { return instructions_; }
   [[nodiscard]] Ticks busy() const noexcept { return busy_; }  ///< time in C0, without wake-ups
   [[nodiscard]] std::uint64_t core_cycles() const noexcept { return static_cast<std::uint64_t>(cycle_parts_ / ticks_per_bus_clock); }
@@ -53,6 +56,7 @@ class CoreClock {
 
   Ticks local_ = 0, busy_ = 0, per_instruction_ = 1;
   unsigned ratio_ = 1;
+  bool shared_ = false;
   std::uint64_t instructions_ = 0;
   Wide cycle_parts_ = 0;  // of 1/156250 cycle
 };

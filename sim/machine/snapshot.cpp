@@ -7,19 +7,25 @@ namespace neap::model {
 
 namespace {
 
-void write_core(std::FILE* to, Package& package, unsigned core) {
+void write_core(std::FILE* to, Package& package, unsigned core, Ticks now) {
   const Executed executed = package.executed(core);
   std::fprintf(to,
                "{\"instructions\":%" PRIu64 ",\"cycles\":%" PRIu64 ",\"reference_cycles\":%" PRIu64 ",\"c0_ns\":%" PRIu64
                ",\"wakeups\":%" PRIu64 ",\"frequency_mhz\":%u,\"residency_ns\":{",
                executed.instructions, executed.core_cycles, executed.reference_cycles, to_ns(package.clock(core).busy()),
                package.wakeups(core), package.clock(core).ratio() * 100);
-  const char* separator = "";
-  for (unsigned i = 1; i < state_count; ++i) {
-    if (!package.cpu().sleep[i].present) continue;
-    std::fprintf(to, "%s\"%s\":%" PRIu64, separator, state_names[i], to_ns(package.residency(core, static_cast<State>(i))));
-    separator = ",";
-  }
+  const auto write_states = [&](auto residency) {
+    const char* separator = "";
+    for (unsigned i = 1; i < state_count; ++i) {
+      if (!package.cpu().sleep[i].present) continue;
+      std::fprintf(to, "%s\"%s\":%" PRIu64, separator, state_names[i], to_ns(residency(static_cast<State>(i))));
+      separator = ",";
+    }
+  };
+  write_states([&](State state) { return package.residency(core, state, now); });
+  // With SMT the core may be in a less deep state than this thread.
+  std::fputs("},\"core_residency_ns\":{", to);
+  write_states([&](State state) { return package.core_residency(core, state, now); });
   std::fputs("},\"wakeups_by\":{", to);
   for (unsigned i = 0; i < wake_cause_count; ++i) {
     std::fprintf(to, "%s\"%s\":%" PRIu64, i == 0 ? "" : ",", wake_cause_names[i], package.wakeups(core, static_cast<WakeCause>(i)));
@@ -42,7 +48,7 @@ void write_snapshot(std::FILE* to, Package& package, const Moment& moment, const
   std::fprintf(to, "},\"digest\":\"%016" PRIx64 "\",\"cpus\":[", digest.value());
   for (unsigned i = 0; i < package.cores(); ++i) {
     if (i != 0) std::fputc(',', to);
-    write_core(to, package, i);
+    write_core(to, package, i, moment.now);
   }
   std::fputs("]}\n", to);
   std::fflush(to);

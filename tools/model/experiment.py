@@ -38,6 +38,7 @@ class Experiment:
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.
     trace: the cores' sleeps are written to TRACE; that does not change the run.
+    smt: `cores` counts threads, two on each modelled core.
     """
 
     model: str
@@ -56,6 +57,7 @@ class Experiment:
     keys: int | None = None
     value_bytes: int | None = None
     trace: bool = False
+    smt: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -63,6 +65,8 @@ class Experiment:
             raise UsageError(f"--model takes {', '.join(cpu_model.names())} or the path of a .toml file, not '{self.model}'")
         if not 1 <= self.cores <= CORES_MAX:
             raise UsageError(f"--model: a modelled machine has 1 to {CORES_MAX} cores, not {self.cores}")
+        if self.smt and self.cores % 2:
+            raise UsageError(f"--smt: each core has two threads, so --cores takes an even number of them, not {self.cores}")
         for name, value, maximum in (
             ("--rate", self.rate, 1e8),
             ("--load-seconds", self.window_ms / 1e3, 3600.0),
@@ -104,11 +108,12 @@ class ModelMachine(machine.Machine):
         self._system = system
         self._experiment = experiment
         self._out = out
-        self._cpu_model = cpu_model.load(experiment.model)
+        self._cpu_model = cpu_model.load(experiment.model, smt=experiment.smt)
         super().__init__(
             system.kernel,
             initrd=system.initramfs,
             cores=experiment.cores,
+            threads_per_core=self._cpu_model.threads,
             memory=experiment.memory,
             arguments=system.words(experiment.arguments),
             net="modelled",
@@ -159,7 +164,8 @@ def run(experiment: Experiment, image: Path | System, out: Path, on_line: Callab
 
 def show(experiment: Experiment, application: str, image: Path | System, out: Path | None) -> int:
     """Runs one experiment and prints it. `out`: keeps the figures and the cores' logs there. Returns the launcher's exit status."""
-    title = f"modelled ({experiment.model}, {experiment.cores} core{'s' * (experiment.cores != 1)}, seed {experiment.seed}): {application}"
+    cores = f"{experiment.cores} {'thread' if experiment.smt else 'core'}{'s' * (experiment.cores != 1)}"
+    title = f"modelled ({experiment.model}, {cores}, seed {experiment.seed}): {application}"
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         directory = out or Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
