@@ -44,7 +44,7 @@ commands:
                                          make one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME [--json]                    measure costs and rates: observe kernel request stream netpipe card linux-card load
-                                         hostile trade-off sleep-states determinism ancestor model-judges netpipe-model
+                                         hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -173,6 +173,7 @@ def _parser() -> Parser:
         "--model", metavar="CPU", help="of --load or netpipe: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
     )
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
+    run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
     run.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of --model: a fault; repeatable")
     run.add_argument("--record", metavar="DIR", help="of --model: keep the run there for `./neap replay DIR`")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")

@@ -70,7 +70,7 @@ class Machine:
     """One run of one image, which begins with `start()` or `with`.
 
     image: the ELF file (or a Linux kernel, with `initrd`) for -kernel; None if `start_from` names the boot medium.
-    cores: virtual CPUs, each a thread of QEMU. memory: in QEMU's form, like "512M".
+    cores: virtual CPUs, each a thread of QEMU. threads_per_core: with 2, CPUs 2n and 2n + 1 share a core. memory: like "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
     card: the machine has the soft card. net: "user" (see above), "none" (link down), or a value of the soft card's --net.
@@ -89,6 +89,7 @@ class Machine:
 
     image: Path | None = dataclasses.field(kw_only=False)
     cores: int = 1
+    threads_per_core: int = 1
     memory: str = "512M"
     forward: Iterable[tuple[int, int]] = ()
     arguments: Sequence[str] = ()
@@ -182,6 +183,17 @@ class Machine:
     @property
     def running(self) -> bool:
         return self._qemu is not None and self._qemu.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """Returns the host's CPU time that QEMU has used so far, in all its threads. 0 after its end."""
+        assert self._qemu
+        try:
+            stat = Path(f"/proc/{self._qemu.pid}/stat").read_text()
+        except OSError:
+            return 0.0
+        # The program's name, in parentheses, may have spaces. utime and stime are fields 14 and 15 of proc(5).
+        fields = stat[stat.rindex(")") + 2 :].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     # ---- the console ----
 
@@ -326,7 +338,8 @@ class Machine:
             argv += ["-accel", "kvm", "-cpu", "host", "-overcommit", "cpu-pm=on"]
         else:
             argv += ["-accel", f"tcg,thread={'single' if self.one_thread else 'multi'}", "-cpu", self.cpu]
-        argv += ["-smp", str(self.cores), "-m", self.memory, *self._memory_arguments()]
+        topology = f",sockets=1,cores={self.cores // 2},threads=2" if self.threads_per_core == 2 else ""
+        argv += ["-smp", f"{self.cores}{topology}", "-m", self.memory, *self._memory_arguments()]
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]

@@ -50,6 +50,7 @@ class Options:
     load: load.Offer | None = None
     model: str | None = None
     seed: int | None = None
+    smt: bool = False
     record: str | None = None
     faults: Sequence[str] = ()
 
@@ -78,9 +79,9 @@ def run(options: Options) -> int:
             raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
     if options.model is not None:
         return _run_modelled(options, folder)
-    for name, given in (("--record", options.record is not None), ("--fault", bool(options.faults))):
+    for name, given in (("--record", options.record is not None), ("--fault", bool(options.faults)), ("--smt", options.smt)):
         if given:
-            raise UsageError(f"{name} belongs to --model", "./neap run memcached --model e5-2690 --load etc --record run1")
+            raise UsageError(f"{name} belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000")
     if options.seed is not None:
         raise UsageError("--seed belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000 --seed 2")
     if options.vfio is not None and options.forwards:
@@ -139,6 +140,7 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         cores=options.cores,
         memory=options.memory,
         seed=seed,
+        smt=options.smt,
         arguments=options.arguments,
         faults=options.faults,
     )

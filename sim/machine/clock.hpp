@@ -32,9 +32,11 @@ struct Work {
 
 class CoreClock {
  public:
-  void set_pace(const CpuModel& cpu, unsigned ratio) noexcept {
+  /// `shared`: another thread of the core runs, too.
+  void set_pace(const CpuModel& cpu, unsigned ratio, bool shared) noexcept {
     ratio_ = ratio;
-    per_instruction_ = cpu.time_per_instruction(ratio);
+    shared_ = shared;
+    per_instruction_ = cpu.time_per_instruction(ratio, shared);
   }
   /// Advances by instructions. A negative number takes the last ones back: an instruction that the emulator started and gave up.
   void run(std::int64_t instructions) noexcept;
@@ -59,6 +61,7 @@ class CoreClock {
   [[nodiscard]] unsigned ratio() const noexcept { return ratio_; }
   [[nodiscard]] const Work& work() const noexcept { return all_; }
   [[nodiscard]] const Work& user_work() const noexcept { return user_; }
+  [[nodiscard]] bool is_shared() const noexcept { return shared_; }
   [[nodiscard]] Ticks busy() const noexcept { return all_.busy; }
   /// The instructions that fill the time until `end`, rounded up; 0 if it has come.
   [[nodiscard]] std::uint64_t instructions_until(Ticks end) const noexcept {
@@ -68,7 +71,7 @@ class CoreClock {
  private:
   Ticks local_ = 0, per_instruction_ = 1;
   unsigned ratio_ = 1;
-  bool user_level_ = false;
+  bool user_level_ = false, shared_ = false;
   Work all_, user_;
 };
 

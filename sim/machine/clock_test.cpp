@@ -36,7 +36,7 @@ TEST(CpuModel, AnUnknownHintIsTheNextLighterState) {
 
 TEST(CoreClock, InstructionsTakenBackLeaveNoTrace) {
   CoreClock clock;
-  clock.set_pace(test_model(), 20);
+  clock.set_pace(test_model(), 20, false);
   clock.run(1000);
   const auto local = clock.local();
   const auto cycles = clock.work().core_cycles();

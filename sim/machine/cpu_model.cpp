@@ -89,6 +89,16 @@ CorePower core_power(Reader& in, const std::string& prefix) {
   return {.dynamic_w_per_v2_ghz = in.number(prefix + "dynamic_w_per_v2_ghz"), .leakage_w_per_v = in.number(prefix + "leakage_w_per_v")};
 }
 
+void read_threads(Reader& in, CpuModel& cpu) {
+  cpu.threads = in.whole("smt.threads", 2);
+  cpu.thread_speed = in.number("smt.thread_speed");
+  cpu.general_counters = in.whole("counters.general", 8);
+  const unsigned of_a_thread = in.whole("smt.general_counters", 8);
+  if (cpu.threads == 0) in.fail("smt.threads must be 1 or 2");
+  if (cpu.thread_speed <= 0 || cpu.thread_speed > 1) in.fail("smt.thread_speed must be above 0 and at most 1");
+  if (cpu.threads == 2) cpu.general_counters = of_a_thread;
+}
+
 void read_frequencies(Reader& in, CpuModel& cpu) {
   cpu.min_ratio = in.whole("frequency.min_ratio", 255);
   cpu.efficient_ratio = in.whole("frequency.efficient_ratio", 255);
@@ -171,7 +181,7 @@ std::expected<CpuModel, std::string> parse_cpu_model(std::string_view text) {
   read_frequencies(in, cpu);
   read_sleep(in, cpu);
   read_energy(in, cpu);
-  cpu.general_counters = in.whole("counters.general", 8);
+  read_threads(in, cpu);
   if (std::string error = in.error(); !error.empty()) return std::unexpected(std::move(error));
   return cpu;
 }
@@ -184,10 +194,10 @@ double CpuModel::volts(unsigned ratio) const noexcept {
   return min_volts + (max_volts - min_volts) * (std::clamp(ratio, min_ratio, highest_ratio()) - min_ratio) / range;
 }
 
-Ticks CpuModel::time_per_instruction(unsigned ratio) const noexcept {
+Ticks CpuModel::time_per_instruction(unsigned ratio, bool shared) const noexcept {
   const double by_frequency = cycles_per_instruction * static_cast<double>(ticks_per_bus_clock) / ratio;
   const double by_memory = unscaled_ps_per_instruction * static_cast<double>(ticks_per_ns) / 1000;
-  return std::max<Ticks>(1, static_cast<Ticks>(std::llround(by_frequency + by_memory)));
+  return std::max<Ticks>(1, static_cast<Ticks>(std::llround((by_frequency + by_memory) / (shared ? thread_speed : 1))));
 }
 
 double CpuModel::core_watts(State state, unsigned ratio) const noexcept {

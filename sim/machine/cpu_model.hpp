@@ -46,6 +46,10 @@ struct CpuModel {
   unsigned family = 0, model = 0, stepping = 0;
   unsigned package_cores = 0;
 
+  // SMT: two CPUs of the guest, 2n and 2n + 1, are threads of one core.
+  unsigned threads = 1;     ///< of each core: 1 or 2
+  double thread_speed = 1;  ///< of a thread while the other one runs, as a part of its speed alone
+
   double cycles_per_instruction = 0;
   double unscaled_ps_per_instruction = 0;  ///< the part that a higher frequency does not shorten: memory
   unsigned pause_cycles = 0;
@@ -64,13 +68,14 @@ struct CpuModel {
   double tdp_w = 0, power_min_w = 0, power_max_w = 0;
   unsigned energy_unit_exponent = 0, dram_unit_exponent = 0;  ///< a unit is 2^-exponent J
 
-  unsigned general_counters = 0;
+  unsigned general_counters = 0;  ///< of each thread
 
   [[nodiscard]] unsigned highest_ratio() const noexcept { return turbo_ratios[0]; }
   /// The highest ratio with `active` cores in C0 or C1.
   [[nodiscard]] unsigned turbo_ratio(unsigned active) const noexcept;
   [[nodiscard]] double volts(unsigned ratio) const noexcept;
-  [[nodiscard]] Ticks time_per_instruction(unsigned ratio) const noexcept;
+  /// `shared`: the core's other thread runs, too.
+  [[nodiscard]] Ticks time_per_instruction(unsigned ratio, bool shared = false) const noexcept;
   [[nodiscard]] double core_watts(State state, unsigned ratio) const noexcept;
   /// The state that a hint of MWAIT requests: the one with this hint; otherwise the deepest whose hint is lower. Bits 3:0 are a sub-state
   /// (SDM 2B, MWAIT).

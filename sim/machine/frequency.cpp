@@ -51,17 +51,26 @@ unsigned FrequencyControl::requested(const Request& request) const noexcept {
   return least + static_cast<unsigned>(std::lround((most - least) * share));
 }
 
+unsigned FrequencyControl::requested_of_core(unsigned cpu) const noexcept {
+  unsigned highest = 0;
+  const unsigned first = cpu - cpu % cpu_->threads;
+  for (unsigned thread = first; thread < std::min(first + cpu_->threads, cores_); ++thread) {
+    highest = std::max(highest, requested(requests_[thread]));
+  }
+  return highest;
+}
+
 std::array<std::uint8_t, cores_max> FrequencyControl::ratios(const std::array<State, cores_max>& cores) const noexcept {
   const auto is_active = [&](unsigned core) { return cores[core] <= State::c1; };
   unsigned active = 0, highest_request = 0;
   for (unsigned i = 0; i < cores_; ++i) {
     if (!is_active(i)) continue;
-    ++active;
-    highest_request = std::max(highest_request, requested(requests_[i]));
+    active += i % cpu_->threads == 0 ? 1 : 0;
+    highest_request = std::max(highest_request, requested_of_core(i));
   }
   std::array<std::uint8_t, cores_max> granted{};
   for (unsigned i = 0; i < cores_; ++i) {
-    unsigned ratio = requested(requests_[i]);
+    unsigned ratio = requested_of_core(i);
     // Asleep, it would be one more of the active cores, and its request would count.
     if (!cpu_->per_core_frequency) ratio = is_active(i) ? highest_request : std::max(ratio, highest_request);
     ratio = std::min({ratio, cpu_->turbo_ratio(is_active(i) ? active : active + 1), cap_});

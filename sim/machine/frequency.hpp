@@ -3,7 +3,8 @@
 //
 // Software requests a ratio, by IA32_PERF_CTL or by IA32_HWP_REQUEST. The CPU grants at most what turbo allows for the number of active
 // cores, and what the power limit leaves. On models with one clock for the package, all cores run at the highest request of those that are
-// awake. A change takes effect at once: the tens of microseconds that hardware takes are not modelled.
+// awake. The two threads of a core run at the higher of their requests, even while one of them sleeps. A change takes effect at once: the
+// tens of microseconds that hardware takes are not modelled.
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ class FrequencyControl {
 
   /// True if the hardware chooses by utilization on a core (HWP without a desired performance), so that periods matter.
   [[nodiscard]] bool is_autonomous() const noexcept;
-  /// The ratio of each core, if the cores are in these states. A core that sleeps has the ratio at which it would run if it woke.
+  /// The ratio of each CPU, if their cores are in these states. A core that sleeps has the ratio at which it would run if it woke.
   [[nodiscard]] std::array<std::uint8_t, cores_max> ratios(const std::array<State, cores_max>& cores) const noexcept;
 
  private:
@@ -36,6 +37,8 @@ class FrequencyControl {
     double utilization = 1;
   };
   [[nodiscard]] unsigned requested(const Request& request) const noexcept;
+  /// Of all threads of this CPU's core.
+  [[nodiscard]] unsigned requested_of_core(unsigned cpu) const noexcept;
 
   const CpuModel* cpu_;
   unsigned cores_;

@@ -226,12 +226,10 @@ bool Machine::any_watched() const noexcept {
   return false;
 }
 
-bool Machine::halt_ends(unsigned core) noexcept { return package_.is_asleep(core) && watches_[core].changed(); }
-
 /// A write to a watched line ends a sleep. QEMU would not notice, because its CPU has no interrupt.
 void Machine::wake_watchers(Ticks local) noexcept {
   for (unsigned i = 0; i < package_.cores(); ++i) {
-    if (!halt_ends(i)) continue;
+    if (!package_.is_asleep(i) || !watches_[i].changed()) continue;
     note_call(i, WakeCause::write);
     watches_[i].armed = false;
     package_.catch_up(i, local);

@@ -46,7 +46,6 @@ class Machine {
   void halt(unsigned core) noexcept;
   void monitor(unsigned core, const std::uint8_t* line) noexcept;
   [[nodiscard]] qemu::AfterInstruction mwait(unsigned core, const qemu::MwaitRequest& request) noexcept;
-  [[nodiscard]] bool halt_ends(unsigned core) noexcept;
   void look_at_memory() noexcept { wake_watchers(between_runs()); }
   void interrupt_raised(unsigned core) noexcept;
   [[nodiscard]] bool masked_interrupt_wakes(unsigned core) noexcept;

@@ -178,7 +178,7 @@ bool read_energy(Package& package, unsigned core, std::uint32_t number, std::uin
 
 bool read_sleep(const Package& package, unsigned core, std::uint32_t number, std::uint64_t& value) {
   const Ticks now = package.now(core);
-  const auto core_residency = [&](State state) { return package.tsc(package.residency(core, state, now)); };
+  const auto core_residency = [&](State state) { return package.tsc(package.core_residency(core, state, now)); };
   const auto package_residency = [&](PackageState state) { return package.tsc(package.package_residency(state, now)); };
   switch (number) {
     case 0xe2:

@@ -44,11 +44,11 @@ Package::Package(const CpuModel& cpu, unsigned cores)
   registers_of_package.misc_enable = misc_enable_at_reset;
   registers_of_package.power_ctl = power_ctl_c1e_promotion;
   registers_of_package.cstate_control = 7;  // no limit, not locked
-  const unsigned unused = cpu_.package_cores > cores_ ? cpu_.package_cores - cores_ : 0;
+  const unsigned unused = cpu_.package_cores > whole_cores() ? cpu_.package_cores - whole_cores() : 0;
   other_cores_.set_watts(0, unused * cpu_.core_watts(cpu_.deepest(), cpu_.min_ratio));
   for (unsigned i = 0; i < cores_; ++i) {
-    core_[i].clock.set_pace(cpu_, cpu_.base_ratio);
-    set_core_power(core_[i], 0);
+    core_[i].clock.set_pace(cpu_, cpu_.base_ratio, is_shared(i));
+    if (first_thread(i) == i) set_core_power(i, 0);
   }
   settle_changes(0);
 }
@@ -65,18 +65,40 @@ State Package::sleep_of_hint(std::uint8_t hint) const noexcept {
   return state == State::c1 ? lightest_sleep() : state;
 }
 
-// The way into a state and out of it costs energy: as much as makes a sleep of the target residency cost the same as in C1.
+bool Package::is_shared(unsigned core) const noexcept {
+  const unsigned other = core ^ 1U;
+  return cpu_.threads == 2 && other < cores_ && core_[other].state == State::c0;
+}
+
+// A thread has changed its state. The way into a state and out of it costs energy: as much as makes a sleep of the target residency cost
+// the same as in C1.
+void Package::set_core_state(unsigned number, Ticks now) noexcept {
+  const unsigned first = first_thread(number);
+  Whole& whole = core_[first].whole;
+  State state = core_[first].state;
+  for (unsigned i = first + 1; i < std::min(first + cpu_.threads, cores_); ++i) state = std::min(state, core_[i].state);
+  if (state == whole.state) return;
+  // The clocks of two threads differ by up to a quantum, so this change may be before the last one.
+  const Ticks at = std::max(now, whole.since);
+  whole.residency[index_of(whole.state)] += at - whole.since;
+  if (state != State::c0) {
+    const SleepState& entered = cpu_.sleep[index_of(state)];
+    const unsigned ratio = core_[first].clock.ratio();
+    const double saved_w = cpu_.core_watts(State::c1, ratio) - cpu_.core_watts(state, ratio);
+    const double exit_j = cpu_.core_watts(State::c0, ratio) * to_seconds(entered.exit_latency);
+    whole.power.add(std::max(0.0, saved_w * to_seconds(entered.target_residency) - exit_j));
+  }
+  whole.state = state;
+  whole.since = at;
+  set_core_power(first, now);
+}
+
 void Package::fall_asleep(unsigned number, State state) noexcept {
   Core& core = core_[number];
   const Ticks time = now(number);
-  const SleepState& entered = cpu_.sleep[index_of(state)];
-  const unsigned ratio = core.clock.ratio();
-  const double saved_w = cpu_.core_watts(State::c1, ratio) - cpu_.core_watts(state, ratio);
-  const double exit_j = cpu_.core_watts(State::c0, ratio) * to_seconds(entered.exit_latency);
-  core.power.add(std::max(0.0, saved_w * to_seconds(entered.target_residency) - exit_j));
   core.state = state;
   core.since = time;
-  set_core_power(core, time);
+  set_core_state(number, time);
   settle_changes(time);
 }
 
@@ -85,21 +107,27 @@ void Package::wake(unsigned number, WakeCause cause) noexcept {
   if (core.state == State::c0) return;
   const Ticks time = now(number);
   core.residency[index_of(core.state)] += time - core.since;
-  Ticks latency = cpu_.sleep[index_of(core.state)].exit_latency;
+  Ticks latency = cpu_.sleep[index_of(std::max(State::c1, core_state(number)))].exit_latency;
   if (package_state_ >= PackageState::pc6) latency += cpu_.package_exit_latency;
   ++core.wakeups;
   ++core.wakeups_by[index_of(cause)];
   core.state = State::c0;
   core.since = time;
-  set_core_power(core, time);
+  set_core_state(number, time);
   settle_changes(time);
   core.clock.wait(latency);
 }
 
-Ticks Package::residency(unsigned number, State state, Ticks now) const noexcept {
+Ticks Package::residency(unsigned number, State state, Ticks until) const noexcept {
   const Core& core = core_[number];
-  const bool counting = core.state == state && state != State::c0;
-  return core.residency[index_of(state)] + (counting ? now - std::min(core.since, now) : 0);
+  const Ticks time = std::max(now(number), until);
+  return core.residency[index_of(state)] + (core.state == state && state != State::c0 ? time - std::min(core.since, time) : 0);
+}
+
+Ticks Package::core_residency(unsigned number, State state, Ticks until) const noexcept {
+  const Whole& whole = core_[first_thread(number)].whole;
+  const Ticks time = std::max(now(number), until);
+  return whole.residency[index_of(state)] + (whole.state == state && state != State::c0 ? time - std::min(whole.since, time) : 0);
 }
 
 Ticks Package::package_residency(PackageState state, Ticks now) const noexcept {
@@ -108,7 +136,7 @@ Ticks Package::package_residency(PackageState state, Ticks now) const noexcept {
 
 std::array<State, cores_max> Package::states_of_cores() const noexcept {
   std::array<State, cores_max> all{};
-  for (unsigned i = 0; i < cores_; ++i) all[i] = core_[i].state;
+  for (unsigned i = 0; i < cores_; ++i) all[i] = core_state(i);
   return all;
 }
 
@@ -130,12 +158,13 @@ void Package::set_package_state(Ticks now) noexcept {
 
 // --- Frequency and power -----------------------------------------------------------------------------------------------------------------
 
-void Package::set_core_power(Core& core, Ticks now) noexcept {
-  const bool scales = core.state <= State::c1;
-  const CorePower& shares = cpu_.sleep[index_of(core.state)].power;
-  core.power.set_watts(now, cpu_.core_watts(core.state, core.clock.ratio()));
-  core.dynamic_share.set_watts(now, scales ? shares.dynamic_w_per_v2_ghz : 0);
-  core.leakage_share.set_watts(now, scales ? shares.leakage_w_per_v : 0);
+void Package::set_core_power(unsigned core, Ticks now) noexcept {
+  Whole& whole = core_[core].whole;
+  const bool scales = whole.state <= State::c1;
+  const CorePower& shares = cpu_.sleep[index_of(whole.state)].power;
+  whole.power.set_watts(now, cpu_.core_watts(whole.state, core_[core].clock.ratio()));
+  whole.dynamic_share.set_watts(now, scales ? shares.dynamic_w_per_v2_ghz : 0);
+  whole.leakage_share.set_watts(now, scales ? shares.leakage_w_per_v : 0);
 }
 
 /// After any change: the package's state, every core's frequency, and the power of all parts.
@@ -145,10 +174,12 @@ void Package::settle_changes(Ticks now) noexcept {
   unsigned active = 0;
   for (unsigned i = 0; i < cores_; ++i) {
     Core& core = core_[i];
-    active += core.state == State::c0 ? 1 : 0;
-    if (ratios[i] == core.clock.ratio()) continue;
-    core.clock.set_pace(cpu_, ratios[i]);
-    set_core_power(core, now);
+    const bool is_first = first_thread(i) == i;
+    active += is_first && core.whole.state == State::c0 ? 1 : 0;
+    const bool new_ratio = ratios[i] != core.clock.ratio();
+    if (!new_ratio && is_shared(i) == core.clock.is_shared()) continue;
+    core.clock.set_pace(cpu_, ratios[i], is_shared(i));
+    if (new_ratio && is_first) set_core_power(i, now);
   }
   uncore_.set_watts(now, cpu_.uncore_w[index_of(package_state_)]);
   dram_.set_watts(now, cpu_.dram_idle_w + active * cpu_.dram_w_per_active_core);
@@ -170,7 +201,7 @@ void Package::set_turbo_off(unsigned core, bool off) noexcept {
 }
 
 double Package::highest_watts() const noexcept {
-  return cpu_.uncore_w[0] + cores_ * cpu_.core_watts(State::c0, cpu_.highest_ratio()) + other_cores_.watts();
+  return cpu_.uncore_w[0] + whole_cores() * cpu_.core_watts(State::c0, cpu_.highest_ratio()) + other_cores_.watts();
 }
 
 void Package::set_power_limit(unsigned core, bool on, double watts, double window_seconds) noexcept {
@@ -192,8 +223,8 @@ void Package::control(Ticks now) noexcept {
   book(now);
   for (unsigned i = 0; i < cores_; ++i) {
     Core& core = core_[i];
-    dynamic += core.dynamic_share.joules();
-    leakage += core.leakage_share.joules();
+    dynamic += core.whole.dynamic_share.joules();
+    leakage += core.whole.leakage_share.joules();
     frequency_.set_utilization(i, std::min(1.0, to_seconds(core.clock.busy() - core.busy_at_period) / seconds));
     core.busy_at_period = core.clock.busy();
   }
@@ -224,9 +255,9 @@ Executed Package::counts_of(const Work& work) const noexcept {
 
 void Package::book(Ticks now) noexcept {
   for (unsigned i = 0; i < cores_; ++i) {
-    core_[i].power.book(now);
-    core_[i].dynamic_share.book(now);
-    core_[i].leakage_share.book(now);
+    core_[i].whole.power.book(now);
+    core_[i].whole.dynamic_share.book(now);
+    core_[i].whole.leakage_share.book(now);
   }
   other_cores_.book(now);
   uncore_.book(now);
@@ -236,7 +267,7 @@ void Package::book(Ticks now) noexcept {
 double Package::cores_joules(Ticks now) noexcept {
   book(now);
   double sum = other_cores_.joules();
-  for (unsigned i = 0; i < cores_; ++i) sum += core_[i].power.joules();
+  for (unsigned i = 0; i < cores_; ++i) sum += core_[i].whole.power.joules();
   return sum;
 }
 double Package::package_joules(Ticks now) noexcept { return cores_joules(now) + uncore_.joules(); }

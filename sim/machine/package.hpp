@@ -6,6 +6,10 @@
 //
 // It knows neither the emulator nor the guest. Its caller reports how many instructions ran, when a core sleeps and when it is woken.
 // Moments are absolute virtual time, `now(core)`. Cores of the package that the guest does not use sleep in the deepest state.
+//
+// With SMT, the number `core` of these functions names one thread of a core: 2n and 2n + 1 are threads of the same core. Each thread has
+// its own clock, counters, registers and requests. Their core is in the less deep of their two C-states, runs at the higher of their
+// requests, and draws power once. While both threads run, each is slower (CpuModel::thread_speed).
 #pragma once
 
 #include <array>
@@ -65,10 +69,14 @@ class Package {
   [[nodiscard]] State lightest_sleep() const noexcept;
   [[nodiscard]] State sleep_of_hint(std::uint8_t hint) const noexcept;
   void fall_asleep(unsigned core, State state) noexcept;
-  /// Ends a sleep at now(core), and advances the core by the exit latency.
+  /// Ends a sleep at now(core), and advances the core by the exit latency: of the core's state, which may be less deep than the thread's;
+  /// of C1 if the other thread runs.
   void wake(unsigned core, WakeCause cause = WakeCause::outside) noexcept;
-  /// Up to `now`, also of a sleep that has not ended.
-  [[nodiscard]] Ticks residency(unsigned core, State state, Ticks now) const noexcept;
+  /// Up to `until`, or to the core's own time if that is later: a sleeping core's clock may stand still for long.
+  [[nodiscard]] Ticks residency(unsigned core, State state, Ticks until = 0) const noexcept;
+  /// Of the core as a whole. Without SMT it equals `residency`.
+  [[nodiscard]] Ticks core_residency(unsigned core, State state, Ticks until = 0) const noexcept;
+  [[nodiscard]] State core_state(unsigned core) const noexcept { return core_[first_thread(core)].whole.state; }
   [[nodiscard]] std::uint64_t wakeups(unsigned core) const noexcept { return core_[core].wakeups; }
   [[nodiscard]] std::uint64_t wakeups(unsigned core, WakeCause cause) const noexcept { return core_[core].wakeups_by[index_of(cause)]; }
   [[nodiscard]] PackageState package_state() const noexcept { return package_state_; }
@@ -99,6 +107,13 @@ class Package {
   PackageRegisters registers_of_package;
 
  private:
+  /// A core with all its threads. Kept in the entry of its first thread; that of the second is unused.
+  struct Whole {
+    State state = State::c0;
+    Ticks since = 0;  // of `state`
+    std::array<Ticks, state_count> residency{};
+    EnergyMeter power, dynamic_share, leakage_share;
+  };
   struct Core {
     explicit Core(unsigned general_counters) noexcept : counters(general_counters) {}
     CoreClock clock;
@@ -108,7 +123,7 @@ class Package {
     std::uint64_t wakeups = 0;
     std::array<std::uint64_t, wake_cause_count> wakeups_by{};
     Ticks busy_at_period = 0;
-    EnergyMeter power, dynamic_share, leakage_share;
+    Whole whole;
     Counters counters;
     CoreRegisters registers;
   };
@@ -116,7 +131,12 @@ class Package {
   [[nodiscard]] Executed counts_of(const Work& work) const noexcept;
   void settle_changes(Ticks now) noexcept;
   void set_package_state(Ticks now) noexcept;
-  void set_core_power(Core& core, Ticks now) noexcept;
+  [[nodiscard]] unsigned first_thread(unsigned core) const noexcept { return core - core % cpu_.threads; }
+  [[nodiscard]] unsigned whole_cores() const noexcept { return (cores_ + cpu_.threads - 1) / cpu_.threads; }
+  /// The other thread of the core runs.
+  [[nodiscard]] bool is_shared(unsigned core) const noexcept;
+  void set_core_state(unsigned core, Ticks now) noexcept;
+  void set_core_power(unsigned core, Ticks now) noexcept;
   void book(Ticks now) noexcept;
   [[nodiscard]] std::array<State, cores_max> states_of_cores() const noexcept;
   [[nodiscard]] double highest_watts() const noexcept;

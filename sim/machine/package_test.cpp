@@ -161,6 +161,91 @@ TEST(Package, CountersCountAtTheLevelsThatTheyAreSetTo) {
   EXPECT_EQ(read(package, 0, 0xc1), 205U);
 }
 
+CpuModel model_with_threads() { return test_model("smt.threads = 1", "smt.threads = 2"); }
+
+TEST(Threads, ShareTheSpeedOfTheirCoreWhileBothRun) {
+  Package package(model_with_threads(), 3);  // the third CPU is alone on its core
+  const Ticks shared = package.clock(0).per_instruction(), alone = package.clock(2).per_instruction();
+  EXPECT_NEAR(static_cast<double>(shared) / static_cast<double>(alone), 2, 1e-3);  // the model's thread_speed is 0.5
+  package.fall_asleep(1, State::c1);
+  EXPECT_EQ(package.clock(0).per_instruction(), alone);
+  package.fall_asleep(2, State::c6);
+  EXPECT_EQ(package.clock(0).per_instruction(), alone) << "it has another core";
+  package.wake(1);
+  EXPECT_EQ(package.clock(0).per_instruction(), shared);
+  EXPECT_EQ(package.clock(1).per_instruction(), shared);
+}
+
+TEST(Threads, ShareTheEnergyOfOneCore) {
+  const auto cores_watts = [](const CpuModel& cpu, bool second_runs) {
+    Package package(cpu, 2);
+    if (!second_runs) package.fall_asleep(1, State::c1);
+    package.set_skipped(from_ns(1'000'000));
+    return package.cores_joules(package.now(0)) * 1000;
+  };
+  EXPECT_NEAR(cores_watts(model_with_threads(), true), 5, 1e-3);   // 2 W/GHz * 2 GHz + 1 W
+  EXPECT_NEAR(cores_watts(model_with_threads(), false), 5, 1e-3);  // one thread keeps the core in C0
+  EXPECT_NEAR(cores_watts(test_model(), true), 10, 1e-3);
+}
+
+TEST(Threads, TheLessDeepStateIsTheCores) {
+  Package package(model_with_threads(), 2);
+  package.run(0, a_millisecond / 2);  // 1 ms, because both run
+  package.fall_asleep(0, State::c6);
+  package.catch_up(1, package.clock(0).local());
+  EXPECT_EQ(package.core_state(0), State::c0);
+  EXPECT_EQ(package.package_state(), PackageState::pc0);
+  package.fall_asleep(1, State::c1);
+  EXPECT_EQ(package.core_state(0), State::c1);
+  package.set_skipped(from_ns(1'000'000));
+  package.wake(1);
+  package.fall_asleep(1, State::c6);
+  EXPECT_EQ(package.core_state(1), State::c6);
+  EXPECT_EQ(package.package_state(), PackageState::pc6);
+  package.set_skipped(from_ns(3'000'000));
+  // The first thread asked for C6 all the time. The core was there for 2 ms only, less the wake-up from C1.
+  EXPECT_EQ(to_ns(package.residency(0, State::c6)), 3'000'000U);
+  EXPECT_EQ(to_ns(package.core_residency(0, State::c6)), 1'999'000U);
+  EXPECT_EQ(read(package, 0, 0x3fd), package.tsc(package.core_residency(0, State::c6)));
+  EXPECT_EQ(to_ns(package.core_residency(0, State::c1)), 1'000'000U);
+}
+
+TEST(Threads, WakeFromTheStateThatTheirCoreIsIn) {
+  const auto latency_ns = [](State other) {
+    Package package(model_with_threads(), 2);
+    package.fall_asleep(0, State::c6);
+    if (other != State::c0) package.fall_asleep(1, other);
+    const Ticks before = package.now(0);
+    package.wake(0);
+    return to_ns(package.now(0) - before);
+  };
+  EXPECT_EQ(latency_ns(State::c6), 100'000U);
+  EXPECT_EQ(latency_ns(State::c1), 1'000U);
+  EXPECT_EQ(latency_ns(State::c0), 1'000U);
+}
+
+TEST(Threads, TheHigherRequestIsTheCores) {
+  std::string text = test_model_text;
+  text.replace(text.find("smt.threads = 1"), 15, "smt.threads = 2");
+  text.replace(text.find("per_core = false"), 16, "per_core = true");
+  Package package(parse_cpu_model(text).value(), 4);
+  EXPECT_TRUE(write_msr(package, 0, 0x199, 10 << 8));
+  EXPECT_TRUE(write_msr(package, 1, 0x199, 15 << 8));
+  for (unsigned core : {2U, 3U}) EXPECT_TRUE(write_msr(package, core, 0x199, 40 << 8));
+  EXPECT_EQ(package.clock(0).ratio(), 15U);
+  EXPECT_EQ(package.clock(1).ratio(), 15U);
+  EXPECT_EQ(package.clock(2).ratio(), 30U) << "four threads are two active cores for turbo";
+  package.fall_asleep(1, State::c6);
+  EXPECT_EQ(package.clock(0).ratio(), 15U) << "a sleeping thread's request stays";
+}
+
+TEST(Threads, HaveTheirShareOfTheCounters) {
+  Package package(model_with_threads(), 2);
+  CpuidWords words;
+  change_cpuid(package, 0x0a, words);
+  EXPECT_EQ(words.eax & 0xffff, 0x0203U);
+}
+
 TEST(Registers, CpuidListsWhatTheModelHas) {
   Package package(test_model(), 1);
   CpuidWords words;

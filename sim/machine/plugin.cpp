@@ -66,7 +66,6 @@ constexpr qemu::Hooks hooks{
     .clock_ns = [] { return static_cast<std::int64_t>(to_ns(machine->now())); },
     .tsc = [] { return machine->tsc(); },
     .enter = [](unsigned cpu) { return machine->enter(cpu); },
-    .halt_ends = [](unsigned cpu) { return machine->halt_ends(cpu); },
     .look_at_memory = [] { machine->look_at_memory(); },
     .interrupt_taken = [](unsigned cpu) { machine->interrupt_taken(cpu); },
     .level_changed = [](unsigned cpu, bool user) { machine->level_changed(cpu, user); },

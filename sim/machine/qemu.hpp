@@ -36,8 +36,6 @@ struct Hooks {
   std::int64_t (*tsc)();
   /// CPU `cpu` is about to run. Returns how many instructions it may execute; 0: it is not its turn.
   std::uint64_t (*enter)(unsigned cpu);
-  /// A halted CPU without work: true ends its halt all the same.
-  bool (*halt_ends)(unsigned cpu);
   /// All CPUs are about to sleep, or a timer's work is done: ends the halt of those whose watched line has changed.
   void (*look_at_memory)();
   void (*interrupt_taken)(unsigned cpu);

@@ -44,8 +44,6 @@ void enter(Cpu* cpu) {
   set_budget(number, hooks.enter(number));
 }
 
-bool exec_halt(Cpu* cpu) { return q.x86_cpu_exec_halt(cpu) || hooks.halt_ends(number_of(cpu)); }
-
 bool exec_interrupt(Cpu* cpu, int request) {
   const bool taken = next_interrupt(cpu, request);
   if (taken) hooks.interrupt_taken(number_of(cpu));
@@ -154,8 +152,7 @@ const char* attach(const Hooks& given) {
 
   if (!make_writable(q.x86_tcg_ops) || !make_writable(q.vfio_user_device_io_ops_sock)) return "QEMU's tables cannot be made writable";
   next_interrupt = q.x86_cpu_exec_interrupt;
-  if (!replace(q.x86_tcg_ops, offset::exec_halt, as_pointer(q.x86_cpu_exec_halt), as_pointer(exec_halt)) ||
-      !replace(q.x86_tcg_ops, offset::exec_interrupt, as_pointer(q.x86_cpu_exec_interrupt), as_pointer(exec_interrupt)) ||
+  if (!replace(q.x86_tcg_ops, offset::exec_interrupt, as_pointer(q.x86_cpu_exec_interrupt), as_pointer(exec_interrupt)) ||
       field<void*>(q.x86_tcg_ops, offset::exec_enter) == nullptr) {
     return "QEMU's functions of a CPU are not where 11.1.3 has them";
   }

@@ -21,7 +21,7 @@ inline std::size_t rip = 0x100, flags = 0x108, direction = 0x12c, hidden_flags =
 // timers_state
 inline std::size_t skipped = 0x28, executed = 0x40;
 // TCGCPUOps
-inline std::size_t exec_enter = 0x30, exec_interrupt = 0x58, exec_halt = 0x68;
+inline std::size_t exec_enter = 0x30, exec_interrupt = 0x58;
 // AccelOpsClass
 inline std::size_t handle_interrupt = 0xb8, clock = 0xc8, ticks = 0xd8;
 // VFIOUserDeviceIOOps
@@ -49,7 +49,6 @@ inline constexpr std::array all{
     Named{"executed", &executed},
     Named{"exec_enter", &exec_enter},
     Named{"exec_interrupt", &exec_interrupt},
-    Named{"exec_halt", &exec_halt},
     Named{"handle_interrupt", &handle_interrupt},
     Named{"clock", &clock},
     Named{"ticks", &ticks},

@@ -34,7 +34,6 @@ const Named all[] = {
     {"cpu_loop_exit_restore", &q.cpu_loop_exit_restore},
     {"helper_pause", &q.helper_pause},
     {"helper_hlt", &q.helper_hlt},
-    {"x86_cpu_exec_halt", &q.x86_cpu_exec_halt},
     {"x86_cpu_exec_interrupt", &q.x86_cpu_exec_interrupt},
     {"qemu_clock_deadline_ns_all", &q.qemu_clock_deadline_ns_all},
     {"qemu_clock_run_timers", &q.qemu_clock_run_timers},

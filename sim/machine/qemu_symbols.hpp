@@ -30,7 +30,6 @@ struct Symbols {
   [[noreturn]] void (*cpu_loop_exit_restore)(Cpu*, std::uintptr_t host_address);
   [[noreturn]] void (*helper_pause)(void* registers);
   [[noreturn]] void (*helper_hlt)(void* registers);
-  bool (*x86_cpu_exec_halt)(Cpu*);
   bool (*x86_cpu_exec_interrupt)(Cpu*, int request);
   std::int64_t (*qemu_clock_deadline_ns_all)(int clock, int attributes);
   bool (*qemu_clock_run_timers)(int clock);

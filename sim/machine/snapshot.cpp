@@ -14,12 +14,18 @@ void write_core(std::FILE* to, Package& package, unsigned core, Ticks now) {
                ",\"c0_ns\":%" PRIu64 ",\"wakeups\":%" PRIu64 ",\"frequency_mhz\":%u,\"residency_ns\":{",
                executed.instructions, package.clock(core).user_work().instructions, executed.core_cycles, executed.reference_cycles,
                to_ns(package.clock(core).busy()), package.wakeups(core), package.clock(core).ratio() * 100);
-  const char* separator = "";
-  for (unsigned i = 1; i < state_count; ++i) {
-    if (!package.cpu().sleep[i].present) continue;
-    std::fprintf(to, "%s\"%s\":%" PRIu64, separator, state_names[i], to_ns(package.residency(core, static_cast<State>(i), now)));
-    separator = ",";
-  }
+  const auto write_states = [&](auto residency) {
+    const char* separator = "";
+    for (unsigned i = 1; i < state_count; ++i) {
+      if (!package.cpu().sleep[i].present) continue;
+      std::fprintf(to, "%s\"%s\":%" PRIu64, separator, state_names[i], to_ns(residency(static_cast<State>(i))));
+      separator = ",";
+    }
+  };
+  write_states([&](State state) { return package.residency(core, state, now); });
+  // With SMT the core may be in a less deep state than this thread.
+  std::fputs("},\"core_residency_ns\":{", to);
+  write_states([&](State state) { return package.core_residency(core, state, now); });
   std::fputs("},\"wakeups_by\":{", to);
   for (unsigned i = 0; i < wake_cause_count; ++i) {
     std::fprintf(to, "%s\"%s\":%" PRIu64, i == 0 ? "" : ",", wake_cause_names[i], package.wakeups(core, static_cast<WakeCause>(i)));

@@ -28,12 +28,13 @@ def image(folder: str, name: str) -> Path:
     return BUILD / folder / f"{name}.elf"
 
 
-def run(path: Path, directory: Path, *, model: str, cores: int = 1, words: str = "", **options: Any) -> ModelledRun:
-    cpu = cpu_model.load(model)
+def run(path: Path, directory: Path, *, model: str, cores: int = 1, smt: bool = False, words: str = "", **options: Any) -> ModelledRun:
+    cpu = cpu_model.load(model, smt=smt)
     directory.mkdir(exist_ok=True)
     with Machine(
         path,
         cores=cores,
+        threads_per_core=cpu.threads,
         memory="256M",
         arguments=words.split(),
         card=False,

@@ -21,6 +21,7 @@ from tools.bench import (
     linux_card,
     load_accuracy,
     model_judges,
+    model_speed,
     netpipe,
     netpipe_model,
     request,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
     "determinism": Benchmark(determinism.rows, determinism.show),
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
+    "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 
 

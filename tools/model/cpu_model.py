@@ -51,6 +51,9 @@ NUMBERS: dict[str, Number] = {
     "identity.model": whole(1, 255),
     "identity.stepping": whole(0, 15),
     "identity.package_cores": whole(1, 64),
+    "smt.threads": whole(1, 2),
+    "smt.thread_speed": Number(0.1, 1),
+    "smt.general_counters": whole(1, 8),
     "pace.cycles_per_instruction": Number(0.1, 20),
     "pace.unscaled_ps_per_instruction": Number(0, 10_000),
     "pace.pause_cycles": whole(1, 1000),
@@ -101,6 +104,11 @@ class CpuModel:
         return self.values["identity.name"]
 
     @property
+    def threads(self) -> int:
+        """The threads of each core."""
+        return self.values["smt.threads"]
+
+    @property
     def brand(self) -> str:
         return self.values["identity.brand"]
 
@@ -121,8 +129,9 @@ def names() -> list[str]:
     return sorted(path.stem for path in MODELS.glob("*.toml"))
 
 
-def load(name: str) -> CpuModel:
-    """The model of this name, or of this file (NAME ends in .toml). Raises Failure with one sentence."""
+def load(name: str, *, smt: bool = False) -> CpuModel:
+    """The model of this name, or of this file (NAME ends in .toml). Raises Failure with one sentence. Without `smt`, firmware turned the
+    second threads off."""
     path = Path(name) if name.endswith(".toml") else MODELS / f"{name}.toml"
     if not path.is_file():
         raise Failure(f"there is no CPU model '{name}'", f"models: {' '.join(names())}; or the path of a .toml file")
@@ -133,6 +142,10 @@ def load(name: str) -> CpuModel:
     values = dict(_dotted(content))
     if problem := next(_problems(values), None):
         raise Failure(f"{path.name}: {problem}")
+    if smt and values["smt.threads"] == 1:
+        raise Failure(f"the CPU model '{values['identity.name']}' has one thread for each core", "leave --smt out")
+    if not smt:
+        values["smt.threads"] = 1
     return CpuModel(values)
 
 

@@ -40,6 +40,7 @@ class Experiment:
     faults: words of neap-world's --fault. world_options: its other options.
     stall: mean distance and largest length, in us, of random times for which a core is held.
     trace: the cores' sleeps are written to TRACE; that does not change the run.
+    smt: `cores` counts threads, two on each modelled core.
     """
 
     model: str
@@ -61,6 +62,7 @@ class Experiment:
     world_options: Sequence[str] = ()
     stall: tuple[int, int] | None = None
     trace: bool = False
+    smt: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -68,6 +70,8 @@ class Experiment:
             raise UsageError(f"--model takes {', '.join(cpu_model.names())} or the path of a .toml file, not '{self.model}'")
         if not 1 <= self.cores <= CORES_MAX:
             raise UsageError(f"--model: a modelled machine has 1 to {CORES_MAX} cores, not {self.cores}")
+        if self.smt and self.cores % 2:
+            raise UsageError(f"--smt: each core has two threads, so --cores takes an even number of them, not {self.cores}")
         for name, value, maximum in (
             ("--rate", self.rate, 1e8),
             ("--load-seconds", self.window_ms / 1e3, 3600.0),
@@ -129,11 +133,12 @@ class ModelMachine(machine.Machine):
         self._system = system
         self._experiment = experiment
         self._out = out
-        self._cpu_model = cpu_model.load(experiment.model)
+        self._cpu_model = cpu_model.load(experiment.model, smt=experiment.smt)
         super().__init__(
             system.kernel,
             initrd=system.initramfs,
             cores=experiment.cores,
+            threads_per_core=self._cpu_model.threads,
             memory=experiment.memory,
             arguments=system.words(experiment.arguments),
             net="modelled",
@@ -201,7 +206,8 @@ def run(
 def show(experiment: Experiment, application: str, image: Path | System, out: Path | None, *, as_record: bool = False) -> int:
     """Runs one experiment and prints it. `out`: keeps the figures and the cores' logs there, and `as_record` all that a replay needs.
     Returns the launcher's exit status."""
-    title = f"modelled ({experiment.model}, {experiment.cores} core{'s' * (experiment.cores != 1)}, seed {experiment.seed}): {application}"
+    cores = f"{experiment.cores} {'thread' if experiment.smt else 'core'}{'s' * (experiment.cores != 1)}"
+    title = f"modelled ({experiment.model}, {cores}, seed {experiment.seed}): {application}"
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         directory = out or Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
