@@ -38,11 +38,11 @@ class Traced:
         return [after - before for before, after in zip(times, times[1:])]
 
     def logged_ns(self, core: int, kind: int) -> list[float]:
-        """Virtual times of the core's records of this kind in the window. The TSC counts from the machine's reset."""
+        """Virtual times of the core's records of this kind whose messages were sent in the window. The TSC counts from the machine's reset."""
         log = decode.load([str(self.directory / experiment.LOG)]).cores[core]
         times = log.records["tsc"][log.records["kind"] == kind] / log.header.tsc_hz * 1e9
         window = self.result.world["window"]
-        return [time for time in times if window["from_ns"] <= time < window["to_ns"]]
+        return [time for time in times if window["from_ns"] + RECORD_AFTER_NS <= time < window["to_ns"]]
 
 
 def run(directory: Path, *words: str, rate: float = RATE, window_ms: float = WINDOW_MS) -> Traced:
