@@ -40,7 +40,8 @@ struct CancellableWait {
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers this wait with the task's cancellation, if it has one. False: it was already requested, so the task does not wait.
+  /// Registers this wait with the task's cancellation, if the task has one. Returns false if the cancellation was already requested; the
+  /// task MUST NOT wait then.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

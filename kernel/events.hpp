@@ -123,7 +123,7 @@ void stop_event_loop() noexcept;
 /// Counters of a core's loop since boot, read without synchronisation.
 struct EventCounters {
   std::uint64_t events;           ///< callbacks of every kind that were run
-  std::uint64_t interrupts;       ///< interrupt vectors handled; a vector raised twice before that counts once
+  std::uint64_t interrupts;       ///< interrupt vectors handled; a vector that is raised twice before it is handled counts once
   std::uint64_t spurious;         ///< interrupts on a vector without an owner
   std::uint64_t alarms;           ///< timer interrupts
   std::uint64_t remote_received;  ///< events and nodes from other cores

@@ -17,7 +17,7 @@ constexpr std::uint32_t steer_udp = 1U << 16;
 
 struct QueueOptions {
   std::uint32_t receive_descriptors = 512, transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< of 2 KiB, for the ring and for frames in the stack; raised if the ring needs more
+  std::uint32_t receive_buffers = 2048;  ///< buffers of 2 KiB for the ring and for frames in the stack; raised if the ring needs more
   std::uint32_t frame_bytes_max = 1514;
   std::uint32_t budget_descriptors = 64;  ///< receive descriptors that one event may take
   // 8.2.3.9.10: the card fetches descriptors if it holds fewer than PTHRESH and at least HTHRESH wait in the ring. It writes descriptors

@@ -172,7 +172,7 @@ class TransmitQueue {
 
   std::unique_ptr<Report[]> reports_;  // a ring; the oldest report is at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
-  std::unique_ptr<void*[]> tokens_;  // a ring; returned before `tokens_head_`, sent before `tokens_sent_`, queued before `tokens_tail_`
+  std::unique_ptr<void*[]> tokens_;  // a ring. Tokens before `tokens_head_` are returned, before `tokens_sent_` sent
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
   DmaMemory head_;

@@ -262,7 +262,8 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
   }
 }
 
-// A head behind the previous one or beyond the last tail must be ignored, because the card may still read the buffers before it.
+// A head behind the previous one or beyond the last tail must be ignored. The card may still read the buffers that such a head reports as
+// done.
 TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
   make({.transmit_descriptors = ring, .head_write_back = 1});
@@ -283,7 +284,7 @@ TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   collect();
   ASSERT_EQ(stack.tokens.size(), 20U);
   send_ten();
-  // Wrong heads: an older one, one beyond the last tail, one outside of the ring, and the value that a card that is gone returns.
+  // Wrong heads: an older one, one beyond the last tail, one outside of the ring, and the value that a read of a removed card returns.
   std::uint64_t wrong = 0;
   for (const std::uint32_t written : {19U, 10U, 0U, 31U, 63U, 64U, 20U + ring, 0x1EU + (1U << 16), ~0U - 1}) {
     EXPECT_EQ(reclaimed_at(written), 20U) << written;

@@ -32,7 +32,7 @@ constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
 /// A batch holds objects of one other core that this core has freed. It is sent to that core when it is full, in `pass_boundary`, or when
-/// objects of a third core need its array element.
+/// this core frees an object of a third core that uses the same element of the array of batches.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
 /// The number of returned objects that one `pass_boundary` puts back into slabs.
@@ -301,7 +301,8 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // The count is cleared before the batches are taken. So every waiting batch is counted, and no wake-up is missed.
+      // The count is cleared before the batches are taken. So a batch that arrives between the two steps stays counted, and no wake-up is
+      // missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;
@@ -444,8 +445,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run it may be another core's data:
-  // `pages_of` is tested first.
+  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). If the pointer is a run, that memory may be
+  // another core's data. So `pages_of` is tested before `slab` is read.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);

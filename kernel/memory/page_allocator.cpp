@@ -81,8 +81,8 @@ class Zone {
   std::array<FreeBlock*, order_max + 1> lists_{};
 };
 
-/// Number of pages at the start of a range that hold the words. It is rounded up so that the zone's first page is aligned to 64 KiB. The
-/// heap clears the low bits of any pointer to find the slab around it, and must not read before the zone.
+/// The first pages of a range hold the words. Returns the number of these pages, rounded up so that the zone's first page is aligned to 64
+/// KiB. The heap clears the low bits of any pointer to find the slab around it, and must not read before the zone.
 std::uint64_t before_first_page(const machine::MemoryRange& range) noexcept {
   constexpr std::uint64_t slab_pages = 16;
   const std::uint64_t word_pages = (range.bytes / page_bytes * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;

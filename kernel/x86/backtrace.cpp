@@ -149,7 +149,7 @@ _Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
   return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-// True for a function between the bottom of a stack and the code of an event.
+// True for the event loop's own functions. Their frames are between the bottom of a stack and the code of an event.
 bool is_the_loops(std::string_view name) {
   constexpr std::string_view ours[] = {
       "core_entry_high",

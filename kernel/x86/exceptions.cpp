@@ -196,8 +196,9 @@ bool wait_while_inspected(const ExceptionFrame& frame) {
 
 // --- Machine checks ----------------------------------------------------------------------------------------------------------------------
 //
-// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports: a core that
-// sees the error in its own bank, otherwise the first whose wait times out. The other cores halt until the panic's NMI interrupts them.
+// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports. That is a
+// core that sees the error in its own bank or, if none does within 200 ms, the first core that has waited so long. The other cores halt
+// until the panic's NMI interrupts them.
 
 constinit std::atomic<unsigned> machine_check_reporter{no_core};
 constexpr std::uint64_t other_reporter_ns = 200'000'000;
@@ -260,7 +261,7 @@ namespace neap::machine {
 using namespace x86;
 
 void stop_other_cores() noexcept {
-  // A virtual core may be descheduled for long. Failing to stop it costs only its part of the report.
+  // A virtual core may be descheduled for long. If it cannot be stopped, only its part of the report is missing.
   const std::uint64_t stop_limit_ns = features().hypervisor ? 10'000'000'000 : 100'000'000;
   if (stopping.exchange(true)) return;
   if (const auto others = core_count() - 1; others != 0) {

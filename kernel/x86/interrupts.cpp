@@ -82,7 +82,7 @@ namespace neap::machine {
 using namespace x86;
 
 void open_interrupt_window() noexcept {
-  // The instruction after STI still runs with interrupts disabled, so a NOP is needed.
+  // The instruction after STI still runs with interrupts disabled, so a NOP is needed before CLI.
   asm volatile("sti; nop; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
 }
 

@@ -111,8 +111,8 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
 }
 
 // If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), the timer stops in C3 and deeper. That holds in
-// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so only a core that never runs, and has no alarm, sleeps deeper than
-// C1E.
+// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer. So only a parked core, which runs no events and has no alarm, sleeps
+// deeper than C1E.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;
