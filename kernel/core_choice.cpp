@@ -142,7 +142,7 @@ void print_cores() noexcept {
   line << cores << (cores == 1 ? " core, " : " cores, ") << places.size() << (places.size() == 1 ? " thread" : " threads");
   if (parked != 0) line << "; " << parked << " parked";
   line.print();
-  // A package may have several nodes, and a node several packages, so each pair of package and node is a group.
+  // A package may have several nodes, and a node may have several packages. So each pair of a package and a node is a group.
   for (unsigned package = 0; package < packages; ++package) {
     std::vector<bool> said(machine::nodes_max);
     for (const CorePlace& place : places) {

@@ -6,9 +6,9 @@
 // that core in an event of its own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer
 // across `co_await`.
 //
-// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; an exception
-// that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because other objects point into its frame. Calling a
-// task's function throws `bad_alloc` if there is no memory for the frame.
+// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves an awaited task is rethrown in the awaiting task; an
+// exception that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because other objects point into its frame.
+// Calling a task's function throws `bad_alloc` if there is no memory for the frame.
 #pragma once
 
 #include <chrono>

@@ -5,8 +5,8 @@
 // A page-aligned pointer is a run if the page allocator has recorded a run that begins there. Otherwise it is an object in a slab. A slab
 // begins with its header, so no object has the address of a slab.
 //
-// The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
-// that the fast path needs anyway detect the rare cases (slab full, empty or new, object of another core, first call).
+// The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. The
+// rare cases (slab full, empty or new, object of another core, first call) are detected by tests that the fast path needs anyway.
 #include "kernel/memory/heap.hpp"
 
 #include <algorithm>

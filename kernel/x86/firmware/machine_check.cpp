@@ -89,7 +89,7 @@ void Error::describe(Line& line) const noexcept {
 }
 
 const char* kind_of(std::uint16_t code) noexcept {
-  constexpr std::uint16_t filtered = 1 << 12;  // an attribute of corrected errors
+  constexpr std::uint16_t filtered = 1 << 12;  // "correction report filtering", no part of the error's code
   struct Kind {
     std::uint16_t mask, value;
     const char* name;

@@ -398,7 +398,7 @@ unsigned package_shift(CpuAccess& cpu) noexcept {
   constexpr unsigned levels_max = 8;
   for (const std::uint32_t leaf : {0x1fU, 0x0bU}) {
     if (largest < leaf || cpu.cpuid(leaf, 0).ebx == 0) continue;
-    // EAX 4:0 of the last valid level is the shift to the next level, the package. ECX 15:8 of 0 ends the list.
+    // EAX 4:0 of the last valid level is the shift to the next level, the package. The list of levels ends where ECX 15:8 is 0.
     unsigned shift = 0;
     for (unsigned level = 0; level < levels_max; ++level) {
       const CpuidWords words = cpu.cpuid(leaf, level);
