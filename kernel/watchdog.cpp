@@ -19,7 +19,7 @@ namespace {
 constinit std::uint64_t limit_ns = 0;
 constinit std::atomic<std::uint64_t> named_events{0};
 
-/// The state of a core that other cores read. It has a cache line of its own.
+/// The part of a core's state that other cores read. It has a cache line of its own.
 struct alignas(64) Watched {
   std::atomic<std::uint64_t> began_ns{0};     // the beginning of the present event; 0: no event
   std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported

@@ -226,8 +226,8 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
   using Part = descriptor::ReceiveWriteBackCoalesced;
   const bool joined = Part::get_rsc_count(first, status) != 0;
   const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
-  // The next descriptor must follow this one and belong to the card. Any other slot is a fault of the card. So is a slot in which another
-  // frame continues.
+  // The next descriptor must follow this one and belong to the card. Any other slot is a fault of the card. A slot in which another frame
+  // continues is a fault, too.
   const std::uint32_t owned = posted_ - ring_.slot(following - head_);
   const bool wrong_place = joined && (next >= ring_.size() || ring_.slot(next - following) >= owned);
   if (wrong_place || unfinished_[next] != nullptr) [[unlikely]] {

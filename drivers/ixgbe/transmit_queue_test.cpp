@@ -143,7 +143,7 @@ TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndReportsRoom) {
   EXPECT_EQ(queued, ring - 1) << "a full ring looks like an empty one, so one stays free";
   EXPECT_EQ(queue.counters().refused_full.value(), 1U);
   queue.flush();
-  card.transmit(32);  // as far as the first descriptor with RS
+  card.transmit(32);  // up to the first descriptor with RS
   collect();
   EXPECT_EQ(stack.room_again, 0U) << "only once there is room for the largest frame";
   EXPECT_TRUE(send(frame(frame_of(99, 100))).has_value()) << "a small frame fits already";

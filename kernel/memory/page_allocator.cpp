@@ -159,9 +159,9 @@ void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
 }
 
 // Joins adjacent free blocks. A run of 257 pages leaves a remainder of its block. The remainder is too small for another such run, but
-// large enough together with its neighbour. Without joining, runs that are no powers of two would waste up to half of memory. The search
-// starts with the smallest blocks, because the remainder of a split block begins with its smallest part. The search is bounded: only the
-// newest few blocks of each order are examined.
+// large enough together with its neighbour. Without joining, runs whose length is not a power of two would waste up to half of memory. The
+// search starts with the smallest blocks, because the remainder of a split block begins with its smallest part. The search is bounded: only
+// the newest few blocks of each order are examined.
 void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   const auto largest = static_cast<unsigned>(std::bit_width(pages)) - 1;
   for (unsigned order = 0; order <= largest; ++order) {

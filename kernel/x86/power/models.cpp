@@ -106,7 +106,7 @@ MonitorErrata monitor_errata(std::uint8_t family, std::uint8_t model) noexcept {
       return {.flush_before = true};
     case 0x5c:  // Goldmont: APL30
     case 0x6a:  // Ice Lake-SP: ICX143
-    case 0x6c:  // Ice Lake-D has the same core. Linux does not list it; an extra interrupt is harmless, a lost wake-up is not.
+    case 0x6c:  // Ice Lake-D has Ice Lake-SP's core. Linux does not list it. An extra interrupt is harmless, a lost wake-up is not.
     case 0xbd:  // Lunar Lake
       return {.writes_missed = true};
     default:
