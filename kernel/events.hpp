@@ -80,7 +80,7 @@ class CoalescedCall : RemoteNode {
 /// run when no other hook is left. A hook may request others, which run in the same pass. A hook MUST NOT be destroyed by its own `run`.
 class EventEndHook : QueueLink {
  public:
-  /// `last` is for a hook that handles the results of all others: a driver's hook sends their frames.
+  /// `last` is for a hook that handles the results of all others: a driver's hook sends the frames that other hooks queued.
   enum class Place : std::uint8_t { as_asked, last };
 
   explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {

@@ -192,7 +192,7 @@ bool has_queue(const Device* card, unsigned core) {
   return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
-/// If the change is for `all` cores, removes cores without a queue from `cores`.
+/// If the change is for `all` cores, removes from `cores` those that have no queue.
 std::expected<void, Refusal> check_itr(const Row& row, Value& value, Cores& cores, bool all) {
   const Device* const card = device();
   if (card == nullptr) return refuse(ErrorCode::unsupported, row, "no network card is in use");
@@ -223,7 +223,7 @@ std::expected<void, Refusal> check_monitor(const Row& row, const Cores& cores) {
   return {};
 }
 
-/// If the change is for `all` cores, removes cores that cannot segment from `cores`.
+/// If the change is for `all` cores, removes from `cores` those that cannot segment.
 std::expected<void, Refusal> check_segmentation(const Row& row, Cores& cores, bool all) {
   const char* refusal = nullptr;
   for (unsigned core = core_count(); core-- > 0;) {

@@ -56,7 +56,7 @@ void start(task<void> work) noexcept;
 template <typename T>
 task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 
-/// Suspends for at least `delay`. Throws `Cancelled` if its task is cancelled.
+/// Suspends for at least `delay`. Throws `Cancelled` if the calling task is cancelled.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
 /// Runs `call()` as an event on `core` (which may be this core) and resumes the calling task here with the result. Needs no room in the

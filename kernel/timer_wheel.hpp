@@ -2,9 +2,9 @@
 // The hierarchical wheel that implements the timers of timer.hpp. Kernel-internal.
 //
 // Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
-// wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
-// level, slots are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above level
-// 0 comes, its timers move to lower levels.
+// wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all timers of level 1, and the
+// slots of a level are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above
+// level 0 comes, its timers move to lower levels.
 #pragma once
 
 #include <cstddef>

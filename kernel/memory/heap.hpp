@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The heap: memory in units of bytes.
 //
-// Objects are often allocated on one core and freed on another, such as a cached value that another core evicts. A single shared heap needs
-// a lock for each call. With separate heaps, memory collects on the cores that free it. So each core owns slabs. Allocating and freeing on
-// the owner of a slab touch no shared data. Objects freed on other cores are returned to the owner in batches (Bonwick, 1994: slabs;
-// Bonwick and Adams, 2001: caches).
+// An object is often allocated on one core and freed on another. For example, one core stores a cached value and another core evicts it. A
+// single shared heap needs a lock for each call. With separate heaps, memory collects on the cores that free it. So each core owns slabs.
+// Allocating and freeing on the owner of a slab touch no shared data. Objects freed on other cores are returned to the owner in batches
+// (Bonwick, 1994: slabs; Bonwick and Adams, 2001: caches).
 //
 // The heap works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and
 // all their forms use it (malloc.cpp, in images). If there is no memory, the result is null. The other cores are then asked to release

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The MSRs of power management and the encodings of their values.
 //
-// This code does not access a CPU. It converts numbers, and a test compares them with the manual. Section numbers are those of Intel's
-// Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
+// This code does not access a CPU. It converts numbers, and a test compares the results with the manual. Section numbers are those of
+// Intel's Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
 #pragma once
 
 #include <algorithm>
