@@ -106,7 +106,7 @@ struct State {
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
 /// changes before the call cause one call. Returns an id. Throws `bad_alloc`.
 unsigned add_run_observer(std::function<void()> on_change);
-/// No call of `on_change` begins after this. MUST be called on the core that added the observer; `on_change` itself MAY call it.
+/// After this call, no call of `on_change` begins. MUST be called on the core that added the observer; `on_change` itself MAY call it.
 void remove_run_observer(unsigned id) noexcept;
 
 // --- Functions for readers on any core ---------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ class TransmitQueue {
 
   std::unique_ptr<Report[]> reports_;  // a ring; the oldest report is at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
-  std::unique_ptr<void*[]> tokens_;  // a ring. Tokens before `tokens_head_` are returned, before `tokens_sent_` sent
+  std::unique_ptr<void*[]> tokens_;  // a ring; `tokens_head_`: the oldest token not returned; `tokens_sent_`: the oldest not sent
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
   DmaMemory head_;

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: BSL-1.0 Newlib's own locks. They protect its table of streams, each stream, the environment and the time zones.
+// SPDX-License-Identifier: BSL-1.0
+// Newlib's own locks. They protect its table of streams, each stream, the environment and the time zones.
 #include <sys/lock.h>
 
 #include <new>

@@ -185,7 +185,7 @@ std::string_view callable_of(std::string_view name) {
   return name;
 }
 
-// True if the next instruction is right after a HLT (F4) or MWAIT (0F 01 C9), so that the core was asleep.
+// True if the next instruction is right after a HLT (F4) or MWAIT (0F 01 C9), which means that the core was asleep.
 bool was_asleep(const ExceptionFrame& frame) {
   constexpr std::uint64_t longest = 3;
   if (!is_code(frame.rip - longest) || !is_code(frame.rip - 1)) return false;
