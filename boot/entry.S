@@ -86,7 +86,7 @@ boot_entry:
         cld
         movl    %eax, %esi
         movl    %ebx, %edi
-        // Only a call reveals EIP, and there is no stack yet. So the call stores its return address in the information structure's first
+        // Only a call reveals EIP, and there is no stack yet. So the call's return address goes into the information structure's first
         // word.
         movl    (%ebx), %edx
         leal    4(%ebx), %esp

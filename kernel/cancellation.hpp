@@ -40,8 +40,7 @@ struct CancellableWait {
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers this wait with the task's cancellation, if the task has one. Returns false if the cancellation was already requested; the
-  /// task MUST NOT wait then.
+  /// Registers this wait with `cancellation`, if that is not null. False: `cancellation` was requested already, and the task MUST NOT wait.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

@@ -252,8 +252,7 @@ bool writes_for_package(unsigned core, const Cores& cores) {
   return true;
 }
 
-/// Restores the values `before`, as another change, on those cores in `cores` whose number is below `end`. Returns false if some of the
-/// earlier values are unknown.
+/// Restores the values `before` on the `cores` with numbers below `end`, as another change. False: some of the earlier values are unknown.
 task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& cores, unsigned end) {
   bool all_known = true;
   const std::uint32_t number = generation() + 1;

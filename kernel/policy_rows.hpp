@@ -124,8 +124,7 @@ struct Row {
 /// A refusal with the text "poll_budget: "text" is not accepted; accepted here: accepted".
 [[nodiscard]] std::unexpected<Refusal> refuse_text(const Row& row, std::string_view text, std::string_view accepted);
 
-/// Parses a decimal number, with at most as many digits after the point as `scale` (a power of ten) has zeros. Returns the number times
-/// `scale`.
+/// Parses a decimal number with at most as many decimal places as `scale` (a power of ten) has zeros. Returns the number times `scale`.
 [[nodiscard]] std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t scale = 1);
 
 }  // namespace neap::policy

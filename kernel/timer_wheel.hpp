@@ -27,9 +27,8 @@ class TimerWheel {
     if (due_ == nullptr && next_look_ == never) return false;
     return run_due_timers(budget);
   }
-  /// The time at which the next timer is due; 0 if one is due already, `machine::alarm_none` if there are no timers. The result is exact,
-  /// with one exception. For a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too
-  /// early.
+  /// The time when the next timer is due; 0 if one is due already, `machine::alarm_none` if there is none. The time is exact, with one
+  /// exception: for a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too early.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.

@@ -164,8 +164,7 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be stopped by `hold` or not
-// yet in use.
+// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be stopped (`hold`) or unused.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);

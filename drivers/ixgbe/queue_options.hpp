@@ -35,8 +35,7 @@ struct QueueOptions {
   /// With RSC, frames wait for the end of the moderation interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
   static constexpr std::uint32_t coalescing_itr_us_min = 6;
 
-  /// True if the card drops a frame for which no descriptor is free. Otherwise the frame waits in the packet buffer and blocks other cores'
-  /// frames there.
+  /// True if the card drops a frame for which no descriptor is free. Otherwise that frame blocks other cores' frames in the packet buffer.
   [[nodiscard]] constexpr bool drops() const noexcept { return (flow_control & flow_control_transmit) == 0; }
 
   /// Returns null if the card accepts this combination of options with an interval of `itr_us` on a queue; otherwise the reason of the

@@ -43,8 +43,7 @@ class TransmitQueue {
   /// 16 KiB for each descriptor: the length field allows more, but no known driver uses more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
   static constexpr std::uint32_t tso_bytes_max = 64 * 1024;
-  /// A new descriptor begins with each piece of a frame, and after each 16 KiB of a piece. `pieces_max` holds for the largest WTHRESH, so
-  /// it holds for all.
+  /// A new descriptor begins with each piece of a frame, and after each 16 KiB of a piece. This number of pieces fits for every WTHRESH.
   static constexpr std::uint32_t pieces_max =
       frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;

@@ -262,8 +262,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
   }
 }
 
-// A head behind the previous one or beyond the last tail must be ignored. The card may still read the buffers that such a head reports as
-// done.
+// A head behind the previous one or beyond the last tail must be ignored, because it would free buffers that the card may still read.
 TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
   make({.transmit_descriptors = ring, .head_write_back = 1});

@@ -301,8 +301,7 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // The count is cleared before the batches are taken. So a batch that arrives between the two steps stays counted, and no wake-up is
-      // missed.
+      // The count is cleared before the batches are taken. So a batch that arrives in between stays counted, and no wake-up is missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Layout of a checked object: unused bytes up to the alignment, header, redzone, object, redzone. The quarantine links freed objects by
-// their headers.
+// Layout in memory: unused bytes up to the alignment, header, redzone, object, redzone. The quarantine links freed objects by their
+// headers.
 #include "kernel/memory/heap_checks.hpp"
 
 #include <algorithm>

@@ -196,9 +196,8 @@ bool wait_while_inspected(const ExceptionFrame& frame) {
 
 // --- Machine checks ----------------------------------------------------------------------------------------------------------------------
 //
-// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports. That is a
-// core that sees the error in its own bank or, if none does within 200 ms, the first core that has waited so long. The other cores halt
-// until the panic's NMI interrupts them.
+// The exception is raised on all threads at once, parked ones included (SDM 3B, 16.10.4.1). One core reports: a core that sees the error in
+// its own bank or, if none does, the first whose wait for a reporter times out. The other cores halt until the panic's NMI interrupts them.
 
 constinit std::atomic<unsigned> machine_check_reporter{no_core};
 constexpr std::uint64_t other_reporter_ns = 200'000'000;
