@@ -86,8 +86,7 @@ boot_entry:
         cld
         movl    %eax, %esi
         movl    %ebx, %edi
-        // Only a call reveals EIP, and there is no stack yet. So the call's return address goes into the information structure's first
-        // word.
+        // Only a call reveals EIP, and there is no stack yet. So the call stores EIP in the information structure's first word.
         movl    (%ebx), %edx
         leal    4(%ebx), %esp
         call    1f

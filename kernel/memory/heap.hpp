@@ -29,8 +29,7 @@ constexpr std::size_t alignment_min = 16;
 /// Frees an object from `allocate` or `reallocate`, on any core. Null is ignored. Any other pointer causes a panic if the heap detects it.
 void deallocate(void* pointer) noexcept;
 
-/// As realloc: keeps the content that fits into the new size. If the result is null, the object is unchanged. A moved object is aligned to
-/// 16.
+/// As realloc: keeps the content that fits the new size. If the result is null, the object is unchanged. A moved object is aligned to 16.
 [[nodiscard]] void* reallocate(void* pointer, std::size_t bytes) noexcept;
 
 /// Returns the pages beyond the first `bytes` bytes of an object to the page allocator. The object stays in place. Returns false and
