@@ -93,7 +93,7 @@ struct Row {
   std::string (*report)(Value value) = nullptr;
 };
 
-/// The rows of cores and of the network.
+/// The kernel's own rows: settings of cores and of the network.
 [[nodiscard]] std::span<const Row> kernel_rows() noexcept;
 /// The kernel's rows, then those of the device in use.
 [[nodiscard]] std::vector<const Row*> rows();

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares registers.toml with the header of Linux's own ixgbe driver: every name in both must have the same offsets.
 
-The driver and the soft card share this table, so their tests do not find mistakes in it. Linux's driver works with the real card. That
-source is fetched as the host's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an existing
-file is read instead.
+The driver and the soft card share this table, so their tests do not find mistakes in it. Linux's driver works with the real card.
+Linux's source is fetched as the host's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an
+existing file is read instead.
 
     compare_with_linux.py [--header ixgbe_type.h]
 """

@@ -31,8 +31,8 @@ constexpr unsigned slab_order = 4;
 constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
-/// A batch holds objects of one other core that this core has freed. It is sent to that core when it is full, in `pass_boundary`, or when
-/// this core frees an object of a third core that uses the same element of the array of batches.
+/// A batch holds objects that belong to one other core and were freed on this core. It is sent to that core when it is full, in
+/// `pass_boundary`, or when this core frees an object of a third core that uses the same element of the array of batches.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
 /// The number of returned objects that one `pass_boundary` puts back into slabs.

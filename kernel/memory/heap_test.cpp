@@ -219,7 +219,7 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   machine.on(0, [&] {
     for (void* const object : objects) deallocate(object);
   });
-  // Returned memory of a small amount does not wake its owner. So it may count as used until the owner wakes.
+  // A small amount of returned memory does not wake its owner. So it may count as used until the owner wakes.
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 
