@@ -72,8 +72,8 @@ void count_control(const ControlTraffic& passed) noexcept;
 void interrupt() noexcept;
 /// Called after a check of the ring that found work without an interrupt: writes a record.
 void poll() noexcept;
-/// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it before each
-/// sleep, and before each check of the ring that may find nothing. Outside a run it only tests one byte.
+/// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it whenever it has
+/// found no work, before it polls or sleeps. Outside a run it only tests one byte.
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;

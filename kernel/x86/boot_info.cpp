@@ -24,7 +24,7 @@ constinit std::byte rsdp_copy[64]{};
 
 const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
 
-// The loader aligns its structures, but this code does not rely on the alignment, because unaligned reads cost no more.
+// The loader aligns its structures, but this code does not rely on the alignment, because unaligned reads are as fast as aligned ones.
 template <typename T>
 T read(const char* at, std::size_t offset) {
   T value;

@@ -174,7 +174,7 @@ constinit std::atomic<unsigned> inspected{no_core};                // the core t
 constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // the frame at which it waits
 constexpr std::uint64_t inspection_limit_ns = 1'000'000'000;
 
-// An NMI may arrive after its sender has given up. For each failed attempt, one such NMI is ignored.
+// An NMI may arrive after its sender's wait has timed out. For each such time-out, one NMI is ignored.
 constinit std::array<std::atomic<unsigned>, machine::cores_max> late_inspections{};
 bool is_late_inspection(unsigned core) {
   unsigned left = late_inspections[core].load();
