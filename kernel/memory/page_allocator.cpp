@@ -224,8 +224,8 @@ Zone* zone_of(const void* pointer) noexcept {
   return nullptr;
 }
 
-// For each node, the zones in the order in which its cores try them: near nodes first. Within a node the highest addresses come first,
-// because some devices can address only low memory.
+// For each node: the order in which its cores try the zones. Zones of near nodes come first. Within a node the highest addresses come
+// first, because some devices can address only low memory.
 using ZoneOrder = std::array<std::uint8_t, ranges_max>;
 constinit std::array<ZoneOrder, machine::nodes_max> zone_orders{};
 
