@@ -3,7 +3,7 @@
 //
 // Cost is measured in instructions, because times on an emulated machine mean nothing. Each instruction calls the plugin before it runs, so
 // counts are exact, even with exceptions and interrupts. Instructions between two marker instructions of the image (bench/marks.hpp) are
-// counted by region. The total of each CPU is counted too. A repeated string instruction counts once, however often it repeats.
+// counted for each region. The total of each CPU is counted too. A repeated string instruction counts once, however often it repeats.
 //
 // The packages of QEMU that can run plugins do not contain the plugin header, and the header needs GLib. So this file declares the few
 // functions that it uses. The arguments of callbacks changed once. Up to API version 6 (QEMU 11.0) the first argument is the plugin's

@@ -2,8 +2,8 @@
 // Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C and C++ libraries.
 //
 // This is a statically linked program. tools/bench/kernel_peers.py boots Debian's kernel with this program as the only process. It counts
-// instructions by the plugin that also counts those of Neap's images. So the count of a system call includes the kernel's work. Each thread
-// stays on one CPU, because both marks of a region must be on the same CPU.
+// instructions by the plugin that also counts those of Neap's images. The plugin counts all instructions of a CPU, so the count of a system
+// call includes the kernel's work. Each thread stays on one CPU, because both marks of a region must be on the same CPU.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/reboot.h>

@@ -3,7 +3,7 @@
 //
 // QEMU (-kernel), iPXE and GRUB all enter here in 32-bit protected mode, without paging. EAX holds a magic number, EBX the address of the
 // loader's information (Multiboot 0.6.96, 3.2; Multiboot 2, 3.3). QEMU and iPXE load at the address in the header, but GRUB may have moved
-// the image. So this code determines its own address and uses only relative addresses. It leaves with boot page tables that map
+// the image. So this code determines its own address and uses only relative addresses. At its end, boot page tables map
 //   - the first 4 GiB at 0 (this code and the start of the other cores run there),
 //   - the same at `direct_map_base`, by which C++ reaches physical memory until it has built the final tables,
 //   - the image at `image_virtual`, wherever it was loaded.
@@ -86,7 +86,7 @@ boot_entry:
         cld
         movl    %eax, %esi
         movl    %ebx, %edi
-        // There is no stack yet, and only a call reveals EIP. So the first word of the information structure holds the return address.
+        // Only a call reveals EIP, and there is no stack yet. So the call stores EIP in the information structure's first word.
         movl    (%ebx), %edx
         leal    4(%ebx), %esp
         call    1f

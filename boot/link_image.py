@@ -2,8 +2,8 @@
 """Links an image that contains the names of its own functions.
 
 A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after a link, so there
-are two links: the second adds the table, made from the first one's result. The table is placed behind all code, so it moves no function;
-this is checked. To keep both links fast, a first step joins all our code into one relocatable file and runs link-time optimisation.
+are two links. The second link adds the table, made from the first link's result. The table is placed behind all code, so it moves no
+function; this is checked. To make both links fast, a first step joins all our code into one relocatable file, with link-time optimisation.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 
@@ -28,7 +28,7 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
-# C and C++ library facilities that Neap lacks. A program uses a facility if the linker reports one of its functions here as undefined.
+# C and C++ library facilities that Neap lacks. A program uses one if the linker reports a function of this list as undefined.
 MISSING = {
     "Neap has no file system: std::filesystem's operations, directories and links cannot be used; fopen and std::fstream find no file": (
         *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),

@@ -63,7 +63,7 @@ class AsyncMutex {
   AsyncMutex& operator=(AsyncMutex&&) = delete;
   ~AsyncMutex() { require(!held_, "a mutex is destroyed while a task holds it"); }
 
-  /// The caller MUST await the result at once, and resumes on its own core. Cannot fail. A cancellation does not end the wait.
+  /// The caller MUST await the result at once. It resumes on its own core. Cannot fail. A cancellation does not end the wait.
   Wait lock() noexcept { return Wait(*this); }
 
  private:

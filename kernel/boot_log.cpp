@@ -73,7 +73,7 @@ Part read(std::uint64_t from, std::span<char> out) noexcept {
   const std::uint64_t first = oldest(end);
   Part part{.first = std::min(from, end), .end = end};
   if (part.first < first) {
-    // The oldest byte may be in the middle of a line, so the rest of that line is skipped, unless nothing would be left.
+    // The oldest byte may be in the middle of a line. The rest of that line is skipped, unless no later line follows.
     std::uint64_t feed = first;
     while (feed + 1 < end && ring[feed % bytes_max] != '\n') ++feed;
     part.first = feed + 1 < end ? feed + 1 : first;

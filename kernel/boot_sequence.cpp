@@ -17,7 +17,7 @@
 namespace neap {
 namespace {
 
-/// Never destroyed: an application may keep a reference.
+/// The object is never destroyed, because an application may keep a reference to it.
 Arguments& arguments() {
   static Arguments instance(machine::command_line());
   return instance;

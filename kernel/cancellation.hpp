@@ -40,7 +40,7 @@ struct CancellableWait {
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
-  /// Registers this wait with the task's cancellation, if it has one. False: it was already requested, so the task does not wait.
+  /// Registers this wait with `cancellation`, if that is not null. False: `cancellation` was requested already, and the task MUST NOT wait.
   [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
   void end() {
     leave();

@@ -122,7 +122,7 @@ CoreSet choose_cores(Arguments& arguments) {
   const std::string text =
       arguments.text("cores", std::to_string(present.size()), "number of cores that run, or a list such as 0-3,6; others are parked");
   const bool smt = arguments.flag("smt", true, "off: one thread of each physical core runs");
-  // The default is the number of all threads, which is too large with `smt=off`. Then the default means: all cores.
+  // The default of `cores` is the number of all threads. With `smt=off` fewer threads run, and the number then means all of these.
   const auto chosen = choose_cores(text == std::to_string(present.size()) && !smt ? std::string() : text, smt, present);
   if (chosen) return *chosen;
   arguments.reject("cores", chosen.error());
@@ -142,7 +142,7 @@ void print_cores() noexcept {
   line << cores << (cores == 1 ? " core, " : " cores, ") << places.size() << (places.size() == 1 ? " thread" : " threads");
   if (parked != 0) line << "; " << parked << " parked";
   line.print();
-  // A package may have several nodes, and a node several packages, so each pair of package and node is a group.
+  // A package may have several nodes, and a node may have several packages. So each pair of a package and a node is a group.
   for (unsigned package = 0; package < packages; ++package) {
     std::vector<bool> said(machine::nodes_max);
     for (const CorePlace& place : places) {

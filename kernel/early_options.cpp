@@ -37,7 +37,7 @@ std::optional<std::uint16_t> serial_port(std::string_view word) noexcept {
   for (const auto& [name, port] : named_ports) {
     if (word == name) return port;
   }
-  constexpr std::uint64_t port_min = 0x100, port_max = 0xfff8;  // lower ports belong to the board's devices; a UART has eight ports
+  constexpr std::uint64_t port_min = 0x100, port_max = 0xfff8;  // ports below 0x100 belong to the board; a UART has 8 ports
   if (!word.starts_with("0x")) return std::nullopt;
   const auto port = parse_number(word, port_max);
   if (!port || *port < port_min || *port % 8 != 0) return std::nullopt;

@@ -94,7 +94,7 @@ class EventLoop {
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
-  unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps `spare_events_kept` at most
+  unsigned events_in_memory_ = 0;                       // queued, running and spare; `sleep` frees all but `spare_events_kept` spare ones
   IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // hooks requested in this event
   IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // hooks of place `last` requested in this event
   bool hooks_wait_ = false;

@@ -55,7 +55,7 @@ void hand_over(unsigned core, RemoteNode& node) noexcept {
 void run_event_loop() { event_loop.run(); }
 void stop_event_loop() noexcept { event_loop.stop(); }
 
-/// Converts ticks of `machine::timestamp`. No product overflows: a rate in Hz has at most 34 bits.
+/// Converts ticks of `machine::timestamp`. No product overflows: 10^9 has 30 bits, and a rate in Hz has at most 34.
 static std::uint64_t nanoseconds(std::uint64_t ticks) noexcept {
   constexpr std::uint64_t second_ns = 1'000'000'000;
   const std::uint64_t hz = machine::timestamp_hz();
@@ -180,7 +180,7 @@ void EventLoop::run_remote() noexcept {
   while (Callback* const callback = self_->remote.front()) {
     begin_event(callback->code());
     (*callback)();
-    self_->remote.pop();  // before the event's end: destructors of the callback's captures may request hooks
+    self_->remote.pop();  // before `end_event`: the captures' destructors may request hooks, which `end_event` calls
     ++ran;
     end_event();
     if (ran == remote_budget) break;
@@ -275,7 +275,7 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// The last check of `machine::sleep`: a wake-up after its beginning ends the sleep.
+// `machine::sleep` calls this function last. A wake-up that arrives after the call has begun ends the sleep.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
   return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&

@@ -80,7 +80,7 @@ class CoalescedCall : RemoteNode {
 /// run when no other hook is left. A hook may request others, which run in the same pass. A hook MUST NOT be destroyed by its own `run`.
 class EventEndHook : QueueLink {
  public:
-  /// `last` is for a hook that handles the results of all others: a driver's hook sends their frames.
+  /// `last` is for a hook that handles the results of all others: a driver's hook sends the frames that other hooks queued.
   enum class Place : std::uint8_t { as_asked, last };
 
   explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {
@@ -123,7 +123,7 @@ void stop_event_loop() noexcept;
 /// Counters of a core's loop since boot, read without synchronisation.
 struct EventCounters {
   std::uint64_t events;           ///< callbacks of every kind that were run
-  std::uint64_t interrupts;       ///< interrupt vectors handled; a vector raised twice before that counts once
+  std::uint64_t interrupts;       ///< interrupt vectors handled; a vector that is raised twice before it is handled counts once
   std::uint64_t spurious;         ///< interrupts on a vector without an owner
   std::uint64_t alarms;           ///< timer interrupts
   std::uint64_t remote_received;  ///< events and nodes from other cores

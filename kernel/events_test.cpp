@@ -298,7 +298,7 @@ TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatNamesIt) {
   });
 }
 
-// A request during the call is too late for that call and must not be lost.
+// A request that arrives during the call must cause a second call.
 TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
   HostMachine machine(2);
   struct Work {

@@ -46,8 +46,8 @@ Result<std::uint8_t> allocate_vector(unsigned core, Callback callback) {
   return failure(ErrorCode::full, "no free interrupt vector on the core", core);
 }
 
-// The callback may be running now on its own core, and it may itself have called this function. So an event of that core destroys the
-// callback, and the vector is free only after that event.
+// The callback may be running now on its own core, and the callback may be the caller of this function. So an event of that core destroys
+// the callback, and the vector is free only after that event.
 void free_vector(unsigned core, std::uint8_t vector) {
   require(vector >= machine::vector_first && vector <= machine::vector_last, "free_vector of a vector that is not for devices", vector);
   require(core < core_count(), "a vector of a core that does not run", core);

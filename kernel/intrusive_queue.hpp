@@ -4,8 +4,8 @@
 // Queueing an event or a waiter must not fail, so it must not allocate: the link is a part of the queued object. An object that is queued
 // twice would cut the queue in two or turn it into a ring. So a link shows whether it is in use, and queueing its object again panics.
 //
-// The queue belongs to one core, or a lock protects it. Work from other cores arrives by `RemoteList` (remote_queue.hpp), with the same
-// links.
+// The queue belongs to one core, or a lock protects it. Work from other cores arrives by `RemoteList` (remote_queue.hpp), which uses the
+// same links.
 #pragma once
 
 #include <utility>

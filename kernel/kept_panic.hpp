@@ -23,7 +23,7 @@ struct Kept {
 };
 /// If the area is not intact, `boot` is 0 in the result. `text` points into the area.
 [[nodiscard]] Kept read(std::span<const std::byte> area) noexcept;
-/// The beginning of a text that does not fit is cut, by whole lines if possible. An area too small for a header is left unchanged.
+/// If the text does not fit, its beginning is cut off, by whole lines if possible. An area too small for a header is left unchanged.
 void write(std::span<std::byte> area, const Kept& kept) noexcept;
 
 /// Called at the start, once `machine::kept_memory()` can be used. Prints the text that a panic left in the area, if any, and clears it.

@@ -84,7 +84,7 @@ TEST(KeptPanic, MessageOfALongReportIsKept) {
   host::set_kept_memory({});
 }
 
-// The test simulates several starts of a machine in one process. It calls `keep` as a panic does, because a panic would end the process.
+// The test simulates several starts of a machine in one process. It calls `keep` itself, because a real panic would end the process.
 TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   static Area area{};
   host::set_kept_memory(area);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t entries_per_core_min = 64;
 
-/// The part of each core's state that other cores may read. The array has one more element, for test threads that are not a core.
+/// The part of each core's state that other cores may read. The array's last element is for test threads that are not a core.
 struct alignas(64) PerCore {
   Counter requests;
   std::atomic<const Traffic*> watched{nullptr};
@@ -104,7 +104,7 @@ struct Observer : RemoteNode {
   std::function<void()> on_change;
   unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
-  bool removed = false;  // used only by its core; true: the event that is queued or runs frees the observer
+  bool removed = false;  // used only by the observer's core; true: the observer's event, queued or running, frees the observer
   bool running = false;
   Observer* after = nullptr;
 };
@@ -242,7 +242,7 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
           .idle_records = prepared_options.idle_records,
           .count_requests = wanted.requests != 0,
           .sample_period_ticks = machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
-          // Small enough that a run exceeds even a small bound only by little.
+          // Each core adds its requests to the common count in batches of this size. Small batches keep the excess over the bound small.
           .requests_at_once = std::clamp<std::uint64_t>(wanted.requests / 16 / core_count(), 1, 64),
           .requests_bound = wanted.requests};
   const std::uint32_t run = plan.run;

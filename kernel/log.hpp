@@ -72,8 +72,8 @@ void count_control(const ControlTraffic& passed) noexcept;
 void interrupt() noexcept;
 /// Called after a check of the ring that found work without an interrupt: writes a record.
 void poll() noexcept;
-/// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it before each
-/// sleep, and before each check of the ring that may find nothing. Outside a run it only tests one byte.
+/// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it whenever it has
+/// found no work, before it polls or sleeps. Outside a run it only tests one byte.
 void before_sleep() noexcept;
 /// Counts a sleep of this core that has ended. Called by the event loop.
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
@@ -106,7 +106,7 @@ struct State {
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
 /// changes before the call cause one call. Returns an id. Throws `bad_alloc`.
 unsigned add_run_observer(std::function<void()> on_change);
-/// No call of `on_change` begins after this. MUST be called on the core that added the observer; `on_change` itself MAY call it.
+/// After this call, no call of `on_change` begins. MUST be called on the core that added the observer; `on_change` itself MAY call it.
 void remove_run_observer(unsigned id) noexcept;
 
 // --- Functions for readers on any core ---------------------------------------------------------------------------------------------------

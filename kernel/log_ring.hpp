@@ -75,7 +75,7 @@ class Ring {
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     unwritten_.subtract(unwritten_.value());
   }
-  /// Readers may now read entries before `end`. The core may write entries before `claimed`, over those `capacity` positions earlier.
+  /// Readers may now read entries before `end`. The core may write entries before `claimed`, over the entries `capacity` positions older.
   void publish(std::uint64_t end, std::uint64_t claimed) noexcept {
     claimed_.store(claimed, std::memory_order_release);
     _mm_sfence();

@@ -48,7 +48,7 @@ Counts counts_of(const Traffic& traffic) noexcept {
 }
 
 __m128i load(const std::byte* from) noexcept { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
-/// The low halves of a's two words, then the halves of b that `from_b` names.
+/// The low halves of a's two words, then the halves of b that `from_b` selects.
 template <int from_b>
 __m128i low_halves_and(__m128i a, __m128i b) noexcept {
   return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), from_b << 4 | _MM_SHUFFLE(0, 0, 2, 0)));

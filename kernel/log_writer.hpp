@@ -3,7 +3,7 @@
 //
 // A usual record takes the fast path. It reads the TSC once, subtracts the recorded values from six traffic counters, and copies
 // `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
-// exceeds its field or the chunk is full. A single comparison detects most of these cases, because they set `slow_path_tsc_` to zero.
+// exceeds its field or the chunk is full. In most of these cases `slow_path_tsc_` is zero, so a single comparison detects them.
 //
 // The fast path takes 54 instructions. On the slow path the same record takes 251 instructions (medians of `neap bench observe`, row
 // observe.record). Kernel-internal.

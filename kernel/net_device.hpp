@@ -63,8 +63,8 @@ class ReceiveInfo {
   constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t hash_type = 0, std::uint32_t hash = 0,
                                  std::uint16_t vlan_tag = 0) noexcept
       : word_(std::uint64_t{hash} << 32 | (hash_type & hash_type_mask) | checksums | std::uint64_t{vlan_tag} << 16) {}
-  /// `hash_and_type` MUST have no bits outside `hash_mask` and `hash_type_mask`, `checksums` none except `l4_good`, `ip_good` and `bad`.
-  /// The result has no VLAN tag.
+  /// `hash_and_type` MUST have no bits except those of `hash_mask` and `hash_type_mask`. `checksums` MUST have no bits except `l4_good`,
+  /// `ip_good` and `bad`. The result has no VLAN tag.
   static constexpr ReceiveInfo of_parts(std::uint64_t hash_and_type, std::uint64_t checksums) noexcept {
     ReceiveInfo info;
     info.word_ = hash_and_type | checksums;

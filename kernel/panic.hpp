@@ -2,9 +2,9 @@
 // Stopping at a broken invariant.
 //
 // When an invariant is broken, the best reaction is to report the location, and to stop before the damage spreads. A panic prints the
-// message, a symbolised backtrace of this core, its last log records and where the other cores were. Then the machine halts or restarts, as
-// the option `panic=` says (an emulator exits with `ExitStatus::panic`). The text is kept for the next start (kept_panic.hpp). A panic is
-// for defects of Neap's code, never for input from a peer or a device.
+// message, a symbolised backtrace of this core, its last log records, and the code that the other cores were running. Then the machine
+// halts or restarts, as the option `panic=` says (an emulator exits with `ExitStatus::panic`). The text is kept for the next start
+// (kept_panic.hpp). A panic is for defects of Neap's code, never for input from a peer or a device.
 #pragma once
 
 #include <cstdint>

@@ -192,7 +192,7 @@ bool has_queue(const Device* card, unsigned core) {
   return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
-/// If the change is for `all` cores, removes cores without a queue from `cores`.
+/// If the change is for `all` cores, removes from `cores` those that have no queue.
 std::expected<void, Refusal> check_itr(const Row& row, Value& value, Cores& cores, bool all) {
   const Device* const card = device();
   if (card == nullptr) return refuse(ErrorCode::unsupported, row, "no network card is in use");
@@ -223,7 +223,7 @@ std::expected<void, Refusal> check_monitor(const Row& row, const Cores& cores) {
   return {};
 }
 
-/// If the change is for `all` cores, removes cores that cannot segment from `cores`.
+/// If the change is for `all` cores, removes from `cores` those that cannot segment.
 std::expected<void, Refusal> check_segmentation(const Row& row, Cores& cores, bool all) {
   const char* refusal = nullptr;
   for (unsigned core = core_count(); core-- > 0;) {
@@ -252,7 +252,7 @@ bool writes_for_package(unsigned core, const Cores& cores) {
   return true;
 }
 
-/// Restores the values `before` on the cores in `cores` below `end`, as another change. False: some of the earlier values are unknown.
+/// Restores the values `before` on the `cores` with numbers below `end`, as another change. False: some of the earlier values are unknown.
 task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& cores, unsigned end) {
   bool all_known = true;
   const std::uint32_t number = generation() + 1;

@@ -95,7 +95,7 @@ class Device {
   [[nodiscard]] virtual std::uint32_t itr_us(unsigned core) const noexcept = 0;
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
   /// Turns this core's queue interrupts on or off. They are off in idle states `poll` and `monitor`. If work is pending, turning them on
-  /// raises one.
+  /// raises an interrupt.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
   /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue. Also null
   /// if the core MUST NOT sleep on the line now, because the card will report a frame in flight on another line. Then the core polls.
@@ -104,7 +104,7 @@ class Device {
   /// The rows of the card's own settings. Their names and numbers MUST differ from those of the kernel. The rows exist for ever.
   [[nodiscard]] virtual std::span<const Row> settings() const noexcept { return {}; }
   /// The present value of one of the card's settings; any core may call it. Presets (they set other settings) and settings of scope
-  /// `named_core` have none.
+  /// `named_core` have no value.
   [[nodiscard]] virtual std::uint32_t value_of(Setting) const noexcept { return 0; }
   struct Change {
     std::uint32_t value = 0;  ///< the value after rounding

@@ -77,7 +77,7 @@ struct Row {
   std::string_view unit{};                      ///< unit of a `number` or `time`
   bool off = false;                             ///< `number`: "off" is accepted too, and means 0
   std::span<const std::string_view> choices{};  ///< the texts of the values 0, 1, ...
-  std::string_view accepts{};                   ///< the accepted values in words; empty: as the members above say
+  std::string_view accepts{};                   ///< the accepted values in words; empty: the members above state them
   Value initial = 0;
   std::string_view initial_text{};  ///< the default in words, if it is not `initial`
   bool preset = false;              ///< sets several settings: it has no value of its own, and at boot it is applied before those settings
@@ -93,7 +93,7 @@ struct Row {
   std::string (*report)(Value value) = nullptr;
 };
 
-/// The rows of cores and of the network.
+/// The kernel's own rows: settings of cores and of the network.
 [[nodiscard]] std::span<const Row> kernel_rows() noexcept;
 /// The kernel's rows, then those of the device in use.
 [[nodiscard]] std::vector<const Row*> rows();
@@ -124,7 +124,7 @@ struct Row {
 /// A refusal with the text "poll_budget: "text" is not accepted; accepted here: accepted".
 [[nodiscard]] std::unexpected<Refusal> refuse_text(const Row& row, std::string_view text, std::string_view accepted);
 
-/// Parses a decimal number, with at most as many digits after the point as `scale` (a power of ten) has zeros. Returns it times `scale`.
+/// Parses a decimal number with at most as many decimal places as `scale` (a power of ten) has zeros. Returns the number times `scale`.
 [[nodiscard]] std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t scale = 1);
 
 }  // namespace neap::policy

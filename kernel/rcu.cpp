@@ -5,8 +5,8 @@
 //
 // Why this is correct in the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or a later
 // one has loaded this value before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node.
-// Its earlier reads happen before its store, whose value the reclaiming core loads. A core that comes online stores 0 and then loads the
-// epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
+// The core's earlier reads happen before its store of the epoch, and the reclaiming core loads that value before it frees the node. A core
+// that comes online stores 0 and then loads the epoch. Either the reclaiming core sees the 0 and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>

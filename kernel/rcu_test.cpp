@@ -18,8 +18,8 @@ namespace {
 
 using host::HostMachine;
 
-/// Plain members: only the grace period separates readers from the reclaimer. The address sanitizer detects a read after the reclamation;
-/// the thread sanitizer detects a read that is not ordered before it.
+/// The members are not atomic, because only the grace period may separate readers from the reclaimer. The address sanitizer detects a read
+/// after the reclamation; the thread sanitizer detects a read that is not ordered before it.
 struct Entry : rcu::Node {
   static constexpr std::uint64_t alive = 0xA11FE;
   std::uint64_t state = alive, number = 0;

@@ -4,8 +4,8 @@
 // Sequence numbers, local ports and SYN cookies must look random to a peer that does not know the key. SipHash-2-4, the default, is used
 // for them. For a hash table whose keys are chosen by clients, SipHash-1-3 is enough: one round for each word, three at the end.
 //
-// No input can remove the key from the hash's state, because additions, rotations and xors are invertible. A multiplication is not: a
-// factor of zero erases the other factor.
+// No input can remove the key from the hash's state, because additions, rotations and xors are invertible. SipHash has no multiplication,
+// because a factor of zero erases the other factor.
 #pragma once
 
 #include <bit>

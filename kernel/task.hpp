@@ -6,9 +6,9 @@
 // that core in an event of its own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer
 // across `co_await`.
 //
-// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; an exception
-// that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because other objects point into its frame. Calling a
-// task's function throws `bad_alloc` if there is no memory for the frame.
+// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves an awaited task is rethrown in the awaiting task; an
+// exception that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because other objects point into its frame.
+// Calling a task's function throws `bad_alloc` if there is no memory for the frame.
 #pragma once
 
 #include <chrono>
@@ -56,7 +56,7 @@ void start(task<void> work) noexcept;
 template <typename T>
 task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 
-/// Suspends for at least `delay`. Throws `Cancelled` if its task is cancelled.
+/// Suspends for at least `delay`. Throws `Cancelled` if the calling task is cancelled.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
 /// Runs `call()` as an event on `core` (which may be this core) and resumes the calling task here with the result. Needs no room in the

@@ -18,7 +18,7 @@ namespace {
 constinit thread_local TimerWheel wheel;
 constinit thread_local std::uint64_t armed_ns = machine::alarm_none;
 
-/// The sum does not overflow: it has room for a boot time and a delay of 292 years each.
+/// The sum does not overflow: the time since boot and the delay are at most 292 years each, half of what 64 bits hold.
 std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
   return machine::now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(delay.count(), 0));
 }

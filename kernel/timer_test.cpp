@@ -71,7 +71,7 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
   machine.on(0, [&] {
     struct Model {
       Timer timer;
-      std::uint64_t due_ns = 0;  // the tick at which it must fire; 0: not pending
+      std::uint64_t due_ns = 0;  // the tick at which the timer must fire; 0: it is not pending
       unsigned fired = 0;
     };
     std::vector<Model> models(count);
@@ -136,8 +136,8 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
   machine.on(0, [&] { EXPECT_TRUE(never.cancel()); });
 }
 
-// The alarm is the only cost of timers on an idle core. There is one alarm for the earliest timer, at its exact tick, and none without
-// timers.
+// The alarm is the only cost of timers on an idle core. There is one alarm for the earliest timer, at its exact tick. If there are no
+// timers, no alarm is set.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);
@@ -183,7 +183,7 @@ TEST(Timer, CallbacksMayCancelRearmReplaceAndDestroy) {
   const auto witness = std::make_shared<int>(0);
   HostMachine machine{1};
   machine.on(0, [&] {
-    // All are due in one tick, so the second has left the wheel when the first cancels it.
+    // All timers are due in one tick. So the second timer has left the wheel when the first one cancels it.
     timers[0].arm(1us, [&] { EXPECT_TRUE(timers[1].cancel()); });
     timers[1].arm(1us, [&] { ++never; });
     timers[2].arm(1us, [&] {

@@ -2,9 +2,9 @@
 // The hierarchical wheel that implements the timers of timer.hpp. Kernel-internal.
 //
 // Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
-// wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
-// level, slots are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above level
-// 0 comes, its timers move to lower levels.
+// wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all timers of level 1, and the
+// slots of a level are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above
+// level 0 comes, its timers move to lower levels.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class TimerWheel {
     if (due_ == nullptr && next_look_ == never) return false;
     return run_due_timers(budget);
   }
-  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. The result is exact, with one exception.
-  /// For a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too early.
+  /// The time when the next timer is due; 0 if one is due already, `machine::alarm_none` if there is none. The time is exact, with one
+  /// exception: for a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too early.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.

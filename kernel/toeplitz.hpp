@@ -2,7 +2,7 @@
 // The hash by which network cards spread frames over cores (receive-side scaling).
 //
 // The hash is the same for every card with RSS. So the core of a connection's frames can be computed from its addresses and ports before
-// the first frame arrives. For each set bit of the input, the hash xors in the 32 bits of the key that begin at the same position.
+// the first frame arrives. For each set bit of the input, the 32 bits of the key from that bit's position on are XORed into the hash.
 #pragma once
 
 #include <array>

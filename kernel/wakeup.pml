@@ -20,7 +20,7 @@
 #endif
 
 #define NOTHING 0
-#define LOOK_BEFORE_ANNOUNCEMENT 1  // the last check of the queues comes before the wake word says that the core sleeps
+#define LOOK_BEFORE_ANNOUNCEMENT 1  // the last check of the queues comes before the wake word shows the sleep
 #define MONITOR_AFTER_LOOK 2      // MONITOR comes after the last check
 #define LOOK_AT_WORD_FIRST 3      // the sender checks whether the core sleeps before it queues its work
 #define NO_INTERRUPT 4            // a sender relies on its write to end HLT

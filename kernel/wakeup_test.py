@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Checks wakeup.pml, a model of a sleeping core. SPIN tries every order of its steps: no event may be lost, and a broken rule must show."""
+"""Checks wakeup.pml, a model of a sleeping core. SPIN tries every order of its steps and must find a lost event only for a broken rule."""
 
 import re
 from pathlib import Path

@@ -19,7 +19,7 @@ namespace {
 constinit std::uint64_t limit_ns = 0;
 constinit std::atomic<std::uint64_t> named_events{0};
 
-/// The state of a core that other cores read. It has a cache line of its own.
+/// The part of a core's state that other cores read. It has a cache line of its own.
 struct alignas(64) Watched {
   std::atomic<std::uint64_t> began_ns{0};     // the beginning of the present event; 0: no event
   std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported
@@ -52,7 +52,7 @@ void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
     if (!other.reported_ns.compare_exchange_strong(reported, began_ns)) continue;  // another core reports this event
     std::array<char, 200> buffer;
     const std::string_view name = machine::event_on(core, buffer);
-    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // the event has ended, and its own core prints the name
+    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // the event has ended; its own core reports it
     print("watchdog: core ", core, " has been in an event for ", milliseconds(now_ns - began_ns), " ms: ", name.empty() ? "?" : name,
           " (seen by core ", self, ')');
   }

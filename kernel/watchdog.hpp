@@ -3,7 +3,7 @@
 //
 // An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. To identify such an event,
 // the option `watchdog=` sets a limit for the time of an event. When an event over the limit ends, its core prints the event's name.
-// Because the event may never end, another core briefly interrupts its core and also prints the name.
+// Because the event may never end, another core also interrupts the event's core briefly and prints the name.
 //
 // A core that is awake checks the other cores four times in the time of one limit. Cores 0 and 1 are guards: they also wake from sleep to
 // check. The first event after a time without checks wakes them, and each sets its alarm for half a limit later. A guard sets its alarm

@@ -20,7 +20,7 @@ using host::HostMachine;
 using host::ManualClock;
 using namespace std::chrono_literals;
 
-/// Turns the watchdog off at the end, for the other tests.
+/// The destructor turns the watchdog off, because the other tests run without it.
 struct Watching {
   explicit Watching(std::chrono::nanoseconds limit) { watchdog::configure(limit); }
   Watching& operator=(Watching&&) = delete;

@@ -3,7 +3,7 @@
 //
 // A core that sleeps until a cache line is written must know before and after the sleep whether the line was written. A write may occur
 // between its last check and the instruction that monitors the line, and MWAIT also ends for other reasons. So the core copies the line
-// before its last check and compares later.
+// before its last check and later compares the line with the copy.
 #pragma once
 
 #include <array>

@@ -164,7 +164,7 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be in `hold`, or not yet used.
+// Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be stopped (`hold`) or unused.
 task<Result<std::uint64_t>> Card::bring_up() {
   require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
@@ -236,7 +236,7 @@ void Card::other_interrupt() {
   }
   if ((causes.ecc || causes.pci_exception) && causes.raw() != Registers::all_ones && !std::exchange(reset_wanted_, true))
     neap::start(recover(nullptr));
-  // The link is read whatever the cause: if an LSC interrupt is lost, the stack must still learn the link's state.
+  // The link is read at every interrupt, whatever its cause: if an LSC interrupt is lost, the stack must still learn the link's state.
   inspect();
 }
 

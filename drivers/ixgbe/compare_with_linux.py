@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares registers.toml with the header of Linux's own ixgbe driver: every name in both must have the same offsets.
 
-Driver and soft card share one table, so tests with both do not find its mistakes. Linux's driver is known to work with the real card. Its
-source is fetched as the host's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an existing
-file is read instead.
+The driver and the soft card share this table, so their tests do not find mistakes in it. Linux's driver works with the real card.
+Linux's source is fetched as the host's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. With --header, an
+existing file is read instead.
 
     compare_with_linux.py [--header ixgbe_type.h]
 """
@@ -41,7 +41,7 @@ def definitions(header: str) -> dict[str, tuple[str, str]]:
 
 
 def expression(body: str, parameter: str, index: int) -> str | None:
-    """Returns the macro's text for an index, or None if it is not an arithmetic expression."""
+    """Returns `body` with `index` in place of `parameter`, or None if the result is not an arithmetic expression."""
     text = re.sub(rf"\b{re.escape(parameter)}\b", str(index), body) if parameter else body
     return text if re.fullmatch(r"[0-9a-fA-FxXuUlL\s()+\-*<>=?:&|]+", text) else None
 
@@ -93,7 +93,7 @@ def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
 
 
 def newest_package() -> tuple[str, str]:
-    """Returns the name of the host's newest linux-source package, and apt's description of its file, which changes with the content."""
+    """Returns the name of the host's newest linux-source package, and apt's description of its file. A new file has a new description."""
     search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
     names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
     packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])

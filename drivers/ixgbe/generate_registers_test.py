@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The generator refuses contradictory tables and names the row. Its output compiles and passes static assertions."""
+"""The generator refuses contradictory tables by messages that name the row. Its output compiles and passes static assertions."""
 
 import shutil
 import sys

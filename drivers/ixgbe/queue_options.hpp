@@ -17,7 +17,7 @@ constexpr std::uint32_t steer_udp = 1U << 16;
 
 struct QueueOptions {
   std::uint32_t receive_descriptors = 512, transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< of 2 KiB, for the ring and for frames in the stack; raised if the ring needs more
+  std::uint32_t receive_buffers = 2048;  ///< buffers of 2 KiB for the ring and for frames in the stack; raised if the ring needs more
   std::uint32_t frame_bytes_max = 1514;
   std::uint32_t budget_descriptors = 64;  ///< receive descriptors that one event may take
   // 8.2.3.9.10: the card fetches descriptors if it holds fewer than PTHRESH and at least HTHRESH wait in the ring. It writes descriptors
@@ -35,7 +35,7 @@ struct QueueOptions {
   /// With RSC, frames wait for the end of the moderation interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).
   static constexpr std::uint32_t coalescing_itr_us_min = 6;
 
-  /// True if the card drops a frame for which no descriptor is free. Otherwise the frame waits and blocks other cores' frames.
+  /// True if the card drops a frame for which no descriptor is free. Otherwise that frame blocks other cores' frames in the packet buffer.
   [[nodiscard]] constexpr bool drops() const noexcept { return (flow_control & flow_control_transmit) == 0; }
 
   /// Returns null if the card accepts this combination of options with an interval of `itr_us` on a queue; otherwise the reason of the

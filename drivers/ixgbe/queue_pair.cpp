@@ -79,7 +79,7 @@ void QueuePair::attach(FrameReceiver& receiver) {
   require(machine::this_core() == index_, "ixgbe: a stack is attached on another core than the queue pair's", index_);
   receiver_ = &receiver;
   log::watch(&traffic_);
-  // This hook runs after all other end hooks, because those may queue frames, as the hook of a server that gathers its replies does.
+  // This hook runs after all other end hooks, because those may queue frames. For example, a server's hook sends gathered replies.
   end_.emplace([this] { end_of_event(); }, EventEndHook::Place::last);
   idle_.emplace([this] { return check_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);

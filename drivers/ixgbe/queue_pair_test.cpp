@@ -273,8 +273,8 @@ TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
 }
 
-// A core that sleeps by `monitor` watches the line that `next_receive_line` returns. The next frame's write-back must change that line,
-// wherever it is in the ring.
+// A core that sleeps by `monitor` watches the line that `next_receive_line` returns. The next frame's write-back must change that line, at
+// every position in the ring.
 TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   start_attached({.receive_descriptors = 64, .receive_buffers = 256});
   const auto words = [](const volatile void* line) {

@@ -64,7 +64,7 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
   // 7.4.1: with `vlan_strip`, the card moves the tag from the frame into the descriptor.
   registers_.modify(reg::RXDCTL(index_), [&](reg::Rxdctl& value) { value.vlan_strip = options.vlan != 0; });
-  // 4.6.7: software clears bit 12, whose meaning the datasheet does not state. 8.2.3.11.1: writes keep their order (PCIe 2.4.1).
+  // 4.6.7: software clears bit 12, whose meaning the datasheet does not state. 8.2.3.11.1: the card's writes keep their order (PCIe 2.4.1).
   registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) {
     value.cleared_by_software = value.descriptor_write_relaxed = value.payload_write_relaxed = value.header_write_relaxed = false;
   });
@@ -226,8 +226,8 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
   using Part = descriptor::ReceiveWriteBackCoalesced;
   const bool joined = Part::get_rsc_count(first, status) != 0;
   const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
-  // The next descriptor must follow this one and belong to the card. Any other slot, or one where another frame continues, is the card's
-  // fault.
+  // The next descriptor must follow this one and belong to the card. Any other slot is a fault of the card. A slot in which another frame
+  // continues is a fault, too.
   const std::uint32_t owned = posted_ - ring_.slot(following - head_);
   const bool wrong_place = joined && (next >= ring_.size() || ring_.slot(next - following) >= owned);
   if (wrong_place || unfinished_[next] != nullptr) [[unlikely]] {

@@ -79,8 +79,8 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestFollows) {
   EXPECT_EQ(stack.frames.size(), 40U);
 }
 
-// A call for each frame costs as much as all other work on the frame. A dropped frame splits the list of frames in two. So does a frame
-// with several descriptors, because its first pieces are not frames.
+// A call for each frame costs as much as all other work on the frame. A dropped frame splits the list of frames in two. A frame with
+// several descriptors also splits it, because the frame's first pieces are not frames.
 TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   make(4 * ring, 9000);
   receive(20);
@@ -268,7 +268,7 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   EXPECT_EQ(info.vlan_tag(), 123U);
 }
 
-// 7.1.6.2: each part of a merged frame names the next part. Whole frames lie between the parts.
+// 7.1.6.2: each part of a merged frame names the next part. Other, whole frames are between the parts in the ring.
 TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1});
   EXPECT_TRUE(card.registers().read(reg::RSCCTL(0)).enable);

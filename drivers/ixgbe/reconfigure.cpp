@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes options while frames flow, and recovers after a fault. Both use the same steps, for one queue pair after the other.
 //
-// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is in `hold`
-// (queue_pair.hpp), so that no tail moves on a queue that is off. The card counts the frames that it drops during the change (QPRDC), and
-// the reply to the setting's command reports their number.
+// The core that opened the card reads registers; each pair's core accesses the pair's rings. During the change the pair is stopped by
+// `hold` (queue_pair.hpp), so that no tail moves on a queue that is off. The card counts the frames that it drops during the change
+// (QPRDC), and the reply to the setting's command reports their number.
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// The options of the published studies that the preset `study` repeats. The studies' driver had the ring sizes and the budget that are
+/// The preset `study` repeats these options of the published studies. The studies' driver had the ring sizes and the budget that are
 /// defaults here. It set only ENABLE in TXDCTL, so the thresholds were 0. RSC, DCA and head write-back were off, checksums and RSS on. It
 /// copied the segments of a TSO frame into one buffer.
 constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};

@@ -80,8 +80,8 @@ TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   }
 }
 
-// Realistic clients: a hundred addresses with a hundred consecutive ports each. The connections of each queue differ from its share of the
-// table by at most 10 %. For 1, 2, 4, 8 and 16 queues the shares are equal.
+// Realistic clients: a hundred addresses with a hundred consecutive ports each. A queue's number of connections is proportional to its
+// number of table entries, to within 10 %. With 1, 2, 4, 8 or 16 queues, all queues have equally many entries.
 TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   const unsigned queues = GetParam();
   const rss::Table table = rss::table_for(queues);

@@ -26,7 +26,7 @@ void release_guard(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 10.5.4, "gaining control": reading SMBI as 0 excludes other drivers. Then SWESMBI is set, and stays set if the firmware is excluded.
+/// 10.5.4, "gaining control": reading SMBI as 0 excludes other drivers. Then SWESMBI is set. If it reads as 1, the firmware is excluded.
 task<Result<void>> acquire_guard(Registers registers) {
   auto among_drivers =
       co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not released");

@@ -255,7 +255,7 @@ void program_flow_control(Registers registers, const QueueOptions& options) {
   registers.write(reg::FCTTV(0), {.even = pause_quanta, .odd = pause_quanta});
   registers.write(reg::FCRTV, {.refresh = pause_quanta / 2});
   registers.write(reg::FCCFG, {.tfce_link = asks});
-  // 8.2.3.22.34: the MAC consumes pause frames in any case.
+  // 8.2.3.22.34: the MAC consumes pause frames, whether or not it obeys them.
   registers.modify(reg::MFLCN, [obeys](reg::Mflcn& value) {
     value.discard_pause = true;
     value.link_enable = obeys;

@@ -274,7 +274,7 @@ TEST_F(StartUpTest, TheVlanTableHasOneMemberOrIsOff) {
   }
 }
 
-// 7.1.1.1: 127 groups fit beside our own address. A further group sets one of 4096 bits, by its last twelve bits. Old entries are cleared.
+// 7.1.1.1: our address and 127 groups have a filter each. A further group's last 12 bits select one of 4096 bits. Old entries are cleared.
 TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   registers.write(reg::RAH(0), {.address_high = 0x0605, .valid = true});
   const auto group = [](unsigned i) { return MacAddress{1, 0, 0x5E, 7, static_cast<std::uint8_t>(i >> 8), static_cast<std::uint8_t>(i)}; };

@@ -43,7 +43,7 @@ class TransmitQueue {
   /// 16 KiB for each descriptor: the length field allows more, but no known driver uses more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
   static constexpr std::uint32_t tso_bytes_max = 64 * 1024;
-  /// A new descriptor begins with each piece of a frame, and after each 16 KiB of a piece. This limit is valid for all values of WTHRESH.
+  /// A new descriptor begins with each piece of a frame, and after each 16 KiB of a piece. This number of pieces fits for every WTHRESH.
   static constexpr std::uint32_t pieces_max =
       frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
@@ -172,7 +172,7 @@ class TransmitQueue {
 
   std::unique_ptr<Report[]> reports_;  // a ring; the oldest report is at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
-  std::unique_ptr<void*[]> tokens_;  // a ring; returned before `tokens_head_`, sent before `tokens_sent_`, queued before `tokens_tail_`
+  std::unique_ptr<void*[]> tokens_;  // a ring; `tokens_head_`: the oldest token not returned; `tokens_sent_`: the oldest not sent
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
   DmaMemory head_;

@@ -143,7 +143,7 @@ TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndReportsRoom) {
   EXPECT_EQ(queued, ring - 1) << "a full ring looks like an empty one, so one stays free";
   EXPECT_EQ(queue.counters().refused_full.value(), 1U);
   queue.flush();
-  card.transmit(32);  // as far as the first descriptor with RS
+  card.transmit(32);  // up to the first descriptor with RS
   collect();
   EXPECT_EQ(stack.room_again, 0U) << "only once there is room for the largest frame";
   EXPECT_TRUE(send(frame(frame_of(99, 100))).has_value()) << "a small frame fits already";
@@ -262,7 +262,7 @@ TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
   }
 }
 
-// A head behind the previous one or beyond the last tail must be ignored, because the card may still read the buffers before it.
+// A head behind the previous one or beyond the last tail must be ignored, because it would free buffers that the card may still read.
 TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
   make({.transmit_descriptors = ring, .head_write_back = 1});
@@ -283,7 +283,7 @@ TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   collect();
   ASSERT_EQ(stack.tokens.size(), 20U);
   send_ten();
-  // Wrong heads: an older one, one beyond the last tail, one outside of the ring, and the value that a card that is gone returns.
+  // Wrong heads: an older one, one beyond the last tail, one outside of the ring, and the value that a read of a removed card returns.
   std::uint64_t wrong = 0;
   for (const std::uint32_t written : {19U, 10U, 0U, 31U, 63U, 64U, 20U + ring, 0x1EU + (1U << 16), ~0U - 1}) {
     EXPECT_EQ(reclaimed_at(written), 20U) << written;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// newlib's own locks: for its table of streams, each stream, the environment, time zones.
+// Newlib's own locks. They protect its table of streams, each stream, the environment and the time zones.
 #include <sys/lock.h>
 
 #include <new>

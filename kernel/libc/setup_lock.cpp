@@ -12,8 +12,8 @@ namespace {
 
 std::uint32_t own_mark() noexcept { return machine::this_core() + 1; }
 
-/// Calls `done` until it returns true. False if `deadline_ns` passed first; panics after `wait_ns_max`. The first call is made before the
-/// clock is read, because the clock may not run yet.
+/// Calls `done` until it returns true. Returns false if `deadline_ns` passes first, and panics after `wait_ns_max`. The first call is made
+/// before the clock is read, because the clock may not run yet.
 template <typename Done>
 bool spin_until(Done done, std::uint64_t deadline_ns, std::string_view complaint) noexcept {
   if (done()) return true;

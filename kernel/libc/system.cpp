@@ -90,7 +90,7 @@ int clock_getres(clockid_t clock, timespec* result) {
 }
 // Processor time: the time since boot, because there is one program.
 std::clock_t clock() { return static_cast<std::clock_t>(machine::now_ns() / (second_ns / CLOCKS_PER_SEC)); }
-// For short pauses during set-up. A longer sleep would block the whole core.
+// This call is for short pauses during set-up, because it blocks the whole core.
 int nanosleep(const timespec* time, timespec* left) {
   if (time->tv_sec < 0 || time->tv_nsec < 0 || time->tv_nsec >= static_cast<long>(second_ns)) return fail(EINVAL);
   const std::uint64_t ns = static_cast<std::uint64_t>(time->tv_sec) * second_ns + static_cast<std::uint64_t>(time->tv_nsec);

@@ -21,7 +21,7 @@ using neap::libc::SetupLock;
 using neap::libc::SetupOnce;
 namespace machine = neap::machine;
 
-// The zeroed storage of the libraries' objects is used for objects of our types.
+// Treats `object`, which the library has zeroed, as the storage of an object of type `Ours`.
 template <typename Ours, typename Theirs>
 Ours& as(Theirs* object) noexcept {
   static_assert(sizeof(Ours) <= sizeof(Theirs) && alignof(Ours) <= alignof(Theirs));

@@ -5,8 +5,8 @@
 // A page-aligned pointer is a run if the page allocator has recorded a run that begins there. Otherwise it is an object in a slab. A slab
 // begins with its header, so no object has the address of a slab.
 //
-// The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
-// that the fast path needs anyway detect the rare cases (slab full, empty or new, object of another core, first call).
+// The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. The
+// rare cases (slab full, empty or new, object of another core, first call) are detected by tests that the fast path needs anyway.
 #include "kernel/memory/heap.hpp"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ constexpr unsigned slab_order = 4;
 constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
-/// A batch holds objects of one other core that this core has freed. It is sent to that core when it is full, in `pass_boundary`, or when
-/// objects of a third core need its array element.
+/// A batch holds objects that belong to one other core and were freed on this core. It is sent to that core when it is full, in
+/// `pass_boundary`, or when this core frees an object of a third core that uses the same element of the array of batches.
 constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
 /// The number of returned objects that one `pass_boundary` puts back into slabs.
@@ -301,7 +301,7 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // The count is cleared before the batches are taken. So every waiting batch is counted, and no wake-up is missed.
+      // The count is cleared before the batches are taken. So a batch that arrives in between stays counted, and no wake-up is missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;
@@ -444,8 +444,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). For a run it may be another core's data:
-  // `pages_of` is tested first.
+  // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). If the pointer is a run, that memory may be
+  // another core's data. So `pages_of` is tested before `slab` is read.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The heap: memory in units of bytes.
 //
-// Objects are often allocated on one core and freed on another, such as a cached value that another core evicts. A single shared heap needs
-// a lock for each call. With separate heaps, memory collects on the cores that free it. So each core owns slabs. Allocating and freeing on
-// the owner of a slab touch no shared data. Objects freed on other cores are returned to the owner in batches (Bonwick, 1994: slabs;
-// Bonwick and Adams, 2001: caches).
+// An object is often allocated on one core and freed on another. For example, one core stores a cached value and another core evicts it. A
+// single shared heap needs a lock for each call. With separate heaps, memory collects on the cores that free it. So each core owns slabs.
+// Allocating and freeing on the owner of a slab touch no shared data. Objects freed on other cores are returned to the owner in batches
+// (Bonwick, 1994: slabs; Bonwick and Adams, 2001: caches).
 //
 // The heap works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and
 // all their forms use it (malloc.cpp, in images). If there is no memory, the result is null. The other cores are then asked to release
@@ -29,7 +29,7 @@ constexpr std::size_t alignment_min = 16;
 /// Frees an object from `allocate` or `reallocate`, on any core. Null is ignored. Any other pointer causes a panic if the heap detects it.
 void deallocate(void* pointer) noexcept;
 
-/// As realloc: keeps the content up to the smaller size. If the result is null, the object is unchanged. A moved object is aligned to 16.
+/// As realloc: keeps the content that fits the new size. If the result is null, the object is unchanged. A moved object is aligned to 16.
 [[nodiscard]] void* reallocate(void* pointer, std::size_t bytes) noexcept;
 
 /// Returns the pages beyond the first `bytes` bytes of an object to the page allocator. The object stays in place. Returns false and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Layout: unused bytes up to the alignment, header, redzone, object, redzone. The quarantine links freed objects by their headers.
+// Layout: unused bytes up to the alignment, header, redzone, object, redzone. The quarantine is a list of freed objects' headers.
 #include "kernel/memory/heap_checks.hpp"
 
 #include <algorithm>

@@ -219,7 +219,7 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   machine.on(0, [&] {
     for (void* const object : objects) deallocate(object);
   });
-  // A small amount does not wake its owner, so it may remain until the owner wakes.
+  // A small amount of returned memory does not wake its owner. So it may count as used until the owner wakes.
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 
@@ -228,13 +228,13 @@ TEST_F(Heap, ASleepingCoreReleasesItsReservesForTheNextAttempt) {
   HostMachine machine{2};
   std::vector<void*> objects;
   machine.on(1, [&] {
-    for (unsigned i = 0; i < 200; ++i) objects.push_back(allocate(1'000));  // some slabs
+    for (unsigned i = 0; i < 200; ++i) objects.push_back(allocate(1'000));  // these objects fill some slabs
     std::vector<void*> pages(60);
     for (void*& page : pages) page = allocate_pages(0);
     for (void* const page : pages) free_pages(page, 0);
   });
   machine.on(0, [&] {
-    for (void* const object : objects) deallocate(object);  // too little to wake the owner
+    for (void* const object : objects) deallocate(object);  // too few bytes to wake the owner
   });
   EXPECT_NE(cached_pages(1), 0U);
   std::vector<void*> taken;

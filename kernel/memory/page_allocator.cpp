@@ -81,8 +81,8 @@ class Zone {
   std::array<FreeBlock*, order_max + 1> lists_{};
 };
 
-/// Number of pages at the start of a range that hold the words. It is rounded up so that the zone's first page is aligned to 64 KiB. The
-/// heap clears the low bits of any pointer to find the slab around it, and must not read before the zone.
+/// The first pages of a range hold the words. Returns the number of these pages, rounded up so that the zone's first page is aligned to 64
+/// KiB. The heap clears the low bits of any pointer to find the slab around it, and must not read before the zone.
 std::uint64_t before_first_page(const machine::MemoryRange& range) noexcept {
   constexpr std::uint64_t slab_pages = 16;
   const std::uint64_t word_pages = (range.bytes / page_bytes * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;
@@ -159,9 +159,9 @@ void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
 }
 
 // Joins adjacent free blocks. A run of 257 pages leaves a remainder of its block. The remainder is too small for another such run, but
-// large enough together with its neighbour. Without joining, runs that are no powers of two would waste up to half of memory. The search
-// starts with the smallest blocks, because the remainder of a split block begins with its smallest part. The search is bounded: only the
-// newest few blocks of each order are examined.
+// large enough together with its neighbour. Without joining, runs whose length is not a power of two would waste up to half of memory. The
+// search starts with the smallest blocks, because the remainder of a split block begins with its smallest part. The search is bounded: only
+// the newest few blocks of each order are examined.
 void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   const auto largest = static_cast<unsigned>(std::bit_width(pages)) - 1;
   for (unsigned order = 0; order <= largest; ++order) {
@@ -224,8 +224,8 @@ Zone* zone_of(const void* pointer) noexcept {
   return nullptr;
 }
 
-// For each node, the zones in the order in which its cores try them: near nodes first. Within a node the highest addresses come first,
-// because some devices can address only low memory.
+// For each node: the order in which its cores try the zones. Zones of near nodes come first. Within a node the highest addresses come
+// first, because some devices can address only low memory.
 using ZoneOrder = std::array<std::uint8_t, ranges_max>;
 constinit std::array<ZoneOrder, machine::nodes_max> zone_orders{};
 

@@ -32,7 +32,7 @@ void free_pages(void* pages, unsigned order) noexcept;
 void free_run(void* run) noexcept;
 /// Frees all but the first `pages` pages of a run. `pages` MUST be between 1 and the run's length.
 void shorten_run(void* run, std::size_t pages) noexcept;
-/// Number of pages in the run that begins at `pointer`; 0 if none does. `pointer` MUST be page aligned.
+/// Number of pages in the run that begins at `pointer`; 0 if no run begins there. `pointer` MUST be page aligned.
 [[nodiscard]] std::size_t run_pages(const void* pointer) noexcept;
 
 /// Sets the NUMA node that this core's allocations try first. It is 0 until the core has started; then it is the core's own node.

@@ -140,7 +140,7 @@ void send_nmi(std::uint32_t apic_id) { command(apic_id, level_assert | delivery_
 void set_timer(TimerMode mode, std::uint8_t vector, bool is_masked) {
   require(vector >= 32, "apic::set_timer: a vector of the CPU's exceptions", vector);
   write(Register::local_timer, (mode == TimerMode::tsc_deadline ? timer_tsc_deadline : 0) | (is_masked ? masked : 0) | vector);
-  // With registers in memory, the mode change must be seen before the deadline MSR is written (SDM 3A, 11.5.4.1).
+  // If the APIC's registers are in memory, the fence orders the write of the mode before the write of the deadline MSR (SDM 3A, 11.5.4.1).
   asm volatile("mfence" ::: "memory");
 }
 void start_timer(std::uint32_t ticks) { write(Register::timer_initial, ticks); }

@@ -149,7 +149,7 @@ _Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
   return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-// True for a function between the bottom of a stack and the code of an event.
+// True for the event loop's own functions. Their frames are between the bottom of a stack and the code of an event.
 bool is_the_loops(std::string_view name) {
   constexpr std::string_view ours[] = {
       "core_entry_high",
@@ -185,7 +185,7 @@ std::string_view callable_of(std::string_view name) {
   return name;
 }
 
-// True if the next instruction is right after a HLT (F4) or MWAIT (0F 01 C9), so that the core was asleep.
+// True if the next instruction is right after a HLT (F4) or MWAIT (0F 01 C9), which means that the core was asleep.
 bool was_asleep(const ExceptionFrame& frame) {
   constexpr std::uint64_t longest = 3;
   if (!is_code(frame.rip - longest) || !is_code(frame.rip - 1)) return false;

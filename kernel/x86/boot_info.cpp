@@ -24,7 +24,7 @@ constinit std::byte rsdp_copy[64]{};
 
 const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
 
-// The loader aligns its structures, but this code does not rely on the alignment, because unaligned reads cost no more.
+// The loader aligns its structures, but this code does not rely on the alignment, because unaligned reads are as fast as aligned ones.
 template <typename T>
 T read(const char* at, std::size_t offset) {
   T value;
@@ -76,8 +76,8 @@ std::string_view without_image_name(std::string_view line) {
   return line;
 }
 
-// True for a text screen of 80 by 25 characters at VGA's address. `at`: the fields from the framebuffer's address on, which both formats
-// share.
+// True for a text screen of 80 by 25 characters at VGA's address. `at` points to the framebuffer's address. The fields from there on are
+// the same in both formats.
 bool is_text_screen(const char* at) {
   constexpr std::uint64_t vga_text = 0xb8000;
   return read<std::uint8_t>(at, 21) == MULTIBOOT_FRAMEBUFFER_TEXT && read<std::uint64_t>(at, 0) == vga_text &&
@@ -123,7 +123,7 @@ void read_multiboot2(std::uint32_t information) {
     } else if (type == MULTIBOOT2_INFO_MEMORY_MAP && bytes >= 16) {
       multiboot::for_each_range_2(bytes_at(body, bytes - 8), add_range);
     } else if (type == MULTIBOOT2_INFO_ACPI_NEW || (type == MULTIBOOT2_INFO_ACPI_OLD && info.rsdp == 0)) {
-      // The tag holds a copy of the RSDP in the loader's memory, which we must copy again.
+      // The RSDP in the tag is in the loader's memory, which is not reserved. So the RSDP is copied into the image.
       std::memcpy(rsdp_copy, body, std::min<std::size_t>(bytes - 8, sizeof rsdp_copy));
       info.rsdp = info.image_physical + (address_of(rsdp_copy) - image_base);
     }

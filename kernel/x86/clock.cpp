@@ -24,7 +24,7 @@ namespace {
 __extension__ using Wide = unsigned __int128;
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
-// Used before the rate is known. It is above the rate of most CPUs, so that waits are not much shorter than stated.
+// Used before the rate is known. It is above the rate of most CPUs, so most waits last longer than stated, and none is much shorter.
 constexpr std::uint64_t guessed_hz = 4'000'000'000;
 constexpr unsigned factor_shift = 32;
 constinit std::uint64_t tsc_hz = guessed_hz, tsc_at_boot = 0;

@@ -9,7 +9,7 @@
 
 namespace neap::x86 {
 
-/// The TSC in nanoseconds, by a guessed rate until the true rate is known. MUST be used only to bound waits before and during a panic.
+/// The TSC in nanoseconds, by a guessed rate until the true rate is known. MUST be used only to bound waits.
 [[nodiscard]] std::uint64_t rough_ns();
 
 /// A busy wait, only for chipset set-up.

@@ -214,8 +214,8 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
   return Outcome::started;
 }
 
-// Interrupts stay disabled, and no core sends one to a parked core. MWAIT may end without a cause, so it is repeated. The monitored line is
-// on the core's own stack, so no core writes to it.
+// Interrupts stay disabled, and no core sends an interrupt to a parked core. MWAIT may end without a cause, so it is repeated. The
+// monitored line is on the core's own stack, so no core writes to it.
 [[noreturn]] void park() {
   const auto plan = power::plan_parked();
   if (plan.way != power::Way::mwait) halt_for_ever();

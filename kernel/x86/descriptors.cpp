@@ -119,8 +119,8 @@ void use_boot_stack_for_faults(Descriptors& descriptors) {
 std::uint64_t tls_block_bytes() { return round_up(address_of(tls_bytes), address_of(tls_alignment)) + address_of(tls_alignment) + 64; }
 
 std::uint64_t prepare_tls(std::byte* block) {
-  // x86-64 TLS, variant II. Variables begin below the thread pointer, by the segment's size rounded up to its alignment. The word at the
-  // pointer is the pointer itself (System V ABI draft on TLS, 3.4.6).
+  // x86-64 TLS, variant II. The variables end at the thread pointer. Their size is the segment's size, rounded up to its alignment. The
+  // word at the pointer is the pointer itself (System V ABI draft on TLS, 3.4.6).
   const auto alignment = address_of(tls_alignment);
   const auto pointer = round_up(address_of(block) + round_up(address_of(tls_bytes), alignment), alignment);
   auto* const variables = reinterpret_cast<std::byte*>(pointer - round_up(address_of(tls_bytes), alignment));

@@ -174,7 +174,7 @@ constinit std::atomic<unsigned> inspected{no_core};                // the core t
 constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // the frame at which it waits
 constexpr std::uint64_t inspection_limit_ns = 1'000'000'000;
 
-// An NMI may arrive after its sender has given up. For each failed attempt, one such NMI is ignored.
+// An NMI may arrive after its sender's wait has timed out. For each such time-out, one NMI is ignored.
 constinit std::array<std::atomic<unsigned>, machine::cores_max> late_inspections{};
 bool is_late_inspection(unsigned core) {
   unsigned left = late_inspections[core].load();
@@ -196,8 +196,8 @@ bool wait_while_inspected(const ExceptionFrame& frame) {
 
 // --- Machine checks ----------------------------------------------------------------------------------------------------------------------
 //
-// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports: a core that
-// sees the error in its own bank, otherwise the first whose wait times out. The other cores halt until the panic's NMI interrupts them.
+// The exception is raised on all threads at once, parked ones included (SDM 3B, 16.10.4.1). One core reports: a core that sees the error in
+// its own bank or, if none does, the first whose wait for a reporter times out. The other cores halt until the panic's NMI interrupts them.
 
 constinit std::atomic<unsigned> machine_check_reporter{no_core};
 constexpr std::uint64_t other_reporter_ns = 200'000'000;
@@ -260,7 +260,7 @@ namespace neap::machine {
 using namespace x86;
 
 void stop_other_cores() noexcept {
-  // A virtual core may be descheduled for long. Failing to stop it costs only its part of the report.
+  // A virtual core may be descheduled for long. If it cannot be stopped, only its part of the report is missing.
   const std::uint64_t stop_limit_ns = features().hypervisor ? 10'000'000'000 : 100'000'000;
   if (stopping.exchange(true)) return;
   if (const auto others = core_count() - 1; others != 0) {

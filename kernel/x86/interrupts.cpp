@@ -23,7 +23,7 @@ constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 // The vector of the first interrupt taken since the core announced its sleep; 0: none.
 constinit thread_local std::uint8_t first_vector = 0;
 
-// All registers that a handler's C++ code may use, except RAX and RCX, which are operands of the sleeping instructions and named there.
+// All registers that a handler's C++ code may use, except RAX and RCX. The sleeping instructions name these two as their operands.
 #define NEAP_HANDLER_REGISTERS                                                                                                           \
   "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", \
       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
@@ -82,7 +82,7 @@ namespace neap::machine {
 using namespace x86;
 
 void open_interrupt_window() noexcept {
-  // The instruction after STI still runs with interrupts disabled, so a NOP is needed.
+  // The instruction after STI still runs with interrupts disabled, so a NOP is needed before CLI.
   asm volatile("sti; nop; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
 }
 

@@ -20,8 +20,8 @@ constexpr std::size_t ranges_max = 256;
 constexpr std::uint64_t low_memory_end = 1 << 20, low_page_limit = 640 << 10;
 
 // Candidate addresses of the area for a panic's text (kept_panic.hpp). They are above the images and loaders at the bottom of memory, and
-// below the firmware's memory at the top of the first 4 GiB. The first of them that is RAM is used, so the next start uses the same
-// address. Firmware may overwrite the area; the text then fails its checksum.
+// below the firmware's memory at the top of the first 4 GiB. The first of them that is RAM is used, so the machine uses the same address
+// after a restart. Firmware may overwrite the area; the text then fails its checksum.
 constexpr std::uint64_t kept_places[] = {96 << 20, 40 << 20, 256 << 20};
 
 struct RangeList {
@@ -118,7 +118,7 @@ std::uint64_t allocate_early(std::uint64_t count) {
 
 std::uint64_t allocate_page() {
   if (!handed_over) return allocate_early(1);
-  void* const page = neap::memory::allocate_run(1, 0);  // a run, because a single page could be a cached page of another node
+  void* const page = neap::memory::allocate_run(1, 0);  // `allocate_pages` could return a cached page of another node
   if (page == nullptr) return 0;
   std::memset(page, 0, page_bytes);
   return machine::physical_address(page);

@@ -2,7 +2,7 @@
 // Reads and writes PCI configuration space.
 //
 // In a window of ACPI's MCFG table each function's 4 KiB are accessed like memory (PCIe 6.0, 7.2.2). Without a window, two I/O ports are
-// used. They reach 256 bytes of each function in segment 0, and two cores must not use them at once (PCI 3.0, 3.2.2.3.2).
+// used. They reach 256 bytes of each function in segment 0, and only one core at a time may use them (PCI 3.0, 3.2.2.3.2).
 #pragma once
 
 #include <cstdint>

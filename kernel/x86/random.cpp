@@ -26,7 +26,7 @@ bool read_generator(std::uint64_t& value) {
 constinit std::atomic<std::uint64_t> mixed{0};
 constinit std::atomic<bool> reported{false};
 
-// Not for secrets: mixes a hidden counter and the TSC by the finaliser of splitmix64 (Steele, Lea, Flood, 2014).
+// Mixes a hidden counter and the TSC by the finaliser of splitmix64 (Steele, Lea, Flood, 2014). The result MUST NOT be used as a secret.
 std::uint64_t mix_from_clock() {
   auto value = mixed.fetch_add(0x9e3779b97f4a7c15 + read_tsc()) ^ read_tsc();
   value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9;

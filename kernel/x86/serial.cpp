@@ -30,7 +30,7 @@ constexpr std::uint8_t terminal_ready_request_to_send = 0x03;
 constexpr std::uint8_t transmitter_holding_empty = 0x20;
 constexpr std::uint8_t transmitter_empty = 0x40;
 constexpr unsigned fifo_bytes = 16;
-constexpr std::uint32_t divided_baud = 115200;  // a clock of 1.8432 MHz by 16
+constexpr std::uint32_t divided_baud = 115200;  // a clock of 1.8432 MHz, divided by 16
 
 // The receiver may be a file on a busy host. If it accepts no character for this long, later characters are written without waiting.
 constexpr std::uint64_t character_wait_ns = 1'000'000'000;

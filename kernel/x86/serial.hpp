@@ -11,8 +11,8 @@
 
 namespace neap::x86::serial {
 
-/// Probes for a UART and sets it up; false if there is none. At most `EarlyOptions::serial_max` ports. `console.hpp` serialises calls of
-/// all functions here.
+/// Probes for a UART and sets it up; false if there is none. At most `EarlyOptions::serial_max` ports can be open. `console.hpp` serialises
+/// calls of all functions here.
 [[nodiscard]] bool open(const SerialPort& port);
 
 /// Writes `text` to all open ports, with newlines as CR LF. A port that accepts nothing for 1 s is written to without waiting from then on.

@@ -19,8 +19,8 @@ Topology find_topology(power::CpuAccess& cpu) noexcept {
     if ((first.ecx >> 8 & 0xff) == thread_level) found.thread_bits = first.eax & 31;
     return found;
   }
-  // CPUs without leaf 11: leaf 4 states the number of core ids in a package (EAX 31:26, minus one). The remaining bits of the package's ids
-  // number threads.
+  // On CPUs without leaf 11, leaf 4 states the number of core ids in a package (EAX 31:26, minus one). The remaining bits of an id number a
+  // core's threads.
   if (largest < 4 || cpu.cpuid(4, 0).eax == 0) return found;
   const std::uint32_t last_core = cpu.cpuid(4, 0).eax >> 26;
   const auto core_bits = static_cast<unsigned>(std::bit_width(last_core));

@@ -131,8 +131,8 @@ interrupt_common:
 
 // void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, void* argument)
 //
-// Its unwind table describes not its caller but the state in `frame`, which may be another core's. RBX points to the frame meanwhile. The
-// function returns like any other.
+// The function's unwind table describes the state in `frame`, which may be another core's, not the function's caller. RBX points to
+// `frame`. The function returns like any other.
         .global neap_walk_interrupted
         .type   neap_walk_interrupted, @function
 neap_walk_interrupted:

@@ -37,7 +37,7 @@ void move_cursor() {
   out8(controller_data, static_cast<std::uint8_t>(place));
 }
 
-// Without a controller, the screen's address may be plain memory.
+// True if there is a VGA controller. Without one, the screen's address may be ordinary memory.
 bool controller_answers() {
   for (const std::uint8_t pattern : {std::uint8_t{0x05}, std::uint8_t{0x02}}) {
     out8(controller_index, cursor_high);

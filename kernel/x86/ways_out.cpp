@@ -64,7 +64,7 @@ void exit(ExitStatus status) noexcept {
   if (status == ExitStatus::panic && console::options().reboot_after_panic) reboot();
   if (features().hypervisor || features().modelled) {
     out8(debug_exit_port, static_cast<std::uint8_t>(status));
-    wait_ns(debug_exit_limit_ns);  // QEMU ends slightly later; powering off before would hide the exit status
+    wait_ns(debug_exit_limit_ns);  // QEMU ends shortly after the write; a power-off before its end would hide the exit status
   }
   if (status == ExitStatus::success) power_off();
   halt_for_ever();

@@ -153,7 +153,7 @@ Fadt read_fadt(const Bytes& fadt) {
   if (flags & reset_supported) {
     found.reset = {.space = static_cast<Register::Space>(fadt.read<std::uint8_t>(116)), .address = fadt.read<std::uint64_t>(120)};
     found.reset_value = fadt.read<std::uint8_t>(128);
-    if (fadt.read<std::uint8_t>(116) > 1) found.reset.address = 0;  // in PCI configuration space: the other ways to reset suffice
+    if (fadt.read<std::uint8_t>(116) > 1) found.reset.address = 0;  // a register in PCI configuration space is not used
   }
   const auto dsdt64 = fadt.read<std::uint64_t>(140);
   found.dsdt = dsdt64 != 0 ? dsdt64 : fadt.read<std::uint32_t>(40);

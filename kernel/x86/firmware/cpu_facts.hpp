@@ -19,7 +19,7 @@ struct Identity {
 };
 [[nodiscard]] Identity identify(power::CpuAccess& cpu) noexcept;
 
-/// Revision of the loaded microcode (SDM 3A, 10.11.7.1; AMD has it in the low half of the same MSR). Nothing if the value is implausible.
+/// Revision of the loaded microcode (SDM 3A, 10.11.7.1; AMD: low half of the same MSR). Returns nothing if the revision is implausible.
 [[nodiscard]] std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept;
 
 /// True if the timer's TSC-deadline mode may fail once IA32_TSC_ADJUST was written, which every core does when it starts. Later microcode

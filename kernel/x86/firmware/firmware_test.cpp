@@ -92,7 +92,7 @@ FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64
 
 constexpr std::uint64_t on_uncached = 0xc00, on_write_back = 0xc06;
 
-// 16 GiB covered as by firmware whose default is uncached: 0 to 2 GiB, and 4 to 18 GiB in pieces.
+// 16 GiB of RAM at 0 to 2 GiB and 4 to 18 GiB. The default type is uncached, so firmware covers the RAM by several ranges.
 TEST(MemoryTypes, CoveredRamIsWriteBack) {
   auto cpu = with_mtrrs(on_uncached, {{0 | 6, mask_of(2 * gibibyte)},
                                       {4 * gibibyte | 6, mask_of(4 * gibibyte)},

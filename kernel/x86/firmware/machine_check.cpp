@@ -69,7 +69,7 @@ void turn_on(power::CpuAccess& cpu, const Banks& banks) noexcept {
 
 bool Error::uncorrected() const noexcept { return (status & status_uncorrected) != 0; }
 
-// 16.6.3: with software recovery, an error that was not signalled is found only by polling ("UCNA").
+// 16.6.3: on CPUs with software recovery, an error that raises no exception ("UCNA") is found only by polling.
 bool Error::belongs_to_exception(const Banks& banks) const noexcept {
   return uncorrected() && (!banks.software_recovery || (status & (status_signalled | status_context_corrupt)) != 0);
 }
@@ -89,7 +89,7 @@ void Error::describe(Line& line) const noexcept {
 }
 
 const char* kind_of(std::uint16_t code) noexcept {
-  constexpr std::uint16_t filtered = 1 << 12;  // an attribute of corrected errors
+  constexpr std::uint16_t filtered = 1 << 12;  // "correction report filtering", no part of the error's code
   struct Kind {
     std::uint16_t mask, value;
     const char* name;

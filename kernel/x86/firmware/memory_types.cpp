@@ -55,7 +55,7 @@ Type type_at(const Ranges& ranges, std::uint64_t physical) noexcept {
     if (!any) {
       type = range.type;
     } else if (type != range.type) {
-      // Uncached has priority, and write-through over write-back. Other combinations are undefined and treated as uncached.
+      // Uncached overrides every type, and write-through overrides write-back. Other combinations are undefined and treated as uncached.
       const bool through = (type == Type::write_through || type == Type::write_back) &&
                            (range.type == Type::write_through || range.type == Type::write_back);
       type = through ? Type::write_through : Type::uncached;

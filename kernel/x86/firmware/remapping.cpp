@@ -36,7 +36,7 @@ bool turn_bit_off(Registers& unit, std::uint32_t bit, bool& was_on) noexcept {
 }  // namespace
 
 Units find_units(std::span<const std::byte> dmar) noexcept {
-  // Header of 36 bytes, host address width, flags, 10 reserved bytes (8.1). Then structures, each with its type and length in front (8.2).
+  // Header of 36 bytes, host address width, flags, 10 reserved bytes (8.1). Structures follow; each begins with type and length (8.2).
   constexpr std::size_t first_structure = 48, unit_bytes = 16;
   constexpr std::uint16_t hardware_unit = 0;
   constexpr std::uint64_t page_mask = 0xfff;

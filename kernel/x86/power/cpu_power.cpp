@@ -111,8 +111,8 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
 }
 
 // If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), the timer stops in C3 and deeper. That holds in
-// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so only a core that never runs, and has no alarm, sleeps deeper than
-// C1E.
+// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer. So only a parked core, which runs no events and has no alarm, sleeps
+// deeper than C1E.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;
@@ -398,7 +398,7 @@ unsigned package_shift(CpuAccess& cpu) noexcept {
   constexpr unsigned levels_max = 8;
   for (const std::uint32_t leaf : {0x1fU, 0x0bU}) {
     if (largest < leaf || cpu.cpuid(leaf, 0).ebx == 0) continue;
-    // EAX 4:0 of the last valid level is the shift to the next level, the package. ECX 15:8 of 0 ends the list.
+    // EAX 4:0 of the last valid level is the shift to the next level, the package. The list of levels ends where ECX 15:8 is 0.
     unsigned shift = 0;
     for (unsigned level = 0; level < levels_max; ++level) {
       const CpuidWords words = cpu.cpuid(leaf, level);

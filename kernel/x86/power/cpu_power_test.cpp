@@ -59,7 +59,7 @@ TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
       "C2, package C3, package C6, package C7");
 }
 
-// The emulator's MSRs read as zero, which is no sign of a feature, whatever vendor its CPUID reports.
+// The emulator's MSRs read as zero. Zero must not count as a feature, whatever vendor CPUID reports.
 TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   for (const char* vendor : {"GenuineIntel", "AuthenticAMD"}) {
     FakeCpu cpu = emulated(vendor);

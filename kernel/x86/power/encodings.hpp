@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The MSRs of power management and the encodings of their values.
 //
-// This code does not access a CPU. It converts numbers, and a test compares them with the manual. Section numbers are those of Intel's
-// Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
+// This code does not access a CPU. It converts numbers, and a test compares the results with the manual. Section numbers are those of
+// Intel's Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
 #pragma once
 
 #include <algorithm>
@@ -173,8 +173,8 @@ constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
 /// MSR_PKG_CST_CONFIG_CONTROL: bits 2:0 limit the package's C-state, bit 15 locks the register.
 constexpr unsigned package_cstate_code(std::uint64_t raw) { return static_cast<unsigned>(bits(raw, 0, 3)); }
 constexpr std::uint64_t package_cstate_lock = bit(15);
-/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may undo that ("undemotion"). Bits 25 to 28 allow these,
-/// in each table of volume 4 from Sandy Bridge on.
+/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may undo that ("undemotion"). Bits 25 to 28 allow
+/// demotion and undemotion, in each table of volume 4 from Sandy Bridge on.
 constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
 
 /// MSRC001_0055 of AMD's families 0Fh and 10h: when all cores halt, bit 27 causes an SMI, bit 28 C1E (AMD 31116, "CMP-Halt").

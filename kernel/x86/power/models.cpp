@@ -55,7 +55,7 @@ constexpr std::array models{
     Model{0x55, "Skylake-SP", without_c3, wakes(2, 10, 0, 133, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
     // Compared with intel_idle icx_cstates, turbostat icx_features, perf icx_cstates.
     Model{0x6a, "Ice Lake-SP", without_c3, wakes(1, 4, 0, 170, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
-    // Compared with intel_idle spr_cstates, turbostat spr_features, perf icx_cstates. The same holds for Emerald Rapids.
+    // This row and the next one were compared with intel_idle spr_cstates, turbostat spr_features, perf icx_cstates.
     Model{0x8f, "Sapphire Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
     Model{0xcf, "Emerald Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
     // Compared with intel_idle gnr_cstates, turbostat spr_features, perf icx_cstates. 20h is C6 of the core alone. The package enters C6
@@ -105,7 +105,7 @@ MonitorErrata monitor_errata(std::uint8_t family, std::uint8_t model) noexcept {
       return {.flush_before = true};
     case 0x5c:  // Goldmont: APL30
     case 0x6a:  // Ice Lake-SP: ICX143
-    case 0x6c:  // Ice Lake-D has the same core. Linux does not list it; an extra interrupt is harmless, a lost wake-up is not.
+    case 0x6c:  // Ice Lake-D has Ice Lake-SP's core. Linux does not list it. An extra interrupt is harmless, a lost wake-up is not.
     case 0xbd:  // Lunar Lake
       return {.writes_missed = true};
     default:

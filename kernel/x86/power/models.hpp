@@ -8,8 +8,8 @@
 // - hints and wake-up times: the tables of Linux's intel_idle. Each time was measured, or stated by Intel, for one machine. The times serve
 //   for comparison, not as a promise.
 // - residencies: SDM volume 4, MSR_CORE_C3, C6 and C7_RESIDENCY (3FCh to 3FEh), MSR_PKG_C3, C6 and C7_RESIDENCY (3F8h to 3FAh),
-//   MSR_PKG_C2_RESIDENCY (60Dh), by model as Linux's turbostat and perf (events/intel/cstate.c) read them. Both programs also read C7 of
-//   Haswell-EP and Broadwell-EP, which have no such state.
+//   MSR_PKG_C2_RESIDENCY (60Dh). A model has those that Linux's turbostat or perf (events/intel/cstate.c) reads. Both programs also read
+//   C7 of Haswell-EP and Broadwell-EP, but these CPUs have no C7.
 // - DRAM: MSR_DRAM_ENERGY_STATUS (619h). The fixed unit is from the E5 v3 datasheet, volume 2 (Intel 330784), for the models on which
 //   Linux's intel_rapl and perf use it: Haswell-EP to Ice Lake, but not Sapphire Rapids.
 // - turbo: MSR_TURBO_RATIO_LIMIT (1ADh) has a ratio for 1, 2, 3 ... active cores. From Skylake-SP on it has one for each group of cores,
@@ -50,7 +50,7 @@ struct Model {
 
 struct MonitorErrata {
   bool flush_before = false;   ///< the line MUST be flushed from the caches before MONITOR
-  bool writes_missed = false;  ///< a write to the line may not end MWAIT: a wake-up needs an interrupt
+  bool writes_missed = false;  ///< a write to the line does not always end MWAIT, so a wake-up needs an interrupt
 };
 [[nodiscard]] MonitorErrata monitor_errata(std::uint8_t family, std::uint8_t model) noexcept;
 

@@ -78,7 +78,7 @@ void Report::hwp(CpuAccess& cpu) noexcept {
 void Report::turbo(CpuAccess& cpu, const Model& model) noexcept {
   constexpr unsigned steps = 8;
   const auto ratios = cpu.read_msr(msr::turbo_ratio_limit);
-  // The number of active cores up to which each ratio applies: the ratio's position, or for groups of cores a byte of MSR 1AEh.
+  // Each ratio applies up to a number of active cores: the ratio's position or, on models with groups of cores, a byte of MSR 1AEh.
   const auto sizes = model.turbo_by_group ? cpu.read_msr(msr::turbo_group_sizes) : Result<std::uint64_t>(0x08'07'06'05'04'03'02'01);
   if (!ratios || !sizes || *ratios == 0) return;
   Line& line = next() << "turbo ratio";

@@ -40,7 +40,7 @@ struct SleepPlan {
   std::uint8_t hint = 0;             ///< EAX of MWAIT
   bool returns_at_once = false;      ///< MWAIT returns at once, so it is repeated
   bool flush_line = false;           ///< flush the line before MONITOR: an erratum (models.hpp)
-  bool called_by_interrupt = false;  ///< `mwait`: by another erratum, a write alone may not end the sleep
+  bool called_by_interrupt = false;  ///< `mwait`: by another erratum, a write alone does not always end the sleep
 };
 
 /// The ways in which this CPU can sleep; found once at boot.

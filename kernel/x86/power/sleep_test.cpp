@@ -81,20 +81,20 @@ struct Model {
   const volatile void* monitored = nullptr;
   std::uint8_t taken = 0;
   std::string steps;
-  std::function<void(const std::string&)> at = [](const std::string&) {};  // actions of other cores and the card in each gap
+  std::function<void(const std::string&)> at = [](const std::string&) {};  // each step calls it; it acts for another core or the card
 
   void step(const std::string& name) {
     steps += name + ' ';
     at(name);
   }
-  // Another core's wake-up.
+  // Wakes the model's core, as another core does.
   void call() {
     work_queued = true;
     const bool interrupt = word.wake();
     if (monitored == word.line() && !misses_writes) monitored_line_written = true;
     if (interrupt) interrupt_pending = true;
   }
-  // The card's write.
+  // Changes the watched line, as the card does.
   void write_line() {
     card_line[0] = 1;
     if (monitored == card_line) monitored_line_written = true;
