@@ -87,7 +87,8 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   });
 }
 
-// A core above its limit refuses payload of the connections that hold the most, and serves all others. Refused payload is sent again.
+// A core above its limit refuses payload of the connections that hold the most, and serves all other connections. The peers send refused
+// payload again.
 TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
   wait_for_silence();
