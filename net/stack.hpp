@@ -277,12 +277,13 @@ class Stack final : public FrameReceiver {
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount
   std::array<PublishedNeighbour, 256> published_neighbours_{};
-  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, answer not yet published
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses requested by ARP whose answer is not published yet
   unsigned asked_count_ = 0;
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's thread-local variables of this core. Other cores read them by these pointers: by name, they would read their own.
+  // lwIP's thread-local variables of this core. Other cores read them by these pointers, because on another core their names refer to that
+  // core's own variables.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;

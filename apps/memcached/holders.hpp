@@ -2,11 +2,13 @@
 // Clients that hold large values by not reading their replies.
 //
 // A reply does not copy a large value, but refers to the stored item. If the value is replaced meanwhile, the old value is kept only for
-// that reply, and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight. So many stalled
-// clients could hold all memory, and each `set` would be refused. Therefore, if replies hold more than a quarter of the cache's memory,
-// connections without progress for `stall_s` are reset. Above half of the cache's memory, connections that make progress may be reset too.
+// that reply, and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight. Without a limit,
+// stalled clients could hold all memory, and each `set` would be refused. Therefore, if replies hold more than a quarter of the cache's
+// memory, connections without progress for `stall_s` are reset. Above half of the cache's memory, connections that make progress may be
+// reset too.
 //
-// Each core has a list of its connections with values in flight (`Holder`). `shed` moves each connection that it keeps to the list's end.
+// Each core has a list of its connections with values in flight (`Holder`). `shed` examines the list from its front, and moves each
+// connection that it does not reset to the list's end.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSL-1.0
-// The result for one size, and its text in NPtcp's formats.
+// SPDX-License-Identifier: BSL-1.0 The result for one message size, and its text in NPtcp's formats.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class Service {
  public:
   /// The maximum of simultaneous measurements that peers begin; further ones are refused.
   static constexpr unsigned sessions_max = 256;
-  /// The maximum of sessions between two connections; a further session fails.
+  /// The maximum of sessions that wait for their next connection; a further session fails.
   static constexpr std::size_t waiting_max = 16;
   static constexpr std::chrono::seconds waiting_limit{20};
 
