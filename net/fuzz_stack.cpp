@@ -397,7 +397,7 @@ class Case {
   std::uint32_t flooded_ = 0;
   std::uint16_t next_port_ = 2000;
   bool fragments_ = false, unresolved_ = false;
-  bool sent_ = false;  ///< an application has sent bytes
+  bool sent_ = false;  ///< an application has sent bytes, so held memory may exceed the limit
   std::mutex lock_;
   std::vector<Bytes> frames_;
   std::vector<Peer> peers_;

@@ -33,7 +33,7 @@ Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 
 }
 
 // RSS selects a connection's core, and each core serves its own connections. Segments of an outgoing connection arrive at the core that
-// opened it.
+// opened the connection.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {

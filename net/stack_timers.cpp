@@ -224,7 +224,7 @@ void Stack::timer_fired() noexcept {
   require(this_core() == core_, "a stack's timer fires on its own core", core_);
   const std::uint64_t now = now_ms();
   timer_due_ms_ = StackTimes::never;
-  arp_dirty_ = true;  // `update_timers` arms the timer again at the end of the event
+  arp_dirty_ = true;  // makes `update_timers` arm the timer again at the end of the event
   want_event_end();
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);

@@ -19,7 +19,7 @@ constexpr auto wait_max = 5s;
 constexpr auto look_interval = 10ms;
 constexpr std::string_view blanks = " \r";
 
-/// The handler is destroyed with its connection. The task of a `wait` may keep the session longer.
+/// The handler is destroyed with its connection. The task of a `wait` may keep the session for longer than the connection exists.
 class Handler final : public net::ConnectionHandler {
  public:
   explicit Handler(std::shared_ptr<Session> session) : session_(std::move(session)) {}

@@ -42,8 +42,8 @@ class Holder {
 
 class Holders {
  public:
-  static constexpr std::size_t stalled_divisor = 4;  ///< above 1/4 of the cache's memory, stalled connections are reset
-  static constexpr std::size_t any_divisor = 2;      ///< above 1/2 of the cache's memory, any connection may be reset
+  static constexpr std::size_t stalled_divisor = 4;  ///< if replies hold over 1/4 of the cache's memory, stalled connections are reset
+  static constexpr std::size_t any_divisor = 2;      ///< if replies hold over 1/2 of the cache's memory, any connection may be reset
   static constexpr Seconds stall_s = 2;
   static constexpr unsigned looks_max = 16;  ///< holders that one call of `shed` examines
   /// Bytes that a core parses between two calls of `shed_holders_everywhere`. A parsed piece counts as its length plus `piece_bytes`.

@@ -209,7 +209,7 @@ class Store {
   friend void release_item(void*) noexcept;
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
-  static constexpr unsigned second_chances_max = 32;  // in one eviction; then the next item is evicted even if used (bounded work)
+  static constexpr unsigned second_chances_max = 32;  // in one eviction; the item after these is evicted even if used (bounded work)
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // limit divided by this: maximum of the bytes that wait for a grace period
   static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core

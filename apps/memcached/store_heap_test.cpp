@@ -27,7 +27,7 @@ using host::HostMachine;
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 constexpr std::size_t table_buckets = 1 << 14;
 
-/// Makes one arena for the process, as on the machine.
+/// Gives the kernel's allocators their memory, once in the process.
 void prepare_arena() {
   static const bool once = [] {
     host::set_memory_bytes(arena_bytes);
