@@ -30,7 +30,6 @@ class DhcpLease : public ::testing::Test {
     terms.lease_s = seconds;
     return terms;
   }
-  /// Brings the machine's network up with a server that offers `terms`.
   void bring_up_under(const DhcpTerms& terms) {
     server_.set_terms(terms);
     const host::ClockRunner runner(clock_);

@@ -324,8 +324,7 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data after a FIN is not part of the stream. In an earlier version, such data moved the FIN, and the end of accepted data, beyond the
-// window.
+// Data after a FIN is ignored. In an earlier version, such data moved the FIN, and the end of accepted data, beyond the window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());

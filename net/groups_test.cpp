@@ -100,8 +100,7 @@ class GroupsTest : public ::testing::Test {
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A core handles a frame that another core passed to it before this loop's next event on it. A frame may be passed on twice, so there
-    // are three rounds.
+    // A core handles a frame from another core before this loop's next event on it. A frame may be passed on twice, hence three rounds.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }

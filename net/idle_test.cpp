@@ -163,8 +163,7 @@ TEST_F(IdleTest, TimeWaitEnds) {
   EXPECT_TRUE(becomes_quiet(10h));
 }
 
-// A connection's idle time is right although ticks are stopped: keep-alive detects a lost peer after two hours and some minutes, not
-// earlier.
+// Idle time also counts while ticks are stopped: keep-alive detects a lost peer after two hours and some minutes, not earlier.
 TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   const auto record = connect();
   send();

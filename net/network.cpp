@@ -153,8 +153,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-/// Calls `begin` with each stack, on the stack's core. If `begin` fails for a stack, calls `undo` with each stack for which `begin`
-/// succeeded.
+/// Calls `begin` with each stack, on the stack's core. If one of these calls fails, calls `undo` with each stack whose `begin` succeeded.
 template <class Begin, class Undo>
 task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {

@@ -217,8 +217,7 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
 }
 
 // 5,000 ARP announcements and 5,000 SYNs arrive from neighbours that do not answer ARP. The clock does not advance, so nothing is
-// retransmitted. The ARP entry of a neighbour to which the server sends is not replaced, and a new neighbour is served as soon as it
-// answers.
+// retransmitted. The ARP entry of a neighbour to which the server sends is not replaced, and a new neighbour is served when it answers.
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
   host::ClockRunner runner(clock);

@@ -142,8 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles all fragments, because only a datagram's first fragment has ports. The reassembled segment's connection may be
-// on another core.
+// The first core reassembles fragments, because only a datagram's first fragment has ports. The whole segment may belong to another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();

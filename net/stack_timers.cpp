@@ -132,8 +132,7 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
 // lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all of these calls only change counters. Here one addition
-// replaces them. The addition is made before a call that also sends a request or ends the lease, and before any function that sets the
-// counters.
+// replaces them. The addition precedes each call that also sends a request or ends the lease, and each function that sets the counters.
 
 namespace {
 

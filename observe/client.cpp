@@ -23,8 +23,8 @@ constexpr milliseconds last_acknowledgement{5};
 /// The time limit for an unproven client's output, and for a peer's close after all output was acknowledged.
 constexpr milliseconds close_limit{1'000};
 constexpr milliseconds close_look{100};
-/// The interval at which `stream` checks if a slow client's connection has room. The connection itself reports room only when all output
-/// was acknowledged.
+/// The interval at which `stream` checks if a slow client has room again. The connection reports room only when all output was
+/// acknowledged.
 constexpr milliseconds log_room_look{10};
 
 }  // namespace

@@ -66,8 +66,7 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// True if all logs still have the entries of `run`. A reader of the logs MUST check this after reading them, because a new run overwrites
-/// them.
+/// True if all logs still have the entries of `run`. A reader MUST check this after reading, because a new run overwrites the logs.
 bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
 /// Notifies `signal` after each start, stop and clear of a run.
@@ -249,8 +248,7 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites a log's oldest entries, also during the transfer. So the transfer leaves out the
-/// oldest eighth of the log.
+/// With `log_full=overwrite`, a run in progress overwrites the oldest entries during the transfer. So a log's oldest eighth is not sent.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;
@@ -275,7 +273,7 @@ task<std::string> send_log_file(const Request& request) {
     if (!co_await client.log_room()) break;
     EntriesBlock block(std::min<std::uint64_t>(block_entries_max, extent.end - position));
     const std::size_t entries = log::read(core, position, block.entries());
-    if (entries == 0 || !logs_are_of(state.run)) {  // the file cannot hold the entries that its header announces
+    if (entries == 0 || !logs_are_of(state.run)) {  // the entries that the header announces were overwritten
       count(server.counters().gets_overtaken);
       client.abort();
       co_return std::string();

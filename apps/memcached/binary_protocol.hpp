@@ -22,8 +22,7 @@ class BinaryProtocol {
   /// Returns the size of the item that `step` with this input allocates, 0 if none.
   [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
 
-  /// Executes the request at the front of `input` once its extras and key have arrived. Returns the number of consumed bytes, 0 if more are
-  /// needed.
+  /// Executes the request at the front of `input` once its extras and key have arrived. Returns the consumed bytes; 0: more are needed.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
   void transfer_done(Context& context) noexcept;

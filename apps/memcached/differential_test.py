@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The parsers against Debian's stock memcached: both must answer random conversations with the same bytes.
+"""Compares the parsers with Debian's stock memcached: both must answer random conversations with the same bytes.
 
 The test starts stock memcached on a free loopback port. Deliberate differences of Neap are left out (text_protocol.hpp and docs list them):
 lines without an end, meta commands, the version's text, statistics.

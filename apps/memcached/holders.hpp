@@ -3,12 +3,11 @@
 //
 // A reply does not copy a large value, but refers to the stored item. If the value is replaced meanwhile, the old value is kept only for
 // that reply, and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight. Without a limit,
-// stalled clients could hold all memory, and each `set` would be refused. Therefore, if replies hold more than a quarter of the cache's
-// memory, connections without progress for `stall_s` are reset. Above half of the cache's memory, connections that make progress may be
-// reset too.
+// stalled clients could hold all memory, and each `set` would be refused. If replies hold more than a quarter of the cache's memory,
+// connections without progress for `stall_s` are therefore reset. Above half of that memory, connections with progress may be reset too.
 //
-// Each core has a list of its connections with values in flight (`Holder`). `shed` examines the list from its front, and moves each
-// connection that it does not reset to the list's end.
+// Each core has a list of its connections with values in flight (`Holder`). `shed` resets examined connections or moves them to the list's
+// end.
 #pragma once
 
 #include <cstddef>

@@ -56,7 +56,7 @@ struct Context {
 
 namespace detail {
 /// Finds the first byte at or behind `from` that is a blank or a control character (such as a line end). Returns `end` if there is none.
-/// Checks eight bytes a step.
+/// Checks eight bytes in each step.
 inline const char* find_break(const char* from, const char* end) noexcept {
   constexpr std::uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   while (end - from >= 8) {

@@ -171,8 +171,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// When the stalled clients are gone, one client that reads may have nearly as many reply bytes in flight as the stack can queue as
-// segments.
+// When the stalled clients are gone, a client that reads may have nearly as many bytes in flight as the stack can queue.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");

@@ -211,9 +211,9 @@ class Store {
   static constexpr Seconds nothing_there = ~Seconds{0};
   static constexpr unsigned second_chances_max = 32;  // in one eviction; the item after these is evicted even if used (bounded work)
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
-  static constexpr std::size_t retired_share = 16;    // limit divided by this: maximum of the bytes that wait for a grace period
+  static constexpr std::size_t retired_share = 16;    // at most the limit divided by this waits for a grace period
   static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core
-  static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
+  static constexpr std::size_t spare_share = 8;                             // all large spare blocks take at most the limit divided by this
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
   static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)

@@ -27,7 +27,6 @@ using host::HostMachine;
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 constexpr std::size_t table_buckets = 1 << 14;
 
-/// Gives the kernel's allocators their memory, once in the process.
 void prepare_arena() {
   static const bool once = [] {
     host::set_memory_bytes(arena_bytes);
@@ -151,8 +150,8 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
   std::unique_ptr<Store> store_;
 };
 
-// Small values fill the memory. One value in 300 is read again and again, so it is not evicted, and each slab keeps such an item. Then
-// large values are stored.
+// Small values fill the memory. One value in 300 is read often, so it is not evicted, and each slab keeps such an item. Then large values
+// are stored.
 TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
   const unsigned cores = GetParam();
   constexpr unsigned smalls = 270'000, larges = 8'000, hot_distance = 300;

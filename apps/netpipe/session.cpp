@@ -398,7 +398,7 @@ void Session::connection_lost(const char* why) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. A connection made while the listener is closed is reset. So the
+  // For each connection, NPtcp opens its listener, and then closes it. A connection made while the listener is closed is reset. So the
   // session tries another connection.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;

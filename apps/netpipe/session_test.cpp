@@ -45,10 +45,8 @@ struct Side {
     return text;
   }
   std::size_t hear(std::string_view text) { return session.consume(bytes_of(text)); }
-  /// Checks that the session consumes all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
 
-  /// Checks that the session consumes all of `text`, and answers with `answer`.
   void must_answer(std::string_view text, std::string_view answer) {
     must_hear(text);
     EXPECT_EQ(said(), answer);
@@ -132,8 +130,7 @@ TEST(Sweep, EverySizeIsPositiveAndBounded) {
   }
 }
 
-// Observed with NPtcp: 2 bytes took 148.51 us, and 3 bytes were then repeated 673 times. 3 bytes took 122.25 us, and 4 bytes were then
-// repeated 545 times.
+// Observed with NPtcp: 2 bytes took 148.51 us, then 3 bytes were repeated 673 times; 3 bytes took 122.25 us, then 4 bytes 545 times.
 TEST(Sweep, RepeatsAreThoseOfNPtcp) {
   EXPECT_EQ(Sweep::repeats(2, 1, 148.51e-6), 673U);
   EXPECT_EQ(Sweep::repeats(3, 2, 122.25e-6), 545U);
