@@ -11,7 +11,7 @@ struct Measurement {
   std::uint64_t bytes = 0;  ///< bytes of one message
   std::uint32_t repeats = 0;
   double seconds = 0;          ///< the best trial's mean time of one message in one direction
-  bool bidirectional = false;  ///< the same number of bytes was sent in the other direction in that time
+  bool bidirectional = false;  ///< the same number of bytes was sent in the other direction in the same time
   bool checked = false;        ///< contents were checked and correct; the time has no meaning
 
   /// Returns the throughput of both directions together, in NetPIPE's unit of 2^20 bit/s.

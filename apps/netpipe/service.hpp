@@ -2,8 +2,8 @@
 // The measurements of one machine: those that peers begin, and at most one that this machine begins.
 //
 // A connection's session belongs to the connection's core. If each trial has its own connection, the next connection may arrive on another
-// core. Until then the service keeps the session under its peer's address, for the core that accepts the connection. (Two such measurements
-// from one address at the same time would take each other's connections. NPtcp itself serves one measurement at a time.)
+// core. Until then the service keeps the session under its peer's address, for the core that accepts the connection. (If one address has
+// two such measurements at a time, one may get the other's connections. NPtcp itself serves one measurement at a time.)
 #pragma once
 
 #include <atomic>
