@@ -94,7 +94,7 @@ std::string Session::answer(std::string_view line) {
 void Session::send(std::string_view text) {
   if (connection_ == nullptr) return;
   net::Buffer bytes = net::Buffer::copy(std::as_bytes(std::span(text)));
-  // There is no memory, or the send queue is full because the client does not read its answers.
+  // Aborts if there is no memory, or if the send queue is full because the client does not read its answers.
   if (bytes.empty() || !connection_->send(std::move(bytes))) connection_->abort();
 }
 

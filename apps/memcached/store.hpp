@@ -159,7 +159,7 @@ class Store {
     std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
   };
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
-  /// `prepend`. In mode `cas`, 0 is compared too, and no item has the id 0.
+  /// `prepend`. In mode `cas`, 0 matches no item, because no item has the id 0.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.

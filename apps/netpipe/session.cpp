@@ -19,8 +19,8 @@ constexpr std::string_view quit = "QUIT\0"sv;
 constexpr double ticks_per_second = 1e8;  // unit of the time that the receiver sends
 constexpr std::size_t word_bytes = sizeof(std::uint32_t);
 
-/// Returns byte `at` of a message whose contents are checked. It consists of little-endian words, and the value of each word is its index.
-/// Bytes after the last whole word are not checked.
+/// Returns byte `at` of a message whose contents are checked. The message is little-endian words; each word's value is its index. Bytes
+/// after the last whole word are not checked.
 constexpr std::byte checked_byte(std::uint64_t at) noexcept { return static_cast<std::byte>(at / word_bytes >> (at % word_bytes * 8)); }
 
 }  // namespace
