@@ -282,7 +282,7 @@ class Stack final : public FrameReceiver {
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's thread-local variables of this core. Other cores read them by these pointers, because their names mean the reading core's own.
+  // lwIP's thread-local variables of this core. Other cores read them by pointer, because by name a core accesses its own variables.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;

@@ -123,7 +123,7 @@ TEST(Hostile, AFloodOfSynsDoesNotBlockAPort) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended.load(); }));
 }
 
-// Half-open connections of many ports use up all connections of a core. Control is still served.
+// Half-open connections to many ports use up the core's connections for applications. Control is still served.
 TEST(Hostile, ControlHasReservedConnections) {
   constexpr unsigned ports = 18;
   TwoMachines world;

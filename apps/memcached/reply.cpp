@@ -114,7 +114,7 @@ void Reply::add(const char* data, std::size_t bytes, Release release, void* owne
 }
 
 bool Reply::grow() noexcept {
-  if (first_ > 0) {  // the places of taken segments are free
+  if (first_ > 0) {  // the array elements of taken segments are free
     std::copy(segments_ + first_, segments_ + count_, segments_);
     count_ -= first_;
     first_ = 0;
