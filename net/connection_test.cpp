@@ -152,7 +152,7 @@ TEST_F(ConnectionTest, ResetInTheMiddleEndsBothHandlersOnce) {
   EXPECT_EQ(world.counters_of(1).connections_reset, 1U);
 }
 
-// While a handler does not release received bytes, the peer's window closes. After their release in later events, all bytes arrive.
+// While a handler keeps received bytes, the receive window closes. After the handler has released them, all bytes of the peer arrive.
 TEST_F(ConnectionTest, KeptBuffersCloseTheWindowAndOpenItAgain) {
   struct Kept {
     std::vector<Buffer> buffers;

@@ -2,8 +2,8 @@
 // Distinguishes frames of control connections (observe/control.hpp) from the application's frames.
 //
 // A client that observes a machine over the machine's own network sends frames through the application's queues. These frames are counted
-// separately (log::count_control), so that a study can subtract them. The criterion is the TCP port that control listens on. Fragments
-// always count as the application's, because only a datagram's first fragment carries the ports. Internal to net/.
+// separately (log::count_control), so that an experiment can subtract them. The criterion is the TCP port that control listens on.
+// Fragments always count as the application's, because only a datagram's first fragment carries the ports. Internal to net/.
 #pragma once
 
 #include <atomic>

@@ -30,7 +30,6 @@ class DhcpLease : public ::testing::Test {
     terms.lease_s = seconds;
     return terms;
   }
-  /// Brings the machine's network up with a server that offers `terms`.
   void bring_up_under(const DhcpTerms& terms) {
     server_.set_terms(terms);
     const host::ClockRunner runner(clock_);
@@ -169,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
                       HostileTerms{"AnotherAddressIsAcknowledged", [](DhcpTerms& terms) { terms.acknowledged = Ipv4Address{0x0A000043}; }}),
     [](const auto& one) { return std::string(one.param.name); });
 
-// Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so all of
-// 10.0.0.0/8 could connect to it.
+// If an answer has no netmask (option 1), unpatched lwIP assumes the network 10.0.0.0/8. Control accepts clients of the machine's network,
+// so any address in 10.0.0.0/8 could connect to control.
 TEST_F(DhcpLease, WithoutAMaskTheAddressIsAlone) {
   DhcpTerms terms = good();
   terms.mask = {};
@@ -189,8 +188,8 @@ TEST_F(DhcpLease, GatewayOutsideTheNetworkIsLeftOut) {
   EXPECT_EQ(host::take_console_text().find("gateway"), std::string::npos);
 }
 
-// In an earlier version, the parser read beyond a fragment's end if an option was longer than the next fragment. The answer to a renewal
-// has the option, because a machine without an address accepts no fragments.
+// In an earlier version, the parser read beyond a fragment's end if an option was longer than the next fragment. The test sends the long
+// option in the answer to a renewal, because a machine without an address accepts no fragments.
 TEST_F(DhcpLease, LongOptionInSmallFragmentsIsSkipped) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));

@@ -60,8 +60,8 @@ class CheckedForgedSegments : public ForgedSegments {
   CheckedForgedSegments() : ForgedSegments({.check_seed = 6, .close_when_sent = false}) {}
 };
 
-// In an earlier version, options were read before the sequence number was checked. One forged segment shrank all later segments to one
-// byte.
+// In an earlier version, options were read before the sequence number was checked. One forged segment with an MSS option shrank all later
+// segments to one byte.
 TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;
@@ -153,7 +153,7 @@ TEST(ForgedSegmentsOfPeers, WindowThatOpensLateByAFewBytesIsHarmless) {
   }
 }
 
-// If the window probe's byte was the only queued byte, an earlier version's persist timer continued with nothing to send.
+// In an earlier version, the persist timer still ran after a window probe had sent the only queued byte and the peer had acknowledged it.
 TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
   peer.open(40000, 0);
   peer.application_sends(1);
@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         Forgery{"FinWithAckOfUnsentData", 0, 77, tcp::fin | tcp::ack, 0, 0, {}}, Forgery{"FinWithoutAck", 0, 0, tcp::fin, 0, 0, {}}),
     [](const auto& one) { return one.param.name; });
 
-// The rate limit suppresses challenge ACKs for half a second. After that, a restarted peer gets another one.
+// The rate limit suppresses challenge ACKs for half a second. After that, a restarted peer gets another challenge ACK.
 TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   peer.open();
   for (int i = 0; i < 4; ++i) {
@@ -324,7 +324,7 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of accepted data, beyond the window.
+// Data after a FIN is ignored. In an earlier version, such data moved the FIN, and the end of accepted data, beyond the window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());
@@ -368,7 +368,7 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   }
 }
 
-// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong datagram.
+// Two fragments at different offsets are both marked as the datagram's last one. An earlier version then delivered a wrong datagram.
 TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   std::atomic<std::size_t> bytes{0};
   std::atomic<int> datagrams{0};

@@ -238,7 +238,7 @@ class HostilePeer {
     for (const Segment& segment : peer_.take_segments()) {
       if (segment.payload.size() > 1460) fail("a segment longer than the link's limit", segment.payload.size());
       if (segment.flags == (tcp::syn | tcp::ack) || (segment.flags & tcp::rst) != 0) continue;
-      // The handler keeps received bytes for a while, so the window's edge moves only when it releases bytes.
+      // The handler keeps received bytes for a while. The window's right edge moves only when the handler releases bytes.
       const std::uint32_t room = segment.acknowledged + segment.window - peer_.seq;
       if (static_cast<std::int32_t>(room) > 0xFFFF + 70'000) fail("a window beyond the sent bytes", room);
       // The peer continues at the machine's acknowledgement number.

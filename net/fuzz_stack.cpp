@@ -38,14 +38,14 @@ constexpr Ipv4Address machine_address{0x0A000001}, client_address{0x0A000002};
 constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
-// The stack's count of held memory leaves these bytes out: a connection's objects; a half-open connection with its SYN-ACK.
+// The stack's count of held memory excludes a connection's objects, and a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// The count also leaves out incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
+// The count also excludes incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // Memory of the machine's threads, timers and queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// All frames of a step may share one event, and the stack checks its limit only at the event's end. Until then the frames may add this much
-// held memory. Bytes that applications send in that event are not limited.
+// Up to `frames_per_settling` frames may share one event, and the stack checks its limit only at the event's end. Until then the frames may
+// add this much held memory. Bytes that applications send in that event are not limited.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
@@ -397,7 +397,7 @@ class Case {
   std::uint32_t flooded_ = 0;
   std::uint16_t next_port_ = 2000;
   bool fragments_ = false, unresolved_ = false;
-  bool sent_ = false;  ///< an application has sent bytes
+  bool sent_ = false;  ///< an application has sent bytes, so held memory may exceed the limit
   std::mutex lock_;
   std::vector<Bytes> frames_;
   std::vector<Peer> peers_;

@@ -85,7 +85,7 @@ class GroupsTest : public ::testing::Test {
     std::string text;
   };
 
-  /// Joins or leaves on `core`. Returns the error's code; 0: none.
+  /// Joins or leaves the group `address` on `core`. Returns the error's code; 0: no error.
   int change(unsigned core, Ipv4Address address, bool join) {
     int code = 0;
     machine_->run(core, [&]() -> task<void> {
@@ -94,13 +94,13 @@ class GroupsTest : public ::testing::Test {
     });
     return code;
   }
-  /// True if, after all events, exactly these cores, in ascending order, have received a datagram with `text`.
+  /// Sends `text` to the group `to`. True if, after all events, exactly the cores in `expected` (in ascending order) have received it.
   bool comes_to(const std::vector<unsigned>& expected, Ipv4Address to, const std::string& text, int queue = -1) {
     card_.arrive(frame_to(to, udp, udp_of(text, 1234)), queue);
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A frame passed on to a core arrives before this loop's next event there. Two cores may pass a frame on, so there are three rounds.
+    // A core handles a frame from another core before this loop's next event on it. A frame may be passed on twice, hence three rounds.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }
@@ -181,7 +181,7 @@ TEST_F(GroupsTest, ADatagramToAGroupReachesTheCoresThatJoinedAndNoOthers) {
   EXPECT_TRUE(comes_to({1U, 2U}, group, "two", 0));
   EXPECT_TRUE(comes_to({}, other_group, "other"));
   EXPECT_EQ(card_.filtered(), 2U);
-  // These two groups have the same MAC address, so the card cannot distinguish them; the stack does.
+  // `group` and `same_mac` have the same MAC address, so the card cannot distinguish them. The stack distinguishes them.
   const auto dropped = [&] {
     std::uint64_t sum = 0;
     for (unsigned core = 0; core < cores; ++core) machine_->on(core, [&, core] { sum += counters(core).dropped_protocol; });

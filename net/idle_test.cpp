@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: BSL-1.0
-// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. The test advances the clock.
+// SPDX-License-Identifier: BSL-1.0 Tests stacks in which no frame arrives for a long time. Idle cores are not woken, and times that include
+// the idle period are right. The test advances the clock.
 #include <gtest/gtest.h>
 
 #include "lwip/priv/tcp_priv.h"
@@ -40,7 +40,7 @@ class IdleTest : public ::testing::Test {
       EXPECT_TRUE(connection_->send(Buffer::copy(bytes)).has_value());
     });
   }
-  /// Lets the clock run until no core will wake within `quiet`; then the test controls the clock.
+  /// Lets the clock run until no core has an alarm within the next `quiet`. From then on, only the test advances the clock.
   [[nodiscard]] bool becomes_quiet(std::chrono::nanoseconds quiet) {
     runner_.resume();
     const bool is_quiet =
@@ -119,7 +119,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
     ASSERT_TRUE(becomes_quiet(30min));
-    clock_.advance(1h - 20min * hour);  // so that each pause ends at another time within a tick
+    clock_.advance(1h - 20min * hour);  // so that each pause ends at a different time within a tick
     clock_.advance(37ms * hour);
     settle();
     losing = true;
@@ -163,7 +163,7 @@ TEST_F(IdleTest, TimeWaitEnds) {
   EXPECT_TRUE(becomes_quiet(10h));
 }
 
-// A pause does not change idle times: keep-alive detects a lost peer after two hours and some minutes, not earlier.
+// Idle time also counts while ticks are stopped: keep-alive detects a lost peer after two hours and some minutes, not earlier.
 TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   const auto record = connect();
   send();

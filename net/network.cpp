@@ -44,8 +44,8 @@ bool port_listened(std::uint16_t port) noexcept {
 }
 
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
-/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. Each port
-/// is thus reused as late as possible: its last connection may still be in TIME-WAIT at the peer.
+/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each
+/// port is reused as late as possible. The port's last connection may still be in TIME-WAIT at the peer.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
@@ -153,7 +153,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-/// Calls `begin` with each stack, on the stack's core. If a stack refuses, calls `undo` with the stacks that have accepted.
+/// Calls `begin` with each stack, on the stack's core. If one of these calls fails, calls `undo` with each stack whose `begin` succeeded.
 template <class Begin, class Undo>
 task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {

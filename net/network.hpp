@@ -184,8 +184,8 @@ struct Datagram {
   Endpoint to;  ///< the machine's address, a group's, or the network's broadcast address
   Buffer data;  ///< may be empty
 };
-/// Called on the core to which the card delivered the datagram; for a group, on each core that joined it. A `bad_alloc` that the receiver
-/// throws is counted. Any other exception panics.
+/// Called on the core to which the card delivered the datagram, or on each core that joined the datagram's group. A `bad_alloc` that the
+/// receiver throws is counted. Any other exception panics.
 using DatagramReceiver = std::function<void(Datagram)>;
 
 class Network {

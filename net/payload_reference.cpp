@@ -10,9 +10,9 @@ namespace neap::net {
 
 namespace {
 
-/// An lwIP pbuf that refers to a part of a piece.
+/// An lwIP pbuf that refers to a part of a `Buffer::Piece`.
 struct ReferencePbuf {
-  pbuf_custom custom;  // MUST be first: lwIP frees it by this address
+  pbuf_custom custom;  // MUST be first: lwIP frees the object by this address
   PayloadReference* reference;
 };
 

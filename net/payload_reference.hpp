@@ -2,7 +2,7 @@
 // Reference counts for payload that is sent without a copy.
 //
 // A piece of payload may be split into many segments. lwIP keeps each segment until it is acknowledged. The card may read a retransmission
-// even after that. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
+// even later. So every pbuf of the piece holds a reference, and dropping the last reference releases the piece. Internal to net/.
 #pragma once
 
 #include <cstdint>

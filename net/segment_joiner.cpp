@@ -131,7 +131,8 @@ bool SegmentJoiner::begin(pbuf& frame, policy::Segmentation form) noexcept {
   return true;
 }
 
-// All fields MUST equal the first segment's, except those that the card writes: length, identification, sequence number, PSH, checksums.
+// All header fields of `frame` MUST equal those of the first segment, except the fields that the card writes: length, identification,
+// sequence number, PSH, checksums.
 bool SegmentJoiner::follows(const pbuf& frame) const noexcept {
   if (!is_segment(frame)) return false;
   const std::byte* const bytes = bytes_of(frame);
@@ -165,7 +166,8 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   return true;
 }
 
-// The joined frame needs a piece for its headers, and the pieces of `second`. This is an upper bound: adjacent pieces are merged.
+// The joined frame needs a piece for its headers, the first segment's pieces and those of `second`. The sum is an upper bound, because
+// adjacent pieces are merged later.
 bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
   return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }

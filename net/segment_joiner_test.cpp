@@ -31,7 +31,7 @@ struct Segment {
   std::uint16_t id = 0;
 };
 
-/// Returns the source of payload. Its parts are adjacent in memory, as in an application that sends a large value.
+/// Returns the bytes from which segments take their payload. They are adjacent in memory, as in an application that sends a large value.
 std::vector<std::byte>& stored() {
   static std::vector<std::byte> bytes = [] {
     std::vector<std::byte> made(512 * 1024);

@@ -204,7 +204,7 @@ void Stack::stop_transmitting() noexcept {
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------
 namespace {
 
-/// Sets the addresses of every other stack of the group, one after the other; waits while the queue of a core is full.
+/// Sets `addresses` in the stack of each core except the group's first core, one core after the other. Waits while a core's queue is full.
 task<void> distribute_addresses(StackGroup& group, Addresses addresses) {
   for (unsigned core = group.first + 1; core < group.first + group.cores; ++core) {
     co_await on_core(core, [&group, core, addresses] {

@@ -157,7 +157,7 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// Replaces the core's limit of held memory above which payload is refused (for tests).
+  /// Sets the limit of the core's held memory, above which payload is refused (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
   void count_half_open(int change) noexcept {
@@ -277,12 +277,12 @@ class Stack final : public FrameReceiver {
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount
   std::array<PublishedNeighbour, 256> published_neighbours_{};
-  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, answer not yet published
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses requested by ARP whose answer is not published yet
   unsigned asked_count_ = 0;
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's thread-local variables of this core. Other cores read them by these pointers: by name, they would read their own.
+  // lwIP's thread-local variables of this core. Other cores read them by pointer, because by name a core accesses its own variables.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;

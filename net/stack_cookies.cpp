@@ -2,9 +2,9 @@
 // SYN cookies (RFC 4987, 3.6).
 //
 // Each half-open connection holds memory for 20 s. A flood of SYNs from addresses that do not exist therefore fills any backlog. While the
-// backlog is full, the machine answers SYNs without a half-open connection. The SYN-ACK's sequence number, the cookie, consists of a coarse
-// time, an index of the peer's MSS and a keyed hash. The hash covers the connection's addresses and ports, the peer's sequence number, the
-// time and the index. The peer's ACK returns the cookie. A connection made from a cookie has neither window scaling nor SACK.
+// backlog is full, the machine answers SYNs without making half-open connections. The SYN-ACK's sequence number, the cookie, consists of a
+// coarse time, an index of the peer's MSS and a keyed hash. The hash covers the connection's addresses and ports, the peer's sequence
+// number, the time and the index. The peer's ACK returns the cookie. A connection made from a cookie has neither window scaling nor SACK.
 #include <array>
 #include <cstring>
 

@@ -42,7 +42,7 @@ void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned coun
   arrive_all(world, std::move(frames));
 }
 
-// 200 peers fill their windows, 50 MB in all, towards an application that does not read. Other clients must not be affected.
+// Each of 200 peers sends a full window of bytes, in total 50 MB, to an application that does not read. Other clients must not be affected.
 TEST(Hostile, UnreadRequestsDoNotStopACore) {
   constexpr unsigned attackers = 200;
   std::atomic<int> answers{0};  // declared before `world`, whose tap uses it until `world` is destroyed
@@ -123,7 +123,7 @@ TEST(Hostile, AFloodOfSynsDoesNotBlockAPort) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended.load(); }));
 }
 
-// Half-open connections of many ports use up all connections of a core. Control is still served.
+// Half-open connections to many ports use up the core's connections for applications. Control is still served.
 TEST(Hostile, ControlHasReservedConnections) {
   constexpr unsigned ports = 18;
   TwoMachines world;
@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Hostile, Closing, ::testing::Bool(), [](const auto& tes
 
 // --- ARP ---------------------------------------------------------------------------------------------------------------------------------
 
-// Neither one ARP request repeated many times nor requests of thousands of neighbours may wake other cores each time.
+// Many ARP requests of one neighbour, or requests of thousands of neighbours, must not wake the other cores at each request.
 TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   TwoMachinesOptions options;
   options.server.cores = 2;
@@ -216,8 +216,8 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   EXPECT_LE(world.counters_of(0).neighbours_published, 10U + 64 * (seconds + 2)) << "other ones";
 }
 
-// 5,000 announcements and 5,000 SYNs arrive from neighbours that do not answer ARP. The clock does not advance, so nothing is
-// retransmitted. The entry of a neighbour to which the server sends is not replaced, and a new neighbour is served as soon as it answers.
+// 5,000 ARP announcements and 5,000 SYNs arrive from neighbours that do not answer ARP. The clock does not advance, so nothing is
+// retransmitted. The ARP entry of a neighbour to which the server sends is not replaced, and a new neighbour is served when it answers.
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
   host::ClockRunner runner(clock);

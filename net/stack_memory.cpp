@@ -31,7 +31,7 @@ void Stack::charge(std::size_t before, std::size_t now) noexcept {
 bool Stack::refuses(const ConnectionState& connection) const noexcept {
   if (!memory_short() || connection.control()) return false;
   std::size_t share = memory::connection_guarantee_bytes;
-  // Up to the second limit, connections with more than the guaranteed amount share the first limit equally.
+  // While a core holds at most `reset_factor` times its limit, connections above the guaranteed amount share the limit equally.
   if (counters_.held_bytes.value() <= memory_limit_bytes_ * memory::reset_factor) {
     share = std::max(share, memory_limit_bytes_ / std::max(heavy_connections_, 1U));
   }

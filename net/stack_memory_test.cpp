@@ -56,7 +56,7 @@ class MemoryTest : public ::testing::Test {
 
 // A full window costs at most about twice its bytes in memory, however small the segments are.
 TEST_F(MemoryTest, SmallSegmentsAreGathered) {
-  attack(200'000, 16'384);  // from here on, no more card buffers may be held
+  attack(200'000, 16'384);  // uses up the card buffers that may be held, so further payload is copied
   wait_for_silence();
   const std::size_t before = world.counters_of(0).held_bytes;
   std::size_t bytes = 0;
@@ -87,7 +87,7 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   });
 }
 
-// A core above its limit refuses payload of the connections that hold the most, and serves all others. Refused payload is sent again.
+// A core above its limit refuses payload of the connections that hold the most, and serves all others. Peers send refused payload again.
 TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
   wait_for_silence();

@@ -165,7 +165,7 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
 }
 
 void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
-  // lwIP handles one frame at a time, so the interface's flags can name the checksums that the card has checked in this frame.
+  // The interface's flags name the checksums that lwIP has to check. They are set for each frame, because lwIP handles one at a time.
   std::uint16_t checks = checksum_base_;
   if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
   if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));

@@ -33,7 +33,7 @@ Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 
 }
 
 // RSS selects a connection's core, and each core serves its own connections. Segments of an outgoing connection arrive at the core that
-// opened it.
+// opened the connection.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
@@ -142,7 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because only a first fragment has ports. The segment's connection may be on another core.
+// The first core reassembles fragments, because only a datagram's first fragment has ports. The whole segment may belong to another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -356,7 +356,7 @@ TEST_F(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
   EXPECT_NE(host::take_console_text().find("net: 192.168.0.66/24 gateway 192.168.0.1 (DHCP), 2 cores"), std::string::npos);
 }
 
-// If the first packets are lost, the machine asks again, and other events run meanwhile.
+// If the first DHCP requests are lost, the machine sends further requests, and other events run meanwhile.
 TEST_F(Dhcp, IsAskedForUntilItAnswers) {
   server.ignore_first = 2;
   std::atomic<int> turns{0};

@@ -132,7 +132,7 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
 // lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all of these calls only change counters. Here one addition
-// replaces them. It is made before a call that also sends a request or ends the lease, and before any function that sets the counters.
+// replaces them. The addition precedes each call that also sends a request or ends the lease, and each function that sets the counters.
 
 namespace {
 
@@ -223,12 +223,12 @@ void Stack::timer_fired() noexcept {
   require(this_core() == core_, "a stack's timer fires on its own core", core_);
   const std::uint64_t now = now_ms();
   timer_due_ms_ = StackTimes::never;
-  arp_dirty_ = true;  // `update_timers` arms the timer again at the end of the event
+  arp_dirty_ = true;  // makes `update_timers` arm the timer again at the end of the event
   want_event_end();
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
-    // Missed ticks are run too. Ticks end at `reassembly_until`, so a datagram that these ticks do not free is never freed.
+    // Ticks that were missed are run too: no tick runs after `reassembly_until`, so a datagram that is not freed here is never freed.
     const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
     for (std::uint64_t tick = std::min<std::uint64_t>(passed, IP_REASS_MAXAGE + 1); tick > 0; --tick) ip_reass_tmr();
     times_.reassembly += passed * IP_TMR_INTERVAL;

@@ -35,7 +35,7 @@ TransmitOffload offload_checksums(pbuf& first) noexcept {
   offload.l3_bytes = static_cast<std::uint8_t>(ip_bytes);
   IPH_CHKSUM_SET(&ip, 0);
   if ((IPH_OFFSET(&ip) & PP_HTONS(IP_OFFMASK | IP_MF)) != 0)
-    return offload;  // a fragment of UDP has no layer 4 checksum; ICMP's is complete
+    return offload;  // a UDP fragment has no layer 4 checksum; ICMP's checksum is complete
 
   const auto l4_bytes = static_cast<std::uint16_t>(lwip_ntohs(IPH_LEN(&ip)) - ip_bytes);
   std::byte* const l4 = bytes + SIZEOF_ETH_HDR + ip_bytes;

@@ -4,8 +4,8 @@
 // A connection costs a peer nothing, so the first peers could hold all places without using control. Therefore there are two kinds of
 // places. A client that has proven itself (by the token; if no token is set, by a valid command) has one of `clients_max` places. All other
 // clients share `unproven_max` places for a short time. If all these places are taken, a newcomer displaces the oldest unproven client of
-// the address that has the most unproven clients. If the newcomer's own address has `unproven_per_address_max` unproven clients, it
-// displaces one of these. It is refused only if the answers to wrong tokens are delayed for all of these.
+// the address that has the most unproven clients. If the newcomer's own address has `unproven_per_address_max` unproven clients, the
+// newcomer displaces one of these clients. The newcomer is refused only if the answers to wrong tokens are delayed for all of them.
 //
 // A client is protected until its first line is answered, for at most `protected_ns`: unprotected clients are displaced first. So an owner
 // that sends the token at once is proven, even if its address and others open some 300 connections a second.

@@ -283,7 +283,7 @@ TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   EXPECT_LE(world.server.clients().held_bytes(), Client::log_bytes_max + 16384);
   slow.begin_reading();
   EXPECT_GE(slow.rest().size(), 40'000U * 64);
-  // A short log is queued completely, and its end does not free the place of a client that reads nothing.
+  // A short log is queued completely. A client that reads nothing still counts as one of the server's clients after the log's end.
   EXPECT_EQ(owner.ask("start"), "ok run=2");
   world.record(6'000);
   EXPECT_TRUE(owner.ask("stop").starts_with("ok "));

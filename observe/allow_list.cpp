@@ -14,7 +14,7 @@ constexpr const char* form = "not any and not a list of A.B.C.D or A.B.C.D/LEN, 
 
 constexpr std::uint32_t mask_of(unsigned bits) { return bits == 0 ? 0 : ~std::uint32_t{0} << (32 - bits); }
 
-/// The mask that the default list uses for the machine's network.
+/// Returns the mask that the default allow list applies to the machine's network.
 constexpr std::uint32_t strict_mask(net::Ipv4Address netmask) {
   const std::uint32_t hosts = ~netmask.value;
   const bool has_gaps = (hosts & (hosts + 1)) != 0;

@@ -23,7 +23,8 @@ constexpr milliseconds last_acknowledgement{5};
 /// The time limit for an unproven client's output, and for a peer's close after all output was acknowledged.
 constexpr milliseconds close_limit{1'000};
 constexpr milliseconds close_look{100};
-/// The interval at which a slow client's room is checked, because the connection reports room only when all output was acknowledged.
+/// The interval at which `stream` checks if a slow client has room again. The connection reports room only when all output was
+/// acknowledged.
 constexpr milliseconds log_room_look{10};
 
 }  // namespace
@@ -189,8 +190,8 @@ task<void> Client::serve() {
   }
 }
 
-/// Closes the connection after all output was sent, and keeps the client's place until then. Otherwise a peer could have any number of
-/// connections with output that it does not read.
+/// Closes the connection after all output was sent, and counts as one of the server's clients until then. Otherwise a peer could have any
+/// number of connections with output that it does not read.
 task<void> Client::close() {
   set_activity(Activity::closing);
   input_.clear();

@@ -80,7 +80,7 @@ struct RunBounds {
 };
 [[nodiscard]] std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::string_view> words);
 
-/// The arguments of `stream`. A core's log entries are sent from its element of `positions` on.
+/// The arguments of `stream`. The log entries of core i are sent from position `positions[i]` on.
 struct StreamRequest {
   bool live = false;
   std::optional<std::uint32_t> run;

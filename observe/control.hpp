@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The control server, with which an application can be observed and configured from outside.
 //
-// A study changes one setting under load and measures the effect. So every image with a network serves a control port: each command is one
-// line, and so is its answer (docs/control.md). The port also sends the log. An application starts the server and may add its own commands
-// and statistics:
+// An experiment changes one setting under load and measures the effect. So every image with a network serves a control port: each command
+// is one line, and so is its answer (docs/control.md). The port also sends the log. An application starts the server and may add its own
+// commands and statistics:
 //
 //   auto observation = observe::Options::from(arguments, ixgbe::setting_rows());
 //   arguments.finish();

@@ -323,7 +323,7 @@ TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
   EXPECT_EQ(peer.ask("card"), "error: the card is gone");
 }
 
-// A study observes sleeping cores, so a report must not wake them.
+// Experiments observe sleeping cores, so a report must not wake cores.
 TEST_F(ControlClient, ReportsVisitNoCore) {
   // Received frames also count as remote calls (visits) of the connection's core. The other core has none, unless the network publishes
   // something to all cores, such as a new neighbour. Each neighbour is published once, so in at least one of several rounds of reports one
@@ -378,7 +378,7 @@ std::string without_numbers(std::string_view text) {
   return result;
 }
 
-// Text with any characters is reported in one line, in pieces that a reader can join without a gap.
+// Text with any characters is reported in one line, in pieces that a client can join without a gap.
 TEST_F(ControlClient, TheBootLogIsCompleteInPieces) {
   const auto from = boot_log::extent().end;
   std::string said;

@@ -17,7 +17,6 @@ namespace neap::observe {
 
 constexpr std::size_t line_bytes_max = 4096;  ///< without the line feed
 
-/// Collects one line at a time.
 class LineReader {
  public:
   enum class Outcome : std::uint8_t { incomplete, line, too_long };

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSL-1.0
-// Sends logs: one core's as a file (`get`), all cores' in blocks (`stream`).
+// SPDX-License-Identifier: BSL-1.0 Sends one core's log as a file (`get`), or all cores' logs in blocks (`stream`).
 //
 // Both commands read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the
 // core's other work. The connection keeps the copied entries until the client has acknowledged them. When the connection holds its maximum
@@ -26,8 +25,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds alive_period{1000};  ///< a stream without data sends a block at this interval
 constexpr milliseconds live_period{50};     ///< a live stream waits at most this long to fill a block
 
-/// Memory for a block: exactly its header and `entries`. A live stream of an idle machine sends one or two entries in a block, and the
-/// connection keeps every block until the client has read it. Blocks of the maximum size waste memory.
+/// A block's memory has exactly the size of the header and of `entries` entries. Memory of the maximum size would be wasted: a live stream
+/// of an idle machine has one or two entries in a block, and the connection keeps each block until it is acknowledged.
 class EntriesBlock {
  public:
   explicit EntriesBlock(std::size_t entries)
@@ -67,7 +66,7 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// True if all logs are still of this run. A reader of the logs MUST check this after reading them, because a new run overwrites them.
+/// True if all logs still have the entries of `run`. A reader MUST check this after reading, because a new run overwrites the logs.
 bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
 /// Notifies `signal` after each start, stop and clear of a run.
@@ -249,7 +248,7 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites a log's oldest entries. So the oldest eighth of a log is not sent.
+/// With `log_full=overwrite`, a run in progress overwrites the oldest entries during the transfer. So a log's oldest eighth is not sent.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;
@@ -274,7 +273,7 @@ task<std::string> send_log_file(const Request& request) {
     if (!co_await client.log_room()) break;
     EntriesBlock block(std::min<std::uint64_t>(block_entries_max, extent.end - position));
     const std::size_t entries = log::read(core, position, block.entries());
-    if (entries == 0 || !logs_are_of(state.run)) {  // the file cannot hold the entries that its header announces
+    if (entries == 0 || !logs_are_of(state.run)) {  // the entries that the header announces were overwritten
       count(server.counters().gets_overtaken);
       client.abort();
       co_return std::string();

@@ -40,7 +40,7 @@ struct Environment {
   void (*reboot)() noexcept;
   std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< time for a client to prove itself
   std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< delay of the answer to a wrong token
-  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< while closing: time without an acknowledgement
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< maximum time without an acknowledgement at a close
 };
 [[nodiscard]] Environment machine_environment() noexcept;
 

@@ -24,7 +24,7 @@ struct Collected {
   std::uint64_t blocks = 0, alive = 0;
   bool ended = false;
 
-  /// Removes complete blocks from the front of `text`. The first block has number `number` on its connection.
+  /// Removes complete blocks from the front of `text`. `number` is the number of the next block on its connection.
   void take(std::string& text, std::uint64_t& number) {
     while (text.size() >= sizeof(BlockHeader)) {
       BlockHeader header;

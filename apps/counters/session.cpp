@@ -19,7 +19,7 @@ constexpr auto wait_max = 5s;
 constexpr auto look_interval = 10ms;
 constexpr std::string_view blanks = " \r";
 
-/// The handler is destroyed with its connection. The task of a `wait` may keep the session longer.
+/// The handler is destroyed with its connection. The task of a `wait` may keep the session for longer than the connection exists.
 class Handler final : public net::ConnectionHandler {
  public:
   explicit Handler(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -94,7 +94,7 @@ std::string Session::answer(std::string_view line) {
 void Session::send(std::string_view text) {
   if (connection_ == nullptr) return;
   net::Buffer bytes = net::Buffer::copy(std::as_bytes(std::span(text)));
-  // There is no memory, or the send queue is full because the client does not read its answers.
+  // Aborts if there is no memory, or if the send queue is full because the client does not read its answers.
   if (bytes.empty() || !connection_->send(std::move(bytes))) connection_->abort();
 }
 

@@ -2,8 +2,8 @@
 // The binary protocol (memcached's doc/protocol-binary.txt), as in memcached 1.6: all commands except SASL and tap, with quiet forms.
 //
 // Every request has a header of 24 bytes with the length of the rest, so the parser searches for no delimiter. Quiet commands suppress the
-// expected reply (a miss, or success); errors are always sent. An expiry is unsigned: the text protocol's negative one does not exist.
-// A request with contradictory lengths gets an error and ends the connection, because the next request's start is unknown.
+// expected reply (a miss, or success); errors are always sent. An expiry is unsigned, so it cannot be negative as in the text protocol. A
+// request with contradictory lengths gets an error and ends the connection, because the next request's start is unknown.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class BinaryProtocol {
   /// Returns the size of the item that `step` with this input allocates, 0 if none.
   [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
 
-  /// Executes the request at the front of `input` once its extras and key have arrived. Returns the consumed bytes, 0 if it needs more.
+  /// Executes the request at the front of `input` once its extras and key have arrived. Returns the consumed bytes; 0: more are needed.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
   void transfer_done(Context& context) noexcept;

@@ -169,7 +169,7 @@ const std::vector<Talk> talks = {
     {"StatUnknown", ask(stat, "", "nonsense"), says(stat, 1, "", "", "Not found")},
     {"Quit", ask(quit) + ask(noop), says(quit), true},
     {"QuitQuiet", ask(quitq) + ask(noop), "", true},
-    // Contradictory lengths cause an error, and no attempt to find the next request.
+    // After contradictory lengths, the server sends an error and does not search for the next request.
     {"UnknownCommand", ask(0x77) + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"UnknownCommandWithBody", ask(0x77, "extra", "key", "value") + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"KeyTooLong", ask(get, "", std::string(251, 'k')) + ask(noop), invalid(get), true},

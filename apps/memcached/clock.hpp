@@ -27,8 +27,8 @@ class Clock {
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
-  /// Converts a client's expiry. 0 means never, a negative number at once. A number of up to 30 days is in seconds from `now`. A larger
-  /// number is a date; a past date means at once.
+  /// Converts a client's expiry. An item with 0 never expires, one with a negative number expires at once. A number of up to 30 days is in
+  /// seconds from `now`. A larger number is a date; an item with a past date expires at once.
   [[nodiscard]] Seconds expiry(std::int64_t asked, Seconds now) const noexcept {
     if (asked == 0) return expires_never;
     if (asked < 0) return expired_already;

@@ -67,7 +67,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   return closing_ ? input.size() : used;
 }
 
-/// Parses the bytes in `carry_`. If they are not a whole command, adds bytes of `more`. Returns the number of added bytes.
+/// Parses the bytes in `carry_`. If they are not a whole command, appends bytes of `more` to `carry_`. Returns the number of added bytes.
 std::size_t Conversation::step_carried(std::string_view more, Context& context) noexcept {
   const std::size_t done = step(carry_->text(), context);
   if (done > 0) {

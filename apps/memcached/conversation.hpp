@@ -43,8 +43,9 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Executes the commands in `input` and returns the number of consumed bytes. If `reply` is full afterwards, or `waits()` is true, the
-  /// caller MUST call again with the remaining bytes, even if there are none: when the reply has room, or if `waits()`, in a later event.
+  /// Executes the commands in `input` and returns the number of consumed bytes. If `reply` is full afterwards, the caller MUST call again
+  /// when the reply has room. If `waits()` is true, the caller MUST call again in a later event. Both calls get the remaining bytes, even
+  /// if there are none.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
   /// True if `consume` stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied

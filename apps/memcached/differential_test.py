@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The parsers against Debian's stock memcached: both must answer random conversations with the same bytes.
+"""Compares the parsers with Debian's stock memcached: both must answer random conversations with the same bytes.
 
 The test starts stock memcached on a free loopback port. Deliberate differences of Neap are left out (text_protocol.hpp and docs list them):
 lines without an end, meta commands, the version's text, statistics.
@@ -27,7 +27,7 @@ END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words, so the
 LONG_KEY = b"k" * 251  # one byte too long
 KEYS = [b"a", b"b", b"c", b"n", b"k" * 250, LONG_KEY, b"with\ttab"]
 NUMBERS = [b"0", b"1", b"7", b"-1", b"+3", b"x", b"1x", b"18446744073709551615", b"18446744073709551616", b"4294967296", b"99", b"10"]
-# No value is white space alone: memcached would search for a number in the bytes that follow the value.
+# No value is only white space, because stock memcached then reads a number from the bytes behind the value.
 VALUES = [
     b"",
     b"0",
@@ -113,7 +113,7 @@ def text_conversation(dice: random.Random) -> bytes:
         if verb == b"verbosity":
             words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # after a wrong first word, further words have no effect
         if verb.startswith(b"g"):
-            # A get that fails at its key makes memcached drop its answers to earlier requests that arrived together with it.
+            # If a get has an invalid key, stock memcached also drops answers to earlier requests that arrived with the get.
             words = [b"d" if word == LONG_KEY else word for word in words]
         if dice.random() < 0.1:
             words.append(b"noreply")

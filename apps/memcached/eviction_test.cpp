@@ -82,7 +82,7 @@ TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, name('k', i), 6).has_value());
 }
 
-// Of all shards' candidates, the one that has been unused for longest is evicted. So old items are evicted before new ones, in any shard.
+// Each shard has one candidate for eviction. The store evicts the candidate that has been unused for longest, whatever its shard is.
 TEST(Eviction, OrderHoldsAcrossShards) {
   StoreOptions options = test::small_store();
   options.shards = 64;

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSL-1.0
-// From a key to a bucket.
+// SPDX-License-Identifier: BSL-1.0 The hash function, which selects a key's bucket.
 //
 // Clients choose the keys. A client that knows many keys of one bucket could make each request walk all these keys. So the function is
 // SipHash-1-3 under 128 secret bits that are drawn at start (kernel/siphash.hpp).

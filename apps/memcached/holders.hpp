@@ -2,11 +2,12 @@
 // Clients that hold large values by not reading their replies.
 //
 // A reply does not copy a large value, but refers to the stored item. If the value is replaced meanwhile, the old value is kept only for
-// that reply, and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight. So many stalled
-// clients could hold all memory, and each `set` would be refused. Therefore, if replies hold more than a quarter of the cache's memory,
-// connections without progress for `stall_s` are reset. Above half of the cache's memory, connections that make progress may be reset too.
+// that reply, and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight. Without a limit,
+// stalled clients could hold all memory, and each `set` would be refused. If replies hold more than a quarter of the cache's memory,
+// connections without progress for `stall_s` are therefore reset. Above half of that memory, connections with progress may be reset too.
 //
-// Each core has a list of its connections with values in flight (`Holder`). `shed` moves each connection that it keeps to the list's end.
+// Each core has a list of its connections with values in flight (`Holder`). `shed` resets examined connections or moves them to the list's
+// end.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +41,8 @@ class Holder {
 
 class Holders {
  public:
-  static constexpr std::size_t stalled_divisor = 4;  ///< above 1/4 of the cache's memory, stalled connections are reset
-  static constexpr std::size_t any_divisor = 2;      ///< above 1/2 of the cache's memory, any connection may be reset
+  static constexpr std::size_t stalled_divisor = 4;  ///< if replies hold over 1/4 of the cache's memory, stalled connections are reset
+  static constexpr std::size_t any_divisor = 2;      ///< if replies hold over 1/2 of the cache's memory, any connection may be reset
   static constexpr Seconds stall_s = 2;
   static constexpr unsigned looks_max = 16;  ///< holders that one call of `shed` examines
   /// Bytes that a core parses between two calls of `shed_holders_everywhere`. A parsed piece counts as its length plus `piece_bytes`.

@@ -28,7 +28,7 @@ struct Item {
   std::uint32_t hash;
   std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
-  std::atomic<std::uint32_t> accessed;  ///< second of the last use * 2, plus 1 if used since eviction last examined the item
+  std::atomic<std::uint32_t> accessed;  ///< twice the second of the last use, plus 1 if used since eviction last examined the item
   std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
@@ -54,7 +54,7 @@ struct Item {
   /// Returns the value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
-  /// Adds a reference. The item MUST already have one: the caller's or, in the event of the lookup, the table's.
+  /// Adds a reference. The item MUST already have a reference of the caller or, in the event of the lookup, of the table.
   void hold() noexcept {
     require(references.fetch_add(1, std::memory_order_relaxed) != 0, "memcached: an item without references cannot be held");
   }

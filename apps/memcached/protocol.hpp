@@ -2,7 +2,7 @@
 // The interface between a conversation and the two protocols: input, reply, and the value that follows a command in the stream.
 //
 // A parser gets contiguous bytes and consumes a whole command from the front. A get's line, whose length has no bound, is consumed word by
-// word. Only a value need not be contiguous: the parser sets up a `Transfer`, which copies the value's bytes into the item as they arrive.
+// word. A value need not be contiguous: the parser sets up a `Transfer`, which copies the value's bytes into the item as they arrive.
 #pragma once
 
 #include <cstdint>
@@ -56,13 +56,13 @@ struct Context {
 
 namespace detail {
 /// Finds the first byte at or behind `from` that is a blank or a control character (such as a line end). Returns `end` if there is none.
-/// Checks eight bytes a step.
+/// Checks eight bytes in each step.
 inline const char* find_break(const char* from, const char* end) noexcept {
   constexpr std::uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   while (end - from >= 8) {
     std::uint64_t word;
     std::memcpy(&word, from, 8);
-    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to the first byte below 0x21; only that one is used
+    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to the first byte below 0x21, and only that byte is used
     if (below != 0) return from + (__builtin_ctzll(below) >> 3);
     from += 8;
   }

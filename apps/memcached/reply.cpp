@@ -114,7 +114,7 @@ void Reply::add(const char* data, std::size_t bytes, Release release, void* owne
 }
 
 bool Reply::grow() noexcept {
-  if (first_ > 0) {  // the places of taken segments are free
+  if (first_ > 0) {  // the array elements of taken segments are free
     std::copy(segments_ + first_, segments_ + count_, segments_);
     count_ -= first_;
     first_ = 0;
@@ -137,7 +137,7 @@ bool Reply::is_moved(const Segment& segment) noexcept {
          static_cast<const ReplyPool::Chunk*>(segment.owner)->own_bytes == 0;
 }
 
-/// Each run of segments for which `is_moved` is true becomes one segment, in one owned chunk.
+/// Copies each run of consecutive segments for which `is_moved` is true into one segment, in one owned chunk.
 void Reply::move_to_own_storage() noexcept {
   unsigned kept = first_;
   for (unsigned at = first_; at < count_;) {

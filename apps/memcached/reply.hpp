@@ -63,7 +63,7 @@ class ReplyPool {
 class Reply {
  public:
   static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
-  static constexpr std::size_t full_bytes = 64 * 1024;  ///< the last value may exceed this size by up to the largest value
+  static constexpr std::size_t full_bytes = 64 * 1024;  ///< a reply may exceed this size by the size of its last value
   static constexpr unsigned full_segments = 256;
   using Release = void (*)(void* owner) noexcept;
 

@@ -2,8 +2,8 @@
 // The memory account of replies in flight, for each core and for all cores.
 //
 // The server has to keep its replies to a client that does not read them. Each byte of these replies counts against the cache's limit
-// (`memory=`). So many such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients together
-// have a second, smaller limit, so that such clients do not empty the cache.
+// (`memory=`). Therefore such clients make the cache smaller, but the machine does not run out of memory. The replies of all clients
+// together have a second, smaller limit, so that such clients do not empty the cache.
 //
 // A connection's share is an eighth of the unused part of that second limit (a dynamic threshold; Choudhury and Hahne, 1998). A single
 // connection may have a whole send buffer in flight. Each of a thousand stalled connections gets little, so other connections have room.

@@ -171,7 +171,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have in flight as many bytes as the stack can queue as segments, whatever it requests.
+// When the stalled clients are gone, a client that reads may have nearly as many bytes in flight as the stack can queue.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");

@@ -35,7 +35,7 @@ struct alignas(64) CoreState {
   std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items; reset at `Conversation::copied_bytes_max`
   Service* service = nullptr;
   unsigned index = 0;                         ///< the core's number
-  CoalescedCall shed_call{&shed_here, this};  ///< by which other cores have `shed_holders` called on this core
+  CoalescedCall shed_call{&shed_here, this};  ///< other cores use it to call `shed_holders` on this core
 
  private:
   static void shed_here(void* core) noexcept;

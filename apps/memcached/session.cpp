@@ -35,7 +35,7 @@ void Session::received(net::Buffer data) {
 
 void Session::writable() {
   check_core();
-  // Usually no bytes wait for room: the acknowledgement came together with the next request, and `received` has already answered it.
+  // Usually no bytes wait for room: `received` has already answered the request with which the acknowledgement came.
   if (ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
     settle();
   } else {
@@ -59,7 +59,8 @@ void Session::closed() {
 void Session::work() {
   settle();
   parse_and_send();
-  // Values of an unfinished get, and bytes for which the connection has no room, may wait long, so they leave the shared chunks.
+  // Values of an unfinished get, and bytes that find no room in the connection, may wait long, so they are moved out of chunks that replies
+  // share.
   if (!reply_.empty()) reply_.move_to_own_storage();
   if (core_.unchecked_bytes >= Holders::bytes_per_check) {
     core_.unchecked_bytes = 0;

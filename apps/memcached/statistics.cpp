@@ -112,7 +112,7 @@ void show_settings(const Service& service, Lines lines) {
   lines.text("lru_crawler", "no");
 }
 
-/// Calls `show` for each size. This store has no slab classes, so items are grouped by the next power of two of their size.
+/// Calls `show` for each group of items. The store has no slab classes, so a group has the items whose sizes round up to one power of two.
 template <typename Show>
 void for_each_size(const Service& service, Show show) {
   const auto sizes = service.store.sizes();

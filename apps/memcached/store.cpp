@@ -169,8 +169,8 @@ Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done
   return Swap::done;
 }
 
-/// Performs append and prepend. The new item is filled without the lock, because the copy may be a megabyte. It is discarded if the old
-/// item was replaced meanwhile. `old` is held, so that its bytes stay even if it is evicted to make room for the new item.
+/// Performs append and prepend. The new item is filled without the lock, because the copy may be a megabyte. The new item is discarded if
+/// `old` was replaced meanwhile. `old` is held, so its bytes stay even if `old` is evicted to make room for the new item.
 Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept {
   const Key key{piece.key(), piece.hash};
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {

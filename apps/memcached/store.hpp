@@ -159,7 +159,7 @@ class Store {
     std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
   };
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
-  /// `prepend`. In mode `cas`, 0 is compared too, and no item has the id 0.
+  /// `prepend`. In mode `cas`, 0 matches no item, because no item has the id 0.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
@@ -209,15 +209,15 @@ class Store {
   friend void release_item(void*) noexcept;
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
-  static constexpr unsigned second_chances_max = 32;  // in one eviction; then the next item is evicted even if used (bounded work)
+  static constexpr unsigned second_chances_max = 32;  // in one eviction; the item after these is evicted even if used (bounded work)
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
-  static constexpr std::size_t retired_share = 16;    // limit divided by this: maximum of the bytes that wait for a grace period
-  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of these bytes for each core
-  static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
+  static constexpr std::size_t retired_share = 16;    // at most the limit divided by this waits for a grace period
+  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core
+  static constexpr std::size_t spare_share = 8;                             // all large spare blocks take at most the limit divided by this
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
   static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
-  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // such a call stops once it has retired this many bytes
+  static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a call of `relieve` stops once it has retired this many bytes
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 
@@ -300,7 +300,7 @@ class Store {
   std::atomic<std::uint64_t> flushed_cas_{0};  // items with CAS ids up to this one are flushed
   std::atomic<Seconds> flush_due_{nothing_there};
   std::atomic<std::uint32_t> pressure_{0};  // signs of short memory, counted until `relieve` ends the shortage; 0: memory is not short
-  alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // last use of each shard's next candidate for eviction
+  alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // when each shard's next candidate for eviction was last used
   alignas(64) std::atomic<std::uint64_t> cas_{0};
   alignas(64) std::atomic<std::size_t> used_bytes_{0};
   std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};

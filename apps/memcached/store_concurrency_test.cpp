@@ -99,7 +99,7 @@ struct Worker {
   }
 };
 
-/// Runs `events_max` events on each of four cores. Fewer cores have fewer interleavings, so they run only a quarter of the events.
+/// Runs `events_max` events on each core if `cores` is 4, otherwise a quarter of them, because fewer cores have fewer interleavings.
 void play(unsigned cores, const StoreOptions& options, unsigned keys, int events_max) {
   const int events = cores == 4 ? events_max : events_max / 4;
   Store store(options);

@@ -27,7 +27,6 @@ using host::HostMachine;
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 constexpr std::size_t table_buckets = 1 << 14;
 
-/// Makes one arena for the process, as on the machine.
 void prepare_arena() {
   static const bool once = [] {
     host::set_memory_bytes(arena_bytes);
@@ -55,7 +54,7 @@ StoreOptions options_for(unsigned cores) {
 /// Simulated cores. Each executes several commands in one event, as sessions do. No command begins while `must_wait` is true.
 class Players {
  public:
-  /// Executes one command; returns false after the last one.
+  /// Executes one command on `core`; returns false if no command is left.
   using Command = std::function<bool(unsigned core)>;
 
   Players(Store& store, unsigned cores) : store_(store), timers_(cores), machine_(cores), cores_(cores) {}
@@ -151,7 +150,8 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
   std::unique_ptr<Store> store_;
 };
 
-// Small values fill the memory. One value in 300 is read again and again, so that each slab keeps one item. Then large values are stored.
+// Small values fill the memory. One value in 300 is read often, so it is not evicted, and each slab keeps such an item. Then large values
+// are stored.
 TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
   const unsigned cores = GetParam();
   constexpr unsigned smalls = 270'000, larges = 8'000, hot_distance = 300;
@@ -187,7 +187,7 @@ TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
       }
     });
     EXPECT_GT(store.counters().moved, smalls / hot_distance);
-    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // only the second half is checked: a third of these items in use stay
+    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // half of the hot items are checked, and at least a third of these must stay
     EXPECT_GT(store.counters().bytes, store.memory_bytes() * 3 / 4);
     expect_accounts_match(players);
     store_.reset();

@@ -3,8 +3,8 @@
 //
 // An item passes through three accounts. `used` has items that are being received or linked, and `retired` has unlinked items whose grace
 // period is not over. `held` has items after the grace period to which replies in flight still refer. `used + held` stays under the limit,
-// so many slow readers make the cache smaller, but the machine does not run out of memory. `retired` has a separate bound. An evicted item
-// is retired too, so eviction cannot keep `retired` below its bound. Instead, commands wait (store_relief.cpp). A command that needs many
+// so slow readers make the cache smaller, but the machine does not run out of memory. `retired` has a separate bound. An evicted item is
+// retired too, so eviction cannot keep `retired` below its bound. Instead, commands wait (store_relief.cpp). A command that needs many
 // evictions leaves most of them to later commands. Until then `used` exceeds the limit, by at most `backlog_bytes_max`.
 #include <algorithm>
 #include <cstddef>
@@ -31,9 +31,10 @@ bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
   return true;
 }
 
-/// Of all shards' candidates for eviction, evicts or moves the one that has been unused for longest. Returns false if no item is linked.
+/// Evicts one item, or copies it out of its slab (`evict_from`). Each shard has one candidate, and the candidate that has been unused for
+/// longest is chosen. Returns false if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
-  const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if last uses are equal, shards take turns
+  const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if times of last use are equal, shards take turns
   for (std::uint32_t attempt = 0; attempt < shard_count_; ++attempt) {
     Seconds best_used = nothing_there;
     std::uint32_t best = 0;
@@ -90,7 +91,7 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   unlink(shard, item);
 }
 
-/// Publishes the last use of this shard's next candidate for eviction, so that any core can compare the shards.
+/// Publishes when this shard's next candidate for eviction was last used, so that any core can compare the shards.
 void Store::note_oldest(Shard& shard) noexcept {
   const Item* const oldest = shard.oldest;
   const Seconds used = oldest != nullptr ? oldest->accessed.load(std::memory_order_relaxed) >> 1 : nothing_there;

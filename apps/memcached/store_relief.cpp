@@ -36,8 +36,8 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
-/// Tries this core's blocks first, then those of other cores. For a small item, the heap makes a slab of the released block. If another
-/// core takes the block's memory first, the next block is tried.
+/// Allocates from a spare block. Tries this core's blocks first, then those of other cores. For a small item, the heap makes a slab of the
+/// released block. If another core takes the block's memory first, the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
@@ -46,7 +46,7 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
       std::atomic<void*>& place = spares_[(own + step) % cores_].blocks[size];
       if (bytes > (size == 0 ? slab_item_bytes_max : spare_bytes()[size])) continue;
       void* const block = place.exchange(nullptr, std::memory_order_seq_cst);
-      raise_pressure();  // after the exchange, so that a `relieve` on another core does not end the shortage without this block
+      raise_pressure();  // after the exchange, so that a `relieve` on another core does not end the shortage before this block is replaced
       if (block == nullptr) continue;
       if (memory_.shrink != nullptr && memory_.shrink(block, bytes)) return block;
       memory_.release(block);
@@ -85,7 +85,7 @@ bool Store::relieve_a_little(Seconds now) noexcept {
   return !make_room(now);  // true if the cache is empty, because waiting would then free no memory
 }
 
-/// Replaces used blocks, the small ones of all cores first, because commands with small items need no large block.
+/// Replaces spare blocks that were used. The small blocks of all cores come first, because commands with small items need no large block.
 bool Store::refill_spares() noexcept {
   for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
     for (unsigned core = 0; core < cores_; ++core) {
@@ -93,14 +93,14 @@ bool Store::refill_spares() noexcept {
       if (place.load(std::memory_order_seq_cst) != nullptr) continue;
       void* const block = memory_.allocate(spare_bytes()[size]);
       if (block == nullptr) return false;
-      // Only this function stores a block, under `relief_` or in the constructor.
+      // Blocks are stored only here. The caller is the constructor, or holds the lock `relief_`.
       require(place.exchange(block, std::memory_order_release) == nullptr, "memcached: a spare block is stored twice");
     }
   }
   return memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min + spare_bytes_;
 }
 
-/// Evicts or moves some items. Returns false if no item is stored.
+/// Evicts some items, or copies them out of their slabs. Returns false if no item is stored.
 bool Store::make_room(Seconds now) noexcept {
   if (bytes_over_limit() == 0) moves_left_.store(counters().items, std::memory_order_relaxed);
   const std::size_t retired = retired_bytes();

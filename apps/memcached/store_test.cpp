@@ -215,7 +215,7 @@ TEST(Store, FootprintIsWhatTheHeapTakes) {
   }
 }
 
-// Two cores flush at once, and the core that read first writes last. Items that the other core flushed must stay flushed.
+// Two cores flush at once, and the core that reads the CAS id first writes it last. Items that the other core flushed must stay flushed.
 TEST(Store, AFlushNeverMovesBackwards) {
   std::atomic<std::uint64_t> flushed_up_to{0};
   detail::raise_to(flushed_up_to, 105);

@@ -30,9 +30,9 @@ Table::~Table() {
   std::free(current_.load());
 }
 
-/// `growing_` is read before `current_`. If the switch happens in between, both reads return the new array, which is then changed once. In
-/// the opposite order, the reads could return only the old array, and the change would be lost. No bucket of this shard can be copied
-/// meanwhile, because the caller holds the shard's lock.
+/// `growing_` is read before `current_`. If the new array becomes current in between, both reads return the new array, which is then
+/// changed once. In the opposite order, the reads could return only the old array, and the change would be lost. No bucket of this shard
+/// can be copied meanwhile, because the caller holds the shard's lock.
 template <typename Change>
 void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
   Buckets* const growing = growing_.load(std::memory_order_acquire);

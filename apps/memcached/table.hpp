@@ -57,7 +57,7 @@ class Table {
 
   // The following functions change chains. The caller MUST hold the lock of the item's shard.
   void insert(Item& item) noexcept;
-  /// Replaces `old` by `item`. At every moment, a reader sees one of the two.
+  /// Replaces `old` by `item`. At every moment, a reader finds either `old` or `item`.
   void replace(Item& old, Item& item) noexcept;
   void remove(Item& item) noexcept;
 

@@ -21,7 +21,6 @@ void say(Context& context, bool quiet, std::string_view text) noexcept {
   if (!quiet) context.reply.put(text);
 }
 
-/// Answers an invalid command.
 void refuse(Context& context, bool quiet, std::string_view error) noexcept {
   context.statistics.add(Count::protocol_errors);
   say(context, quiet, error);

@@ -26,7 +26,7 @@ enum Mode : std::size_t { server, client };
 struct Words {
   net::AddressSetting address;
   observe::Options observation;
-  unsigned core = 0;  ///< the core that measures by default; it receives frames
+  unsigned core = 0;  ///< a core that receives frames; it measures by default
   std::size_t mode = server;
   std::uint16_t port = 0;
   netpipe::ClientOptions client;  ///< a server uses only `measured`

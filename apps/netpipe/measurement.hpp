@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSL-1.0
-// The result for one size, and its text in NPtcp's formats.
+// SPDX-License-Identifier: BSL-1.0 The result for one message size, and its text in NPtcp's formats.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ struct Measurement {
   std::uint64_t bytes = 0;  ///< bytes of one message
   std::uint32_t repeats = 0;
   double seconds = 0;          ///< the best trial's mean time of one message in one direction
-  bool bidirectional = false;  ///< the same number of bytes was sent in the other direction in that time
+  bool bidirectional = false;  ///< the same number of bytes was sent in the other direction in the same time
   bool checked = false;        ///< contents were checked and correct; the time has no meaning
 
   /// Returns the throughput of both directions together, in NetPIPE's unit of 2^20 bit/s.

@@ -68,7 +68,7 @@ std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connect
       ++counters_.refused;
       return nullptr;
     }
-    // Lowers `sessions_` when the session is destroyed, because the session owns the last copy of its report function.
+    // `place` lowers `sessions_` when the session is destroyed, because the session's report function owns the last copy of `place`.
     std::shared_ptr<void> place(nullptr, [this](void*) { --sessions_; });
     session = std::make_unique<Session>(
         Role::receiver, serving(), &machine::now_ns,

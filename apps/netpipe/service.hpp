@@ -2,8 +2,8 @@
 // The measurements of one machine: those that peers begin, and at most one that this machine begins.
 //
 // A connection's session belongs to the connection's core. If each trial has its own connection, the next connection may arrive on another
-// core. Until then the service keeps the session under its peer's address, for the core that accepts the connection. (Two such measurements
-// from one address at the same time would take each other's connections. NPtcp itself serves one measurement at a time.)
+// core. Until then the service keeps the session under its peer's address, for the core that accepts the connection. (If one address has
+// two such measurements at a time, one may get the other's connections. NPtcp itself serves one measurement at a time.)
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Service {
  public:
   /// The maximum of simultaneous measurements that peers begin; further ones are refused.
   static constexpr unsigned sessions_max = 256;
-  /// The maximum of sessions between two connections; a further session fails.
+  /// The maximum of sessions that wait for their next connection; a further session fails.
   static constexpr std::size_t waiting_max = 16;
   static constexpr std::chrono::seconds waiting_limit{20};
 

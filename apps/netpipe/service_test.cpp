@@ -17,7 +17,7 @@ using net::testing::TwoMachines;
 constexpr std::uint16_t port = 5003;
 constexpr net::Endpoint server_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A server with two cores, and a client with two cores that measures.
+/// A server and a client with two cores each. The client measures.
 class ServiceTest : public ::testing::Test {
  public:
   ServiceTest() {
@@ -146,7 +146,7 @@ TEST_F(ServiceTest, OneMeasurementAtATime) {
   EXPECT_EQ(ask(client_, 2, {"stop"}), "error: nothing is being measured");
 }
 
-// The session runs on another core, and may not have reached that core yet.
+// The session runs on another core, and may not have begun there when `stop` is called.
 TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
   world_.machine.run(2, [&]() -> task<void> {
     EXPECT_TRUE(client_.begin({.measured = {}, .peer = server_endpoint, .core = 3}).has_value());

@@ -19,8 +19,8 @@ constexpr std::string_view quit = "QUIT\0"sv;
 constexpr double ticks_per_second = 1e8;  // unit of the time that the receiver sends
 constexpr std::size_t word_bytes = sizeof(std::uint32_t);
 
-/// Byte `at` of a message whose contents are checked: little-endian words, each with its own number as the value. Bytes after the last
-/// whole word are not checked.
+/// Returns byte `at` of a message whose contents are checked. The message is little-endian words; each word's value is its index. Bytes
+/// after the last whole word are not checked.
 constexpr std::byte checked_byte(std::uint64_t at) noexcept { return static_cast<std::byte>(at / word_bytes >> (at % word_bytes * 8)); }
 
 }  // namespace
@@ -213,8 +213,8 @@ void Session::exchange_done() {
   }
   messages_ += options_.stream ? repeats_ : 1;
   ++trial_;
-  // At this point a receiver has only begun to send its last message, which for a large message takes a long time. So its trial ends later,
-  // with the arrival of the peer's next word: by then the peer has received the whole message.
+  // At this point a receiver has only begun to send its last message, and sending a large message takes long. So a receiver's trial ends
+  // when the peer's next word arrives, because the peer sends that word after it has received the whole message.
   time_runs_on_ = !transmits() && !options_.stream;
   if (!time_runs_on_) time_trial();
   if (options_.resets()) {
@@ -398,7 +398,7 @@ void Session::connection_lost(const char* why) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. A connection made while the listener is closed is reset. So the
+  // For each connection, NPtcp opens its listener, and then closes it. A connection made while the listener is closed is reset. So the
   // session tries another connection.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;

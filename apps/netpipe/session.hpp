@@ -69,8 +69,8 @@ class Session {
   /// Fills `out` with the next bytes of a message whose contents are checked.
   void fill_bulk(std::span<std::byte> out) const noexcept;
 
-  /// MUST be called once the peer or the network has ended the connection. The session fails. If no byte arrived in a connection after the
-  /// first, the session waits for another connection instead (`between`).
+  /// MUST be called once the peer or the network has ended the connection. The session fails, or waits for another connection (`between`)
+  /// if a second or later connection ended before its first byte.
   void connection_lost(const char* why);
   void fail(std::string reason);
   /// Makes a transmitter end the run in order, before its next message length.

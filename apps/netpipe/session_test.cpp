@@ -45,10 +45,8 @@ struct Side {
     return text;
   }
   std::size_t hear(std::string_view text) { return session.consume(bytes_of(text)); }
-  /// Checks that the session consumes all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
 
-  /// Checks that the session consumes all of `text`, and answers with `answer`.
   void must_answer(std::string_view text, std::string_view answer) {
     must_hear(text);
     EXPECT_EQ(said(), answer);
@@ -132,7 +130,7 @@ TEST(Sweep, EverySizeIsPositiveAndBounded) {
   }
 }
 
-// Observed: after 148.51 us for 2 bytes NPtcp repeated 3 bytes 673 times; after 122.25 us for 3 bytes it repeated 4 bytes 545 times.
+// Observed with NPtcp: 2 bytes took 148.51 us, then 3 bytes were repeated 673 times; 3 bytes took 122.25 us, then 4 bytes 545 times.
 TEST(Sweep, RepeatsAreThoseOfNPtcp) {
   EXPECT_EQ(Sweep::repeats(2, 1, 148.51e-6), 673U);
   EXPECT_EQ(Sweep::repeats(3, 2, 122.25e-6), 545U);
@@ -279,7 +277,7 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
   converse(transmitter, receiver, 3);  // 10 us each way
   ASSERT_EQ(transmitter.points.size(), 1U);
-  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the step is 500, so a message is expected to take 1000/501 times 10 us
+  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the size grew by 500, so the time is expected to be 1000/501 times 10 us
   EXPECT_NEAR(transmitter.points[0].seconds, 10e-6, 1e-7);
 }
 

@@ -70,7 +70,7 @@
 #define LWIP_AUTOIP 0
 #define LWIP_DNS 0
 
-/* The card computes the checksums that it supports, and lwIP computes the others. For each frame, the netif's flags tell lwIP which. */
+/* The card computes the checksums that it supports. For each frame, the netif's flags name the checksums that lwIP computes. */
 #define LWIP_CHECKSUM_CTRL_PER_NETIF 1
 
 /* --- DHCP (RFC 2131). A conflict check would delay the address by at least 4 s. Conflicts are reported after binding instead.

@@ -100,7 +100,7 @@ void DhcpServer::take(const Bytes& frame) {
   }
   append(answer, 255, 1);
   put_word(answer, 4, answer.size());
-  // Unicast to the client, which has no address yet.
+  // The answer is a unicast frame to the client, which has no address yet.
   const Ipv4Header header{.from = own_, .to = offered_, .protocol = 17, .to_mac = mac_at(frame, 6)};
   const Bytes whole = with_checksums(ipv4_frame(header, answer));
   if (terms.fragment_bytes > 0) return send_fragments(whole, terms.fragment_bytes);

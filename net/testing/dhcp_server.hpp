@@ -21,7 +21,7 @@ struct DhcpTerms {
   std::optional<Ipv4Address> address;       ///< replaces the offered address
   std::optional<Ipv4Address> acknowledged;  ///< replaces the address, but only in acknowledgements
   bool refuse = false;                      ///< answers requests by a NAK
-  std::uint8_t unknown_option_bytes = 0;    ///< length of an unknown option before the others; 0: none
+  std::uint8_t unknown_option_bytes = 0;    ///< length of an unknown option before the other options; 0: no such option
   std::size_t fragment_bytes = 0;           ///< payload of each fragment of an answer, a multiple of 8; 0: no fragments
 };
 

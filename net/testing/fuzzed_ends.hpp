@@ -40,7 +40,7 @@ class Application final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       case Habit::echo:
         kept_.append(std::move(data));
-        sent_ = true;  // the connection is also charged for the headers of sent pieces and segments
+        sent_ = true;  // an echo adds held memory: the headers of sent pieces and segments
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer_more:

@@ -2,7 +2,7 @@
 // A simulated wire with a card at each end, for tests.
 //
 // Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as strict as real ones. They
-// read a frame's pieces late, so that a sanitizer or a checksum shows memory freed or changed too early. They segment frames, check
+// read a frame's pieces late, so that a sanitizer or a checksum detects memory freed or changed too early. They segment frames, check
 // received checksums, and fill in checksums of sent frames from the pseudo-header's sum. Receive buffers must return on the receiving core.
 #pragma once
 
