@@ -133,8 +133,8 @@ def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
 
 
 def test_an_import_writes_through_no_link_of_its_archive(tmp_path: Path) -> None:
-    """By its name alone, each link points to a place below the prefix. Together the links lead out of the prefix, because `a/b/c` is a
-    link, so `a/b/c/out` is not where its name suggests."""
+    """According to the names, each link points below the prefix. But `a/b/c` is itself a link, so `a/b/c/out` is in another folder than its
+    name says, and leads out of the prefix."""
     prefix = tmp_path / "x/y/prefix"
     prefix.mkdir(parents=True)
     links = {"a/b/c": "../..", "a/b/c/out": "../../../victim"}

@@ -67,8 +67,8 @@ def duration(seconds: float) -> str:
 
 
 class Plan:
-    """A sequence of steps with known weights, and an estimate from the pace of the finished steps. Weights are the seconds of each step on
-    the machine where it was measured. Only their proportions matter."""
+    """A sequence of steps with known weights, and an estimate from the pace of the finished steps. A step's weight is its duration in
+    seconds on the machine where it was measured. Only the proportions of the weights matter."""
 
     def __init__(self, title: str, weights: Sequence[tuple[str, float]]):
         self.title = title

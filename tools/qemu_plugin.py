@@ -11,7 +11,7 @@ from tools import build, cache, packages, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
-# Pairs of versions: the first QEMU that has a plugin interface, and that interface.
+# Each pair has a version of the plugin interface (the second member) and the first version of QEMU with that interface.
 PLUGIN_API = (((11, 1), 7), ((0,), 5))
 
 

@@ -100,8 +100,8 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Returns complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's
-    build has already checked each header that one of its sources includes first."""
+    """Returns complaints about headers that compile alone neither in the image's build nor in the host build. A header that a source of the
+    image includes first needs no check, because the image's build has compiled it."""
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
     done_by_build = included_first(databases[0])
@@ -128,8 +128,8 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest folder
-    above."""
+    """Compiler arguments for headers, from a compile_commands.json. A header gets the arguments of a source in its folder, or in the
+    nearest folder above it."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}

@@ -75,8 +75,8 @@ def test(names: Sequence[str]) -> int:
 
 
 def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names run
-    other programs, each as the only name: `card` the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names are no
+    layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
     kernel's stress images, `fuzz` all other fuzzers. Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the
     environment."""
     if minutes <= 0:

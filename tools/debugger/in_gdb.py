@@ -79,8 +79,8 @@ def without_parameters(name: str) -> str:
 
 
 def callable_in(name: str) -> str | None:
-    """Returns the callable in the name of a function of WRAPPERS; None for any other name. Empty for a pointer to a function, because the
-    pointer's type does not name the function."""
+    """Returns the callable's name, if `name` is a function of WRAPPERS; None for any other function. Returns "" if the callable is a
+    function pointer, because the pointer's type does not name the function."""
     # The name of a function template begins with its result type.
     start = next((name.find(wrapper) + len(wrapper) for wrapper in WRAPPERS if name.removeprefix("void ").startswith(wrapper)), None)
     if start is None:
@@ -108,7 +108,7 @@ def word_at(address: int) -> int:
 
 
 class Core:
-    """A core that has thread-local storage. gdb shows it as a stopped thread."""
+    """A core that has thread-local storage. gdb shows each core as a stopped thread."""
 
     def __init__(self, thread: gdb.InferiorThread):
         self.thread = thread

@@ -23,7 +23,8 @@ ENTRY = layout.ENTRY_BYTES
 class FakeMachine:
     """Serves `files`, one per core, on 127.0.0.1. A context manager.
 
-    cuts: for each connection in turn, the number of stream bytes after which it ends; later connections are not cut.
+    cuts: for each connection in turn, the number of stream bytes after which the machine ends the connection; later connections are not
+    cut.
     reset: cut connections end by a TCP reset, which discards data in flight.
     damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.

@@ -164,7 +164,8 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Of several readings at the same time, only the last is kept, because power is energy over time between readings.
+        # Of several readings at the same time, only the last is kept. Power is energy divided by the time between readings, which must not
+        # be 0.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))

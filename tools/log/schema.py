@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The types that a log's header states: kinds of entries, the fields of each kind, and the settings with their names.
 
-A later version than the writer may read a log. So the JSON in its header contains `lines`, `fields`, `settings`, `idle_states` and `flags`
-(docs/log-format.md), and every reader here builds its types from these members. A member that an older log lacks is taken from format.json.
+A log may be read by a later version of Neap than the version that wrote it. So the JSON in its header contains `lines`, `fields`,
+`settings`, `idle_states` and `flags` (docs/log-format.md), and every reader here builds its types from these members. A member that an
+older log lacks is taken from format.json.
 
 The JSON may be hostile, so names, counts and sizes are bounded here. This module needs only the standard library, because the collector
 runs without numpy.
@@ -140,7 +141,8 @@ class Schema:
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
     def describe_settings(self, entry: bytes) -> dict:
-        """Returns a settings entry's members: raw TSC, policy from then on, the name of the changed setting, and its new value as text."""
+        """Returns a settings entry's members: raw TSC, the policy after the change, the name of the changed setting, and its new value as
+        text."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]

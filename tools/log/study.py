@@ -19,7 +19,7 @@ from tools.log.tables import Making
 from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, trim
 
 COLUMNS = tuple("i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc".split())
-# The idle states that each column counts.
+# Maps each column to the idle states whose requests it counts.
 ENTRIES = {"c1": ("halt", "c1"), "c1e": ("c1e",), "c3": ("c3",), "c6": ("c6",), "c7": ("c7",)}
 COUNTERS = {"instructions": "instructions", "cycles": "cycles", "ref_cycles": "reference_cycles", "llc_miss": "llc_misses"}
 UNITS_PER_JOULE = 65536

@@ -118,7 +118,7 @@ impl Course {
 }
 
 enum Kind {
-    /// `gap`: a number drawn from `gaps` is multiplied by this to give nanoseconds.
+    /// `gap` is the factor that converts a number drawn from `gaps` to nanoseconds.
     Scaled {
         gaps: Distribution,
         gap: f64,

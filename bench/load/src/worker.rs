@@ -313,8 +313,8 @@ impl Worker {
             return self.mark_ready(index);
         }
         let now_ns = self.environment.clock.now_ns();
-        // A request that fails at once occupies no room, so the loop is bounded by the room at its beginning. Housekeeping offers the
-        // remaining room later.
+        // The loop sends at most as many requests as had room at its beginning. A request that fails at once uses no room, so the loop
+        // might otherwise never end. Housekeeping offers the remaining room later.
         for _ in self.connections[index].outstanding()..self.settings.depth {
             if let Some((intended_ns, request)) = self.queue.pop_front() {
                 self.submit(index, request, Times { intended_ns, sent_ns: now_ns, waited: true }, recorder);

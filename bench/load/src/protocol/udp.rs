@@ -43,7 +43,8 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts, and parts beyond the first datagram's part count.
+    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts. Also ignores a part whose number is too large for the
+    /// number of parts in the first datagram.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);
