@@ -22,7 +22,7 @@
 
 The file may come from another administrator, so its size, nesting and numbers are bounded.
 
-An unknown key is refused with an error that names the key. A misspelt key must not be ignored, because the machine would boot a wrong image.
+An unknown key is refused with an error that names the key. A misspelt key must not be ignored: the machine would boot a wrong image.
 """
 
 from __future__ import annotations
