@@ -70,7 +70,8 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
 
 @contextlib.contextmanager
 def _alone_on(interface: str) -> Iterator[None]:
-    """Raises Failure if another neap serves on this interface. Two dnsmasqs can share ports, and would answer each machine twice."""
+    """Raises Failure if another neap serves on this interface. Two dnsmasq processes can listen on the same ports, and each machine would
+    then get two answers."""
     folder = cache.root() / "boot-trees"
     folder.mkdir(exist_ok=True)
     namespace = str(os.stat("/proc/self/ns/net").st_ino)  # interface names belong to a network namespace

@@ -33,7 +33,7 @@ def parse_one_line(text: str) -> list[Source]:
 
 
 def parse_deb822(text: str) -> list[Source]:
-    """Returns the entries of a `.sources` file that are not disabled."""
+    """Returns the enabled entries of a `.sources` file."""
     sources = []
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):

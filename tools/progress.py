@@ -99,8 +99,8 @@ class Plan:
         self._done_seconds += seconds
 
     def estimate(self, name: str, elapsed_seconds: float) -> tuple[int, float]:
-        """(percent done, seconds left) while `name` has been running for `elapsed_seconds`. The pace is the duration of the finished steps
-        divided by their weights. Until the finished steps have 2 % of all weights, the pace is 1."""
+        """Returns (percent done, seconds left) at the time when step `name` has been running for `elapsed_seconds`. The pace is the
+        duration of the finished steps divided by their weights. Until the finished steps have 2 % of all weights, the pace is 1."""
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0

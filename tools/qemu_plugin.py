@@ -21,7 +21,8 @@ def library(source: Path) -> Path:
 
 
 def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], compiler: Sequence[str]) -> Path:
-    """Returns a plugin of `sources`. It is compiled again if a file of `depends_on` is newer. `compiler`: start of its command line."""
+    """Returns the plugin that is compiled from `sources`. It is compiled again if a file of `depends_on` is newer. `compiler`: the first
+    words of the compiler's command line."""
     version = qemu.version_of(qemu.command())
     if version is None:
         raise Failure("QEMU does not say its version")

@@ -91,7 +91,7 @@ def rustfmt() -> list[str]:
         return ["there is no rustfmt"]
     complaints = []
     for path in files():
-        # rustfmt formats a crate from its root file. Each file in tests/ is a crate of its own.
+        # rustfmt gets the root file of each crate, and checks the crate's modules as well. Each file in tests/ is the root of a crate.
         if path.suffix == ".rs" and (path.name in ("main.rs", "lib.rs", "build.rs") or path.parent.name == "tests"):
             done = _run([program, "--edition", "2021", "--check", "--color", "never", "-l", str(path)])
             if done.returncode != 0:

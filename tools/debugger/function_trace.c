@@ -107,7 +107,7 @@ static void ran(unsigned cpu, void* data) {
 
 /// Returns the function that contains an address, or function_count if there is none.
 static size_t find(uint64_t address) {
-  size_t low = 0, high = function_count;  // searches the first function that begins after the address
+  size_t low = 0, high = function_count;  // finds the first function that begins after the address
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (functions[middle].first <= address) {

@@ -29,7 +29,8 @@ class FakeMachine:
     damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
     forgetful: if True, the machine ignores the positions that a collector names, and sends all entries.
-    early: by core, entries that the stream sends before those in `files`, like entries that a machine sends live and later overwrites.
+    early: by core, entries that the stream sends before the entries in `files`. A real machine does so with entries that it overwrites
+    later.
     pause_seconds: the pause after each block.
     """
 

@@ -50,7 +50,7 @@ _NEEDED = {
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
 }
-# Names of the values of fields, for older headers, which state none.
+# Names of the values of fields. They are used for older headers, which do not state such names.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))
     for form, text in DEFAULTS["fields"].items()
@@ -271,8 +271,8 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Returns names of values, numbered from 0 or as in "256=off". Defaults: for a "choice" the field's names, for a "switch" off and
-    on."""
+    """Returns names of values, numbered from 0 or as in "256=off". If `text` is empty, a "choice" has the names of its field, and a
+    "switch" has off and on."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

@@ -2,7 +2,8 @@
 """Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
 A run extends from its start anchor to its stop anchor, the entries behind its start and stop records. The start record begins the first
-interval; its counts are from before the run. The stop record ends the last interval. The cores of a package share an energy counter.
+interval; the start record's counts are from before the run. The stop record ends the last interval. The cores of a package share an energy
+counter.
 """
 
 import dataclasses
@@ -75,7 +76,8 @@ class CoreRun:
 
     @functools.cached_property
     def interval_ticks(self) -> np.ndarray:
-        """Ticks from the previous record to each record. The time is unknown at the beginning and behind a gap, and is 0 there."""
+        """Ticks from the previous record to each record. The first record, and a record after a gap, have 0, because their time is
+        unknown."""
         tsc = self.tsc.astype(np.int64)
         ticks = np.zeros(len(tsc), np.int64)
         if len(tsc) > 1:

@@ -263,7 +263,8 @@ mod tests {
             sum * x / f64::from(steps) / total
         };
         let sample: Vec<f64> = times.iter().copied().step_by(100).collect();
-        // Tests every hundredth arrival. These are spaced more evenly than independent draws, so the bound for independent draws holds.
+        // Tests every hundredth arrival. Such arrivals are spaced more evenly than independent draws. So their distance is smaller, and the
+        // bound for independent draws holds.
         assert!(distance(sample.clone(), reached) < bound(sample.len()));
         assert!(!times.iter().any(|time| (20.01..30.0).contains(time)));
     }

@@ -32,7 +32,7 @@ pub struct Measuring {
     pub depth: usize,
 }
 
-/// The settings of a program that are the same in all its runs.
+/// This program's settings that are the same in all its runs.
 #[derive(Clone)]
 pub struct Load {
     pub settings: ConnectionSettings,

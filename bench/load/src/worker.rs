@@ -85,7 +85,7 @@ impl ConnectionCounts {
 const QUEUE_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 const EVENTS: usize = 512;
-/// The largest number of requests that are issued together, before they are flushed and replies are read.
+/// The largest number of requests that are issued before the loop flushes them and reads replies.
 const BATCH: usize = 64;
 /// Interval of checks for time-outs and for connections to reopen.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
@@ -356,7 +356,7 @@ impl Worker {
         let wait_ns = if self.environment.busy { 0 } else { until_ns.saturating_sub(now_ns) };
         let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
         let mut events = [MaybeUninit::uninit(); EVENTS];
-        // An error is an interruption by a signal; the caller's loop checks for a stop.
+        // An error means that a signal interrupted the wait; the caller's loop checks for a stop.
         if let Ok((events, _)) = epoll::wait(&self.poll, &mut events, Some(&time_out)) {
             for event in &*events {
                 self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
@@ -409,7 +409,8 @@ impl Worker {
     fn run_housekeeping(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
-            // All closed connections wait equally long for a retry, and the first has waited longest. If it may not retry, none may.
+            // All closed connections wait equally long for a retry, and the first has waited longest. If the first may not retry yet, no
+            // other may.
             if !self.connections[index].may_retry(now_ns) {
                 break;
             }
