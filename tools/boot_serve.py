@@ -99,7 +99,8 @@ def address_of(interface: str) -> ipaddress.IPv4Interface:
 
 
 def _require_readable(out: Path) -> None:
-    """Raises Failure for a tree that dnsmasq cannot read after it gives up root's rights. Such a tree would look empty to machines."""
+    """Raises Failure for a tree that dnsmasq cannot read after dnsmasq has given up root's rights. Such a tree would look empty to
+    machines."""
     for folder in (out, *out.parents):
         if not folder.stat().st_mode & 0o001:
             hint = f"chmod o+x {folder}, or put the tree elsewhere"

@@ -52,7 +52,8 @@ def find() -> list[Fuzzer]:
 
 
 def soak(minutes: float) -> int:
-    """Runs all fuzzers, as many at a time as there are cores. Continues after a finding, and then returns 1."""
+    """Runs all fuzzers, as many at a time as there are cores. After a finding, continues with the other fuzzers and returns 1 at the
+    end."""
     return play(find(), minutes, int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little")))
 
 

@@ -22,8 +22,8 @@ LANES_MAX = 8
 
 
 def soak(minutes: float) -> int:
-    """Runs each image on each number of cores, for about `minutes` in total. If an image fails, continues with the next and finally returns
-    1."""
+    """Runs each image on each number of cores, for about `minutes` in total. If an image fails, continues with the next image and returns 1
+    at the end."""
     run.require_build_packages()
     qemu.command()
     build.build("image-debug", [f"{name}.elf" for name in IMAGES])

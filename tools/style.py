@@ -39,7 +39,7 @@ def files() -> list[Path]:
 
 
 def check() -> Iterator[tuple[str, list[str]]]:
-    """Runs each check. Yields its name and its complaints, of which there are none on success."""
+    """Runs each check. Yields the check's name and the list of its complaints, which is empty on success."""
     code = [path for path in files() if path.suffix in CODE or path.name in CODE_NAMES]
     yield "licence line", without_licence(code)
     yield "line length", too_long(code)

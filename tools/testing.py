@@ -26,7 +26,7 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
-# More failures than this are not caused by a busy host.
+# If more tests than this fail, they are not run again, because a busy host is not the cause.
 RUN_AGAIN_MAX = 5
 LAST_FAILED = ("--last-failed", "--last-failed-no-failures=none", "--numprocesses=0")
 # pytest has as many workers as the host has cores. Tests of one file run on one worker, because they share a machine. Files start in the
@@ -286,7 +286,8 @@ def _ctest_again(argv: list[str], preset: str) -> Outcome:
 
 
 def _again(first: Outcome, name: str, run_failed: Callable[[], Outcome]) -> Outcome:
-    """If few tests failed in `first`, runs them again by `run_failed`. If all of them pass then, they count as passed and unsteady."""
+    """If few tests failed in `first`, runs them again by `run_failed`. If all of them pass this time, they count as passed, and are listed
+    as unsteady."""
     if not 0 < len(first.failures) <= RUN_AGAIN_MAX:
         return first
     progress.say(f"neap: {name}: {len(first.failures)} failed; once more, with nothing beside")

@@ -94,7 +94,8 @@ def callable_in(name: str) -> str | None:
 
 
 def callback_name(callback: gdb.Value) -> str:
-    """Returns the name of the callable in a callback, from the wrapper's name, or for a function pointer from the callback's storage."""
+    """Returns the name of the callable in a callback. The wrapper's name contains it. A function pointer is read from the callback's
+    storage."""
     code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"
@@ -150,7 +151,7 @@ def cores() -> list[Core]:
     try:
         for thread in gdb.selected_inferior().threads():
             thread.switch()
-            # A core has no thread-local storage until the kernel sets it up. Cores that only firmware uses never have it.
+            # A core has no thread-local storage until the kernel sets it up. Cores that only firmware uses never have such storage.
             if int(gdb.newest_frame().read_register("fs_base")) & 1 << 63:
                 found.append(Core(thread))
     finally:

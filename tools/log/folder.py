@@ -210,7 +210,7 @@ class Folder:
 
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
-        with contextlib.suppress(OSError):  # on a full disk an emptied file has no room for its header; the header is written later
+        with contextlib.suppress(OSError):  # a full disk may lack room for an emptied file's header, which is written later
             if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 

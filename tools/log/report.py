@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log report`: one HTML page that contains all its data and scripts, so it opens without a network.
 
-A browser cannot draw a million records. So the page holds the packed records, and report.js thins them for the visible span of time. It
-draws the minimum and the maximum of each group of adjacent records, so that no peak is lost. In a short span it draws single records. If a
-run has more than POINTS_MAX records, the page itself holds only the minimum and maximum of each group.
+A browser cannot draw a million records. So the page holds the packed records, and report.js thins them for the visible span of time.
+report.js draws the minimum and the maximum of each group of adjacent records, so that no peak is lost. In a short span it draws single
+records. If a run has more than POINTS_MAX records, the page itself holds only the minimum and maximum of each group.
 
 A content security policy in the page's head forbids all connections, also by the plot library (Plotly) or by text from a log.
 """

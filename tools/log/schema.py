@@ -116,7 +116,7 @@ class Schema:
     """The types that a header states for the entries after it. All headers of a run state the same types."""
 
     idle_states: tuple[str, ...]
-    flags: tuple[str, ...]  # the counter of each bit of a record's flags
+    flags: tuple[str, ...]  # for each bit of a record's flags: the name of the bit's counter
     kinds: tuple[tuple[int, str], ...]  # number and form
     forms: tuple[Form, ...]
     settings: tuple[tuple[int, Setting], ...]

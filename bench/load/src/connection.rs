@@ -202,7 +202,7 @@ impl Connection {
                 return sink.failed(Failure::TooLong, times);
             }
             if let Some(socket) = &self.socket {
-                // If the kernel refuses a datagram, its request times out, as if the network had lost it.
+                // If the kernel refuses the datagram, the request in it times out, as after a loss in the network.
                 let _ = net::send(socket, &self.output, SendFlags::NOSIGNAL);
             }
             self.output.clear();

@@ -46,7 +46,7 @@ pub enum PaceOrder {
 pub enum Order {
     /// The first line of a session.
     Hello { version: u32 },
-    /// Asks for the readings of the agent's clocks, which the agent sends at once.
+    /// Requests readings of the agent's clocks. The agent answers at once.
     Clock {},
     /// Opens the connections of a load. `share`: the agent's index among the `shares` programs that generate load.
     Load { arguments: Vec<String>, share: u64, shares: u64 },

@@ -7,7 +7,7 @@
 pub const HEADER_BYTES: usize = 8;
 /// Largest request that fits into one datagram. memcached cuts its replies into datagrams of this size, too.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// The largest value needs fewer datagrams than this. A datagram that announces more datagrams is invalid.
+/// The largest value needs fewer datagrams than this. A datagram that announces more than this is invalid.
 const PARTS_MAX: usize = 1024;
 
 pub fn write_header(number: u16, out: &mut Vec<u8>) {

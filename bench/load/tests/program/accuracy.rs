@@ -162,7 +162,7 @@ fn the_same_seed_gives_the_same_requests() {
 fn ten_thousand_connections_from_one_process() {
     use rustix::process::{getrlimit, Resource};
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    // The number is below 10,000 only if this user may not open so many files.
+    // Uses 10,000 connections, or fewer if this user may not open so many files.
     let connections = allowed.saturating_sub(200).min(10_000);
     let stub = Stub::start("");
     let finished = load(&stub.address, &format!("--no-preload -w 0 -s 3 --rate 5000 -c {connections} -q --time-out 100"));
