@@ -115,7 +115,7 @@ def read(path: Path) -> Machines:
 
 
 def parse(text: str, where: str) -> Machines:
-    """Checks the text of a machines' file, like read()."""
+    """Checks `text`, the content of a machines' file, and returns and raises like read(). Errors begin with `where`."""
     try:
         _require_shallow(text)
         values = tomllib.loads(text)

@@ -75,8 +75,8 @@ static bool called;  // the previous block ended in a call
 enum { begins_bit = 1 << 0, calls_bit = 1 << 1, returns_bit = 1 << 2, interrupt_bit = 1 << 3, function_shift = 32, count_shift = 16 };
 
 static void enter(uint32_t function, bool by_call) {
-  if (!by_call && depth > 0) --depth;  // a jump replaces the jumping function
-  if (depth == depth_max) {            // the outer half of the stack is dropped
+  if (!by_call && depth > 0) --depth;  // after a jump, the entry replaces that of the jumping function
+  if (depth == depth_max) {            // the shadow is full: its outer half is dropped
     memmove(stack, stack + depth_max / 2, sizeof stack / 2);
     depth = depth_max / 2;
   }

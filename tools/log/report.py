@@ -117,7 +117,8 @@ def _core(core: CoreRun, begin: int, points_max: int) -> dict:
 
 
 def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval counts in the span in which it ends."""
+    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval belongs to the span in which the interval
+    ends."""
     if not len(seconds):
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)

@@ -255,7 +255,7 @@ impl Worker {
         recorder
     }
 
-    /// Sends at most one batch of due requests. Returns the time of the next request before the end.
+    /// Sends at most one batch of due requests. Returns the intended time of the next request; None if the run ends before that time.
     fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> Option<u64> {
         let Demand::Open(open) = &mut plan.demand else { return None };
         // A run that was stopped before it began sends no requests: its end is not after its start.
@@ -362,7 +362,7 @@ impl Worker {
                 self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
             }
             self.round_events += events.len();
-            // If not all events fit, the next poll returns the sockets that have waited longest.
+            // If not all events fit into `events`, the next poll returns the sockets that have waited longest.
             if events.len() < EVENTS || self.round_events >= self.connections.len() {
                 self.seen_ns = if self.round_ns == 0 { now_ns } else { self.round_ns };
                 (self.round_ns, self.round_events) = (0, 0);
@@ -447,7 +447,7 @@ impl Worker {
         }
     }
 
-    /// Ends requests in flight as unanswered. Their connections are closed, because the next run could not use them.
+    /// Ends requests in flight as unanswered. Their connections are closed, because late replies would otherwise arrive in the next run.
     fn end(&mut self, recorder: &mut Recorder) {
         self.fail_queued(recorder);
         for index in 0..self.connections.len() {

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub const KEY_BYTES_MAX: u16 = 250;
-/// memcached's default limit of an item is 1 MiB, including the item's header and key.
+/// memcached's default limit of an item is 1 MiB. 512 bytes of it are left for the item's header and key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
