@@ -27,8 +27,8 @@ from tools.process import spawn, stop
 SIOCGIFADDR = 0x8915
 SIOCGIFNETMASK = 0x891B
 HTTP_TIMEOUT_SECONDS = 30
-# Limits of HTTP connections, in total and for one address; further connections are closed. Each connection takes a thread. A machine that
-# boots opens several connections.
+# Limits of HTTP connections, in total and for one address, because each connection takes a thread. Further connections are closed. A
+# machine that boots opens several connections.
 HTTP_CONNECTIONS = 256
 HTTP_CONNECTIONS_OF_ONE = 16
 

@@ -94,7 +94,7 @@ def installed(package: str) -> bool:
 
 
 def missing(groups: list[str]) -> list[str]:
-    """Returns the packages that are missing for these groups of needs. The groups "rust" and "rustfmt" are not in NEEDS."""
+    """Returns the packages that are missing for these groups of needs. The groups "rust" and "rustfmt" are checked here, not by NEEDS."""
     lacking: list[str] = []
     for group in groups:
         if group == "rust":

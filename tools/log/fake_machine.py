@@ -112,7 +112,7 @@ class FakeMachine:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stream(self, positions: dict[int, int]) -> bytes:
-        """Returns all blocks from these positions on."""
+        """Returns all blocks of the stream. The entries of each core begin at the core's position in `positions`."""
         blocks: list[tuple] = [(layout.BLOCK_ALIVE, 0, 0, b"", 0)]
         header = None
         for core, file in enumerate(self.files):

@@ -145,7 +145,7 @@ def read_header(path: Path) -> Header:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One block of the stream. `position` and `count` are in entries; their meaning depends on `type`, see docs/log-format.md."""
+    """One block of the stream. `position` and `count` are numbers of entries; their meaning depends on `type`, see docs/log-format.md."""
 
     type: int
     core: int

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run extends from its start anchor to its stop anchor, the entries behind its start and stop records. The start record begins the first
-interval; the start record's counts are from before the run. The stop record ends the last interval. The cores of a package share an energy
-counter.
+A run extends from its start anchor to its stop anchor. These are the entries behind the run's start record and stop record. The start
+record begins the first interval; the start record's counts are from before the run. The stop record ends the last interval. The cores of a
+package share an energy counter.
 """
 
 import dataclasses

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const SECOND_NS: f64 = 1e9;
-/// The arrivals end at this time, 31 years. No run is so long.
+/// The arrivals end at this time, which is 31 years and longer than any run.
 const NEVER_NS: f64 = 1e18;
 
 /// An arrival process without its rate, which is given separately.

@@ -58,7 +58,7 @@ pub enum Outcome {
     WrongKey,
     WrongLength,
     WrongBytes,
-    /// A well-formed reply that does not match this request.
+    /// A valid reply, but of a kind that this request cannot have.
     WrongReply,
 }
 
