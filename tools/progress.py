@@ -104,8 +104,8 @@ class Plan:
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that runs longer than expected counts as almost done. The pace, which was too optimistic, is corrected also for later
-        # steps.
+        # A step that runs longer than expected counts as almost done. The pace was then too optimistic, so it is corrected, also for the
+        # estimate of later steps.
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:
             pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)

@@ -25,7 +25,8 @@ ENERGY_BITS = 32
 # Two cores that read one energy counter at the same time may record their readings in either order. So a decrease of up to this number of
 # counts is no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
-# No package draws more power. If two readings are so far apart that the counter could wrap twice at this power, the energy is doubtful.
+# More power than any package draws. If two readings are so far apart that the counter could wrap twice at this power, the energy is
+# doubtful.
 WATTS_MAX = 500.0
 
 
