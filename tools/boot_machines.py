@@ -205,8 +205,7 @@ def _bmc(table: _Table, name: str) -> Bmc:
 
 
 class _Table:
-    """One table of the file. Each method reads one key and checks the type of its value. `finish` then refuses the keys that no method has
-    read."""
+    """One table of the file. Each method reads a key and checks the type of its value. `finish` refuses all other keys."""
 
     def __init__(self, where: str, prefix: str, values: object):
         self.where = where

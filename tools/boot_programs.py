@@ -2,8 +2,7 @@
 """GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
 A boot tree (boot_tree.py) must not depend on the machine that makes it: that machine's GRUB may be old or missing. So these programs come
-from signed packages of Debian 13. The packages are unpacked into the cache, and the programs run with Debian 13's C library, like QEMU
-(qemu.py).
+from signed packages of Debian 13. They are unpacked into the cache, and the programs run with Debian 13's C library, like QEMU (qemu.py).
 """
 
 import functools

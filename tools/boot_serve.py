@@ -70,8 +70,7 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
 
 @contextlib.contextmanager
 def _alone_on(interface: str) -> Iterator[None]:
-    """Raises Failure if another neap serves on this interface. Two dnsmasq processes can listen on the same ports, and each machine would
-    then get two answers."""
+    """Raises Failure if another neap serves on this interface. Two dnsmasq processes could share ports and answer each machine twice."""
     folder = cache.root() / "boot-trees"
     folder.mkdir(exist_ok=True)
     namespace = str(os.stat("/proc/self/ns/net").st_ino)  # interface names belong to a network namespace
@@ -99,8 +98,7 @@ def address_of(interface: str) -> ipaddress.IPv4Interface:
 
 
 def _require_readable(out: Path) -> None:
-    """Raises Failure for a tree that dnsmasq cannot read after dnsmasq has given up root's rights. Such a tree would look empty to
-    machines."""
+    """Raises Failure for a tree that dnsmasq cannot read without root's rights. Such a tree would look empty to machines."""
     for folder in (out, *out.parents):
         if not folder.stat().st_mode & 0o001:
             hint = f"chmod o+x {folder}, or put the tree elsewhere"

@@ -240,8 +240,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
     git(checkout, "stash", "-q", "--include-untracked")
-    # Untracked files at the top of the checkout, such as a machines' file, a log or a disc image, are not part of a boot image, so they are
-    # allowed.
+    # Untracked files at the top of the checkout, such as a disc image or a log, are in no boot image, so they are allowed.
     (checkout / "hello.iso").touch()
     (checkout / "run1").mkdir()
     (checkout / "run1/core0.log").touch()

@@ -133,8 +133,8 @@ def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
 
 
 def test_an_import_writes_through_no_link_of_its_archive(tmp_path: Path) -> None:
-    """According to the names, each link points below the prefix. But `a/b/c` is itself a link, so `a/b/c/out` is in another folder than its
-    name says, and leads out of the prefix."""
+    """Computed from the names alone, both links point into the prefix. But `a/b/c` leads to the prefix itself, so `a/b/c/out` is written as
+    `out`, and its target is outside of the prefix."""
     prefix = tmp_path / "x/y/prefix"
     prefix.mkdir(parents=True)
     links = {"a/b/c": "../..", "a/b/c/out": "../../../victim"}

@@ -52,8 +52,7 @@ def find() -> list[Fuzzer]:
 
 
 def soak(minutes: float) -> int:
-    """Runs all fuzzers, as many at a time as there are cores. After a finding, continues with the other fuzzers and returns 1 at the
-    end."""
+    """Runs all fuzzers, as many at a time as there are cores. After a finding, continues and returns 1 at the end."""
     return play(find(), minutes, int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little")))
 
 

@@ -22,8 +22,7 @@ LANES_MAX = 8
 
 
 def soak(minutes: float) -> int:
-    """Runs each image on each number of cores, for about `minutes` in total. If an image fails, continues with the next image and returns 1
-    at the end."""
+    """Runs each image on each number of cores, for about `minutes` in total. After a failure, continues and returns 1 at the end."""
     run.require_build_packages()
     qemu.command()
     build.build("image-debug", [f"{name}.elf" for name in IMAGES])

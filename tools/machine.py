@@ -77,8 +77,7 @@ class Machine:
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
-    outside: the user network reaches other hosts. qemu_options: more words for QEMU. They precede the card's words, because an IOMMU must
-    precede the card.
+    outside: the user network reaches other hosts. qemu_options: words for QEMU before the card's words, such as an IOMMU.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).

@@ -111,8 +111,7 @@ def missing(groups: list[str]) -> list[str]:
 
 
 def rust_packages(names: list[str]) -> list[str]:
-    """Returns `names`, if these packages have a new enough Rust. Debian 12's are too old. It has newer packages for browsers, named with
-    `-web`."""
+    """Returns the names of packages with a new enough Rust. In Debian 12 these are packages for browsers, named with `-web`."""
     match = re.search(r"Candidate: (\d+)\.(\d+)", finished(["apt-cache", "policy", "rustc"]).stdout)
     new_enough = match and (int(match.group(1)), int(match.group(2))) >= build.OLDEST_RUSTC
     return names if new_enough else [f"{name}-web" for name in names]

@@ -286,8 +286,7 @@ def _ctest_again(argv: list[str], preset: str) -> Outcome:
 
 
 def _again(first: Outcome, name: str, run_failed: Callable[[], Outcome]) -> Outcome:
-    """If few tests failed in `first`, runs them again by `run_failed`. If all of them pass this time, they count as passed, and are listed
-    as unsteady."""
+    """If few tests failed in `first`, runs them again by `run_failed`. If all of them now pass, they count as passed and as unsteady."""
     if not 0 < len(first.failures) <= RUN_AGAIN_MAX:
         return first
     progress.say(f"neap: {name}: {len(first.failures)} failed; once more, with nothing beside")

@@ -94,8 +94,7 @@ def callable_in(name: str) -> str | None:
 
 
 def callback_name(callback: gdb.Value) -> str:
-    """Returns the name of the callable in a callback. The wrapper's name contains it. A function pointer is read from the callback's
-    storage."""
+    """Returns the name of a callback's callable. The wrapper's name contains it; a function pointer is in the callback's storage."""
     code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"

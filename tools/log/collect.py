@@ -202,8 +202,7 @@ class Collector:
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Raises Failure if entries of a core that does not exist have arrived. Entries arrive before the headers, and only headers state
-        the number of cores."""
+        """Raises Failure if entries of a core that does not exist have arrived. The number of cores arrives later, in the headers."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
             raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")

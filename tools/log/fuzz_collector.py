@@ -104,8 +104,8 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fetching(inventor: Inventor, answers: list[bytes], out: Path) -> Iterator[None]:
-    """Serves `answers` to the command in the `with` block. Then checks that `out` can be resumed, and, if the command succeeded, that `out`
-    is complete."""
+    """Serves `answers` to the command in the `with` block. Then checks that `out` can be resumed, and after success that `out` is
+    complete."""
     try:
         with machine(inventor, answers):
             yield

@@ -117,8 +117,7 @@ def _core(core: CoreRun, begin: int, points_max: int) -> dict:
 
 
 def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval belongs to the span in which the interval
-    ends."""
+    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval belongs to the span of its end."""
     if not len(seconds):
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
@@ -165,8 +164,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Of several readings at the same time, only the last is kept. Power is energy divided by the time between readings, which must not
-        # be 0.
+        # Of several readings at the same time, only the last is kept: power is energy divided by a time, which must not be 0.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))

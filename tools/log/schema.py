@@ -141,7 +141,7 @@ class Schema:
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
     def describe_settings(self, entry: bytes) -> dict:
-        """Returns a settings entry's members: raw TSC, the policy after the change, the name of the changed setting, and its new value as
+        """Returns a settings entry's members: raw TSC, the policy after the change, the changed setting's name, and its new value as
         text."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}

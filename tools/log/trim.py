@@ -77,8 +77,7 @@ class CoreRun:
 
     @functools.cached_property
     def interval_ticks(self) -> np.ndarray:
-        """Ticks from the previous record to each record. The first record, and a record after a gap, have 0, because their time is
-        unknown."""
+        """Ticks from the previous record to each record; 0 for the first record and after a gap, because the time is unknown."""
         tsc = self.tsc.astype(np.int64)
         ticks = np.zeros(len(tsc), np.int64)
         if len(tsc) > 1:

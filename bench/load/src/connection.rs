@@ -70,8 +70,7 @@ pub struct NotConnected(pub Errno);
 
 /// Receives the outcome of each request.
 pub trait Sink {
-    /// Called when a read has returned bytes, before the bytes are parsed. The sink reads the clock here, once for all replies in these
-    /// bytes.
+    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock here, once for all replies in the bytes.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);

@@ -263,8 +263,7 @@ struct Collector {
 impl Collector {
     fn collect(&self, inbox: &Receiver<(usize, Event)>, report: &mut impl FnMut(&Second)) -> Result<Outcomes, String> {
         let mut outcomes = Outcomes::default();
-        // `seconds` has the seconds whose figures are not complete, the oldest first. `closed` has the number of seconds that each member
-        // has reported.
+        // `seconds`: the seconds whose figures are incomplete, the oldest first. `closed`: the number of seconds that each member reported.
         let mut seconds: VecDeque<Second> = VecDeque::new();
         let mut closed = vec![0; self.members];
         let mut reported = 0;

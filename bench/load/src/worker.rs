@@ -409,8 +409,7 @@ impl Worker {
     fn run_housekeeping(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
-            // All closed connections wait equally long for a retry, and the first has waited longest. If the first may not retry yet, no
-            // other may.
+            // All closed connections wait equally long for a retry. If the first, which has waited longest, may not retry yet, none may.
             if !self.connections[index].may_retry(now_ns) {
                 break;
             }
