@@ -24,7 +24,8 @@ BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
 
-# Threads of this process wait for this lock without a message. A wait for another `./neap` is reported.
+# Lets one thread of this process at a time use the private apt. A thread waits for this lock without a message. For other processes there
+# is a lock file, and a wait for that lock is reported.
 _turn = threading.Lock()
 
 # Settings of the machine's apt configuration that the private apt must copy to reach the network.
@@ -122,7 +123,7 @@ class Archive:
         return list(dict.fromkeys(row[1] for row in fields if len(row) == 3 and row[2].endswith("Sources") == source))
 
     def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
-        """Raises VersionGone, which has the existing versions, if a version is missing in the lists after an update."""
+        """Updates the lists if they lack a wanted version. If it is still missing, raises VersionGone with the versions that exist."""
         for name, version in wanted:
             if version in self._versions(name, source):
                 continue
@@ -133,7 +134,7 @@ class Archive:
                 raise VersionGone(name, version, f"Debian's archive has {name} {version} no longer; {instead}", there)
 
     def _refresh(self, max_age_seconds: float = LISTS_MAX_AGE_SECONDS) -> None:
-        """Updates lists older than `max_age_seconds`, from the first mirror that has the suites with a valid signature."""
+        """Updates lists that are older than `max_age_seconds`. Uses the first mirror that has the suites with a valid signature."""
         fresh = self._home / "updated"
         if fresh.is_file() and time.time() - fresh.stat().st_mtime < max(max_age_seconds, 5):
             return
@@ -190,7 +191,7 @@ class VersionGone(Failure):
 
 
 def private_command(root: Path, program: str) -> list[str]:
-    """Returns the first words of a command line for a program of the packages at `root`. The program uses those packages' C library."""
+    """Returns the start of the command line of a program that is unpacked at `root`, with the C library that is unpacked there."""
     loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
     return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 

@@ -2,7 +2,7 @@
 """Makes GRUB files that firmware can start: for the network (BIOS, UEFI), and on a disc image that boots as a CD or as a disk.
 
 Each GRUB is one file that contains all modules. So a boot over the network needs one transfer for GRUB, and modules of different versions
-cannot mix. The file does not say what to boot; GRUB reads grub/grub.cfg beside it at each start.
+cannot mix. The file contains no menu. At each start, GRUB reads the menu from grub/grub.cfg beside the file.
 """
 
 import tempfile
@@ -47,7 +47,7 @@ def disc(programs: BootPrograms, tree: Path, marker: str, output: Path) -> None:
         _core(programs, "x86_64-efi", EFI, start, efi)
         with partition.open("wb") as file:
             file.truncate(EFI_IMAGE_KIB * 1024)
-        # Serial numbers and dates are fixed, so that two images with the same content are equal.
+        # The volume's serial number and the files' dates are fixed, so that two images with the same content are equal.
         programs.run("mformat", ["-i", str(partition), "-N", "4e454150", "-v", "NEAP", "::"])
         programs.run("mmd", ["-i", str(partition), "::/EFI", "::/EFI/BOOT"])
         programs.run("mcopy", ["-i", str(partition), str(efi), "::/EFI/BOOT/BOOTX64.EFI"])

@@ -22,7 +22,7 @@
 
 The file may come from another administrator, so its size, nesting and numbers are bounded.
 
-An unknown key may be a misspelt key, and the machine would boot something else than intended. So it is refused with an error that names it.
+An unknown key is refused with an error that names the key. A misspelt key must not be ignored: the machine would boot a wrong image.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def read(path: Path) -> Machines:
 
 
 def parse(text: str, where: str) -> Machines:
-    """Checks the text of a machines' file, like read()."""
+    """Checks `text`, the content of a machines' file, and returns and raises like read(). Errors begin with `where`."""
     try:
         _require_shallow(text)
         values = tomllib.loads(text)
@@ -142,7 +142,7 @@ def parse(text: str, where: str) -> Machines:
 
 
 def _require_shallow(text: str) -> None:
-    """Raises ValueError for a key with many dots. tomllib's memory grows with the square of their number; 200 KB of dots take 20 GB.
+    """Raises ValueError for a key with many dots. tomllib's memory grows with the square of the number of dots; 200 KB of dots take 20 GB.
     Strings over several lines are refused too, so that each line can be searched for dots outside of strings."""
     for number, line in enumerate(text.split("\n"), 1):
         if '"""' in line or "'''" in line:
@@ -205,7 +205,7 @@ def _bmc(table: _Table, name: str) -> Bmc:
 
 
 class _Table:
-    """One table of the file. Each method reads one key of a type. `finish` then refuses the keys that no method has read."""
+    """One table of the file. Each method reads a key and checks the type of its value. `finish` refuses all other keys."""
 
     def __init__(self, where: str, prefix: str, values: object):
         self.where = where

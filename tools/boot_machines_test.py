@@ -46,7 +46,7 @@ def test_a_machine_is_found_by_each_of_its_names() -> None:
 
 
 def test_an_empty_name_is_no_machine() -> None:
-    """`./neap power cycle "$RACK"` must switch no machine if RACK is not set, not even a machine without a serial number."""
+    """If RACK is not set, `./neap power cycle "$RACK"` passes an empty name. It must not match a machine without a serial number."""
     machines = boot_machines.parse("[machines.a]\nserial='s'\n[machines.b]\nmac='52:54:00:00:00:01'\n", "test")
     with pytest.raises(Failure, match="no machine '' \\(machines: a, b\\)"):
         machines.find("")

@@ -2,7 +2,7 @@
 """Makes the files that GRUB and iPXE read at each boot: the menu, and one small file for each machine that has its own boot entry.
 
 A boot loader cannot read the TOML file of the machines. So each machine's entry is written to a file of the boot loader's own format. The
-file is named by the machine's MAC (with dashes) or by its serial number. A new file changes the machine's next boot.
+file is named by the machine's MAC (with dashes) or by its serial number. To change a machine's next boot, a new file is written.
 """
 
 import dataclasses

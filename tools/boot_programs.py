@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
-A boot tree (boot_tree.py) must not depend on the machine that makes it: that machine's GRUB may be old or missing. So these programs are
-signed packages of Debian 13, which are unpacked into the cache and run with the C library that they were linked with, like QEMU (qemu.py).
+A boot tree (boot_tree.py) must not depend on the machine that makes it: that machine's GRUB may be old or missing. So these programs come
+from signed packages of Debian 13. They are unpacked into the cache, and the programs run with Debian 13's C library, like QEMU (qemu.py).
 """
 
 import functools
@@ -18,7 +18,7 @@ from tools.process import output_of
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
-# Of all dependencies, only these have files that the programs open.
+# Matches the names of the packages that have files that the programs open. Other dependencies are not unpacked.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120

@@ -27,8 +27,8 @@ from tools.process import spawn, stop
 SIOCGIFADDR = 0x8915
 SIOCGIFNETMASK = 0x891B
 HTTP_TIMEOUT_SECONDS = 30
-# Limits of HTTP connections, in total and for one address; further connections are closed. Each connection takes a thread. A machine that
-# boots opens several connections.
+# Limits of HTTP connections, in total and for one address, because each connection takes a thread. Further connections are closed. A
+# machine that boots opens several connections.
 HTTP_CONNECTIONS = 256
 HTTP_CONNECTIONS_OF_ONE = 16
 
@@ -70,7 +70,7 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
 
 @contextlib.contextmanager
 def _alone_on(interface: str) -> Iterator[None]:
-    """Raises Failure if another neap serves on this interface. Two dnsmasqs can share ports, and would answer each machine twice."""
+    """Raises Failure if another neap serves on this interface. Two dnsmasq processes could share ports and answer each machine twice."""
     folder = cache.root() / "boot-trees"
     folder.mkdir(exist_ok=True)
     namespace = str(os.stat("/proc/self/ns/net").st_ino)  # interface names belong to a network namespace
@@ -98,7 +98,7 @@ def address_of(interface: str) -> ipaddress.IPv4Interface:
 
 
 def _require_readable(out: Path) -> None:
-    """Raises Failure for a tree that dnsmasq cannot read after it gives up root's rights. Such a tree would look empty to machines."""
+    """Raises Failure for a tree that dnsmasq cannot read without root's rights. Such a tree would look empty to machines."""
     for folder in (out, *out.parents):
         if not folder.stat().st_mode & 0o001:
             hint = f"chmod o+x {folder}, or put the tree elsewhere"

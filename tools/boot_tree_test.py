@@ -240,7 +240,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
     git(checkout, "stash", "-q", "--include-untracked")
-    # Untracked files at the top of the checkout, such as a machines' file, a log or a disc image, are in no boot image.
+    # Untracked files at the top of the checkout, such as a disc image or a log, are in no boot image, so they are allowed.
     (checkout / "hello.iso").touch()
     (checkout / "run1").mkdir()
     (checkout / "run1/core0.log").touch()
@@ -274,7 +274,7 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     assert "set default='mine'" in (tmp_path / "out/grub/grub.cfg").read_text()
     assert pxe.iso(str(elsewhere), str(tmp_path / "mine.iso"), False, ["x=1"]) == 0
     assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
-    # The rule that sources must be committed also applies to an application elsewhere.
+    # The sources of an application outside the checkout must be committed, too.
     git(elsewhere, "init", "-q")
     with pytest.raises(Failure, match="my folder has uncommitted changes: CMakeLists.txt"):
         pxe.pxe(wanted)  # there is no commit at all yet

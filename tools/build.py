@@ -116,7 +116,8 @@ def configure_locked(preset: str) -> None:
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # CMake cannot change a build directory's compiler. A copied or moved build directory would build the sources at its old path.
+        # CMake cannot change a build directory's compiler, and a copied or moved build directory still builds the sources at its old path.
+        # In both cases the directory is removed and configured anew.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
         if before and (place not in before or any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before)):
             cache.remove(directory)

@@ -32,7 +32,7 @@ def root() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or ""
     if not os.path.isabs(base):  # the XDG specification: a relative path MUST be ignored
         home = os.environ.get("HOME") or ""
-        # A home directory from HOME must be an absolute path; an empty HOME would mean the root directory.
+        # If HOME is not an absolute path, the user database gives the home directory.
         base = str(Path(home if os.path.isabs(home) else pwd.getpwuid(os.getuid()).pw_dir) / ".cache")
     path = Path(base) / "neap"
     try:

@@ -84,7 +84,8 @@ def main(argv: list[str]) -> int:
         print("\nneap: interrupted", file=sys.stderr)
         return 128 + interrupted.number
     except BrokenPipeError:
-        # The reader of our output has closed it. Without dup2 the interpreter would print an error when it flushes standard output at exit.
+        # The process that reads our standard output has closed it. Without dup2 the interpreter would print an error when it flushes
+        # standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except MemoryError:
@@ -307,8 +308,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
 
 
-# Functions import the modules that they use, because `./neap --help` must not depend on these modules' requirements.
-# This table has the commands that are one call of a function. The function's parameters have the names of the command's options.
+# Functions import the modules that they use, because `./neap --help` must not depend on these modules' requirements. The table maps
+# commands to functions. To execute a command, the launcher calls its function, whose parameters have the names of the command's options.
 CALLS = {
     "replay": "model.record.replay",
     "new": "new.new",

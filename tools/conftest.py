@@ -61,8 +61,8 @@ def python() -> Iterator[Callable[..., subprocess.Popen]]:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, int]]:
-    """Hides this host's machines. Returns a function that makes a run's directory without a machine, and returns it and the descriptor of
-    its lock."""
+    """Hides the machines that run on this host. Returns a function that makes a run's directory without a machine. That function returns
+    the directory and the descriptor of the directory's lock."""
 
     def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> tuple[Path, int]:
         directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"

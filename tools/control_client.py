@@ -20,7 +20,7 @@ ANSWER_BYTES_MAX = 1 << 20
 LINE_BYTES_MAX = 4096
 TOKEN_BYTES_MAX = 1024
 RECEIVE_BYTES = 1 << 18
-# A read of many bytes may last for its time-out, plus the time that the bytes need at this rate.
+# The time limit of a read is its time-out, plus the time that its bytes need at this rate.
 SLOWEST_BYTES_PER_SECOND = 16_384
 
 

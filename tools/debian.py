@@ -57,8 +57,8 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """Returns `names` and every library package that they need, sorted. Of a dependency's alternatives, all that are named like libraries
-    are included."""
+    """Returns `names` and every library package that they need, sorted. If a dependency has alternatives, every alternative with a
+    library's name is included."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:

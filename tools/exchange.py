@@ -26,7 +26,7 @@ MANIFEST = "neap-toolchain.json"
 LEVEL = "-10"
 MANIFEST_BYTES_MAX = 16_000_000
 NEEDED_BYTES = 400_000_000
-# More than the size of any toolchain's files.
+# Largest total size of the files of an imported toolchain. No real toolchain is so large.
 UNPACKED_BYTES_MAX = 10 * NEEDED_BYTES
 
 

@@ -71,7 +71,7 @@ class FakeMirror:
         self.publish()
 
     def forget(self, name: str) -> None:
-        """Removes a version from the indexes, as a point release does."""
+        """Removes a package from the indexes. A point release of Debian removes old versions in this way."""
         self._stanzas = [(kind, text) for kind, text in self._stanzas if not text.startswith(f"Package: {name}\n")]
         self.publish()
 

@@ -133,8 +133,8 @@ def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
 
 
 def test_an_import_writes_through_no_link_of_its_archive(tmp_path: Path) -> None:
-    """By its name alone, each link points to a place below the prefix. Together the links lead out of the prefix, because `a/b/c` is a
-    link, so `a/b/c/out` is not where its name suggests."""
+    """Computed from the names alone, both links point into the prefix. But `a/b/c` leads to the prefix itself, so `a/b/c/out` is written as
+    `out`, and its target is outside of the prefix."""
     prefix = tmp_path / "x/y/prefix"
     prefix.mkdir(parents=True)
     links = {"a/b/c": "../..", "a/b/c/out": "../../../victim"}

@@ -18,7 +18,7 @@ from tools.errors import EXIT_FAILURE, Failure
 from tools.process import output_of, run_logged
 
 PRESET = "host"
-# Additional time for the case in progress, and for freeing the memory of a sanitizer.
+# Additional time for a fuzzer to finish its last case and to exit, which is slow with a sanitizer.
 SPARE_SECONDS = 180
 SHOWN_LINES = 20
 
@@ -52,7 +52,7 @@ def find() -> list[Fuzzer]:
 
 
 def soak(minutes: float) -> int:
-    """Runs all fuzzers, as many at a time as there are cores. Continues after a finding, and then returns 1."""
+    """Runs all fuzzers, as many at a time as there are cores. After a finding, continues and returns 1 at the end."""
     return play(find(), minutes, int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little")))
 
 
@@ -69,7 +69,8 @@ def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
 
 
 def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
-    """Runs one fuzzer for this many seconds. Prints its result in a line, and how to repeat a finding. Returns false for a finding."""
+    """Runs one fuzzer for this many seconds. Prints the result in one line, and for a finding also the command that repeats it. Returns
+    false for a finding."""
     log = build.log_path(f"soak-{fuzzer.name}")
     log.unlink(missing_ok=True)
     start = time.monotonic()

@@ -2,7 +2,8 @@
 """`./neap soak kernel`: runs each of the kernel's stress images for minutes, on 1, 2, 4 and 16 cores. An image that loses or leaks anything
 fails.
 
-One machine runs for each core of the host (at most LANES_MAX), and most have several vCPUs. So the host preempts vCPUs; that exposes races.
+As many machines run at the same time as the host has cores (at most LANES_MAX). Most machines have several vCPUs, so the host must preempt
+vCPUs, which exposes races.
 """
 
 import os
@@ -21,7 +22,7 @@ LANES_MAX = 8
 
 
 def soak(minutes: float) -> int:
-    """Divides about this many minutes among all images on all numbers of cores. Continues after a failure, and then returns 1."""
+    """Runs each image on each number of cores, for about `minutes` in total. After a failure, continues and returns 1 at the end."""
     run.require_build_packages()
     qemu.command()
     build.build("image-debug", [f"{name}.elf" for name in IMAGES])

@@ -30,8 +30,8 @@ PRESETS = ("etc", "usr", "fixed")
 # After Ctrl-C the load generator waits for requests in flight and prints the results so far. The launcher kills it after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
-# An emulated machine is slow, and its network loses segments. TCP sends a lost segment again after one second, then after three more.
-# This time limit is longer than several such waits.
+# An emulated machine is slow, and its network loses segments. TCP sends a lost segment again after one second, and once more three seconds
+# later. This time limit is longer than several such waits.
 TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 
@@ -67,7 +67,7 @@ def load(words: Sequence[str]) -> int:
 
 
 def _place_of_target(words: Sequence[str]) -> int | None:
-    """Returns the position of the first or last word if that word is an application's name, and so the target. Otherwise returns None."""
+    """Returns the position of the target: the first or the last word, if it is an application's name. Otherwise returns None."""
     names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)

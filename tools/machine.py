@@ -41,7 +41,7 @@ SUCCESS = 16
 FAILURE = 17
 PANIC = 18
 BAD_COMMAND_LINE = 19
-# Values of wait_exit() for ends without such a write.
+# Values of wait_exit() if the machine ends without a write to port 0xf4.
 POWER_OFF = 0
 RESET = -1
 
@@ -77,7 +77,7 @@ class Machine:
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
-    outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's: an IOMMU must precede the card.
+    outside: the user network reaches other hosts. qemu_options: words for QEMU before the card's words, such as an IOMMU.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).

@@ -3,8 +3,8 @@
 
 Neap names no mirror itself. It uses the mirror of the machine's apt, and requests other suites from it. apt's configuration has two formats
 (one line per entry; deb822 paragraphs) and may list sources that are not Debian. An entry counts as Debian if it offers the component
-`main` of one of Debian's suites, and no foreign keyring signs it. Signatures are checked for everything from the mirror. So a wrong guess
-ends in an error, not in wrong software.
+`main` of one of Debian's suites, and if it names no keyring except Debian's. Signatures are checked for everything from the mirror. So a
+wrong guess ends in an error, not in wrong software.
 """
 
 import re
@@ -33,7 +33,7 @@ def parse_one_line(text: str) -> list[Source]:
 
 
 def parse_deb822(text: str) -> list[Source]:
-    """Returns the entries of a `.sources` file that are not disabled."""
+    """Returns the enabled entries of a `.sources` file."""
     sources = []
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):

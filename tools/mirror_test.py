@@ -32,7 +32,7 @@ URIs: http://c.example/debian
 Suites: trixie
 Components: main
 """
-# The key is written into the entry, so it is no file name.
+# `Signed-By` contains the key itself instead of a keyring's file name.
 PARAGRAPH_WITH_KEY = """\
 Types: deb
 URIs: http://a.example/debian

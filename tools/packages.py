@@ -94,7 +94,7 @@ def installed(package: str) -> bool:
 
 
 def missing(groups: list[str]) -> list[str]:
-    """Returns the packages that are missing for these groups of needs. The groups "rust" and "rustfmt" are not in NEEDS."""
+    """Returns the packages that are missing for these groups of needs. The groups "rust" and "rustfmt" are checked here, not by NEEDS."""
     lacking: list[str] = []
     for group in groups:
         if group == "rust":
@@ -111,7 +111,7 @@ def missing(groups: list[str]) -> list[str]:
 
 
 def rust_packages(names: list[str]) -> list[str]:
-    """Returns names of packages with a new enough Rust. Debian 12's Rust is too old, but its `-web` packages (for browsers) are not."""
+    """Returns the names of packages with a new enough Rust. In Debian 12 these are packages for browsers, named with `-web`."""
     match = re.search(r"Candidate: (\d+)\.(\d+)", finished(["apt-cache", "policy", "rustc"]).stdout)
     new_enough = match and (int(match.group(1)), int(match.group(2))) >= build.OLDEST_RUSTC
     return names if new_enough else [f"{name}-web" for name in names]

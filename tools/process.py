@@ -5,8 +5,8 @@ A launcher that is killed with SIGKILL cannot clean up, so the kernel has to. Ev
 PR_SET_PDEATHSIG). There are two difficulties:
 
   - The "parent" is the thread that forked, not the process. So one thread, which lives as long as the process, forks all children.
-  - Only direct children get the signal, but a build tool has children of its own. So it runs under a small shell, which gets SIGTERM
-    at the launcher's death and then kills its whole process group.
+  - Only direct children get the signal, but a build tool has children of its own. So a build tool runs under a small shell. The shell gets
+    SIGTERM at the launcher's death, and then kills its whole process group.
 
 Every child has a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order.
 """

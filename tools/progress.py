@@ -67,8 +67,8 @@ def duration(seconds: float) -> str:
 
 
 class Plan:
-    """A sequence of steps with known weights, and an estimate from the pace of the finished steps. Weights are the seconds of each step on
-    the machine where it was measured. Only their proportions matter."""
+    """A sequence of steps with known weights, and an estimate from the pace of the finished steps. A step's weight is its duration in
+    seconds on the machine where it was measured. Only the proportions of the weights matter."""
 
     def __init__(self, title: str, weights: Sequence[tuple[str, float]]):
         self.title = title
@@ -99,13 +99,13 @@ class Plan:
         self._done_seconds += seconds
 
     def estimate(self, name: str, elapsed_seconds: float) -> tuple[int, float]:
-        """(percent done, seconds left) while `name` has been running for `elapsed_seconds`. The pace is the duration of the finished steps
-        divided by their weights. Until the finished steps have 2 % of all weights, the pace is 1."""
+        """Returns (percent done, seconds left) at the time when step `name` has been running for `elapsed_seconds`. The pace is the
+        duration of the finished steps divided by their weights. Until the finished steps have 2 % of all weights, the pace is 1."""
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that runs longer than expected counts as almost done. The pace, which was too optimistic, is corrected also for later
-        # steps.
+        # A step that runs longer than expected counts as almost done. The pace was then too optimistic, so it is corrected, also for the
+        # estimate of later steps.
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:
             pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)

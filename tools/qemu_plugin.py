@@ -11,7 +11,7 @@ from tools import build, cache, packages, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
-# Pairs of versions: the first QEMU that has a plugin interface, and that interface.
+# Each pair has a version of the plugin interface (the second member) and the first version of QEMU with that interface.
 PLUGIN_API = (((11, 1), 7), ((0,), 5))
 
 
@@ -21,7 +21,8 @@ def library(source: Path) -> Path:
 
 
 def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], compiler: Sequence[str]) -> Path:
-    """Returns a plugin of `sources`. It is compiled again if a file of `depends_on` is newer. `compiler`: start of its command line."""
+    """Returns the plugin that is compiled from `sources`. It is compiled again if a file of `depends_on` is newer. `compiler`: the first
+    words of the compiler's command line."""
     version = qemu.version_of(qemu.command())
     if version is None:
         raise Failure("QEMU does not say its version")

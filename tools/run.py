@@ -368,7 +368,7 @@ class Console:
             sys.stdout.write(shown_lines(line) + "\n")
             sys.stdout.flush()
         except (BrokenPipeError, ValueError):
-            # The reader of standard output has closed it, so the console has no reader. The machine is stopped.
+            # The process that reads standard output has closed it. Nothing reads the console any more, so the machine is stopped.
             if self.stop_machine_with:
                 threading.Thread(target=self.stop_machine_with, daemon=True).start()
             return

@@ -3,7 +3,7 @@
 
 A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports this and stops. With
 `--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are recorded in
-the cache, and are this user's pin until toolchain/sources.toml changes.
+the cache. They replace the pin for this user until toolchain/sources.toml changes.
 """
 
 import contextlib

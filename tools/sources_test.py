@@ -98,7 +98,7 @@ def test_an_accepted_newer_version_is_pinned_for_this_user(mirror: FakeMirror, p
     pin = sources.pins()["boost"]
     assert (pin.version, pin.sha256) == ("2", cache.file_sha256(new))
     assert (sources.boost() / "boost/version.hpp").read_text() == "2"
-    # A checkout with another pin is not affected.
+    # The accepted version does not affect a checkout with another pin.
     pin_package(pins_file, "libthing-dev", new, "3")
     assert sources.pins()["boost"].version == "3"
 

@@ -39,7 +39,7 @@ def files() -> list[Path]:
 
 
 def check() -> Iterator[tuple[str, list[str]]]:
-    """Runs each check. Yields its name and its complaints, of which there are none on success."""
+    """Runs each check. Yields the check's name and the list of its complaints, which is empty on success."""
     code = [path for path in files() if path.suffix in CODE or path.name in CODE_NAMES]
     yield "licence line", without_licence(code)
     yield "line length", too_long(code)
@@ -91,7 +91,7 @@ def rustfmt() -> list[str]:
         return ["there is no rustfmt"]
     complaints = []
     for path in files():
-        # rustfmt formats a crate from its root file. Each file in tests/ is a crate of its own.
+        # rustfmt gets the root file of each crate, and checks the crate's modules as well. Each file in tests/ is the root of a crate.
         if path.suffix == ".rs" and (path.name in ("main.rs", "lib.rs", "build.rs") or path.parent.name == "tests"):
             done = _run([program, "--edition", "2021", "--check", "--color", "never", "-l", str(path)])
             if done.returncode != 0:
@@ -100,8 +100,8 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Returns complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's
-    build has already checked each header that one of its sources includes first."""
+    """Returns complaints about headers that compile alone neither in the image's build nor in the host build. A header that a source of the
+    image includes first needs no check, because the image's build has compiled it."""
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
     done_by_build = included_first(databases[0])
@@ -128,8 +128,8 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """Compiler arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest folder
-    above."""
+    """Compiler arguments for headers, from a compile_commands.json. A header gets the arguments of a source in its folder, or in the
+    nearest folder above it."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}

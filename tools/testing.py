@@ -27,7 +27,7 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
-# More failures than this are not caused by a busy host.
+# If more tests than this fail, they are not run again, because a busy host is not the cause.
 RUN_AGAIN_MAX = 5
 LAST_FAILED = ("--last-failed", "--last-failed-no-failures=none", "--numprocesses=0")
 # pytest has as many workers as the host has cores. Tests of one file run on one worker, because they share a machine. Files start in the
@@ -84,8 +84,8 @@ def soak(
     jobs: int | None = None,
     faults: Sequence[str] = (),
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Five names run
-    other programs, each as the only name: `card` the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Five names are no
+    layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
     kernel's stress images, `fuzz` all other fuzzers, `model` seeds on the model machine (tools/model/campaign.py has its further
     arguments). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
@@ -302,7 +302,7 @@ def _ctest_again(argv: list[str], preset: str) -> Outcome:
 
 
 def _again(first: Outcome, name: str, run_failed: Callable[[], Outcome]) -> Outcome:
-    """If few tests failed in `first`, runs them again by `run_failed`. If all of them pass then, they count as passed and unsteady."""
+    """If few tests failed in `first`, runs them again by `run_failed`. If all of them now pass, they count as passed and as unsteady."""
     if not 0 < len(first.failures) <= RUN_AGAIN_MAX:
         return first
     progress.say(f"neap: {name}: {len(first.failures)} failed; once more, with nothing beside")

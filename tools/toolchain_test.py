@@ -128,7 +128,7 @@ def test_the_name_follows_pins_patches_and_steps_but_not_comments(trial: Trial) 
 
 
 def waiting_builder(trial: Trial, python) -> tuple[subprocess.Popen, Path]:
-    """Returns a build that waits in the step gcc while the file exists."""
+    """Returns a build that waits in the step gcc, and a file. The build continues when the file is removed."""
     wait = Path(f"{trial.log}.wait")
     wait.touch()
     builder = python(*trial.builder())
@@ -260,7 +260,7 @@ def test_an_exported_toolchain_is_imported(exported: Path, tmp_path: Path) -> No
     done = finished(["diff", "-r", "--no-dereference", str(tmp_path / "cache/neap/toolchain" / there.name), str(there)])
     assert done.returncode == 0, done.stdout
     assert (there / "bin/x86_64-neap-elf-g++").stat().st_mode & 0o111
-    exchange.import_toolchain(str(exported))  # a second time changes nothing
+    exchange.import_toolchain(str(exported))  # importing the same file again changes nothing
 
 
 def test_two_exports_are_identical(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """A real card in the emulated machine: the requirements of `./neap run APP --vfio ADDRESS`, and `./neap vfio bind|unbind|status`.
 
-vfio-pci passes a card through. It needs an IOMMU, the card's whole IOMMU group, permissions, and locked memory. If one of these
-requirements is missing, QEMU's error message names only a file descriptor. So all requirements are checked first, and each failed check
-names a remedy. Checks change nothing. Only `bind` and `unbind` write (Linux: Documentation/ABI/testing/sysfs-bus-pci, `driver_override`).
-If one of them fails midway, it restores the earlier state.
+Linux's driver vfio-pci passes a card through to the machine. This needs an IOMMU, the card's whole IOMMU group, permissions, and locked
+memory. If one of these requirements is missing, QEMU's error message names only a file descriptor. So all requirements are checked first,
+and each failed check names a remedy. Checks change nothing. Only `bind` and `unbind` write (Linux: Documentation/ABI/testing/sysfs-bus-pci,
+`driver_override`). If `bind` or `unbind` fails midway, it restores the earlier state.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ BRIDGE_CLASS = 0x0604
 
 
 class Host:
-    """Linux, as seen through its files. Tests use another root directory, and replace the values that are not in files."""
+    """Access to the host's Linux through its files. Tests use another root directory, and replace the values that are not in files."""
 
     def __init__(self, root: Path = Path("/")):
         self.root = root

@@ -75,8 +75,8 @@ static bool called;  // the previous block ended in a call
 enum { begins_bit = 1 << 0, calls_bit = 1 << 1, returns_bit = 1 << 2, interrupt_bit = 1 << 3, function_shift = 32, count_shift = 16 };
 
 static void enter(uint32_t function, bool by_call) {
-  if (!by_call && depth > 0) --depth;  // a jump replaces the jumping function
-  if (depth == depth_max) {            // the outer half of the stack is dropped
+  if (!by_call && depth > 0) --depth;  // after a jump, the entry replaces that of the jumping function
+  if (depth == depth_max) {            // the shadow is full: its outer half is dropped
     memmove(stack, stack + depth_max / 2, sizeof stack / 2);
     depth = depth_max / 2;
   }
@@ -107,7 +107,7 @@ static void ran(unsigned cpu, void* data) {
 
 /// Returns the function that contains an address, or function_count if there is none.
 static size_t find(uint64_t address) {
-  size_t low = 0, high = function_count;  // searches the first function that begins after the address
+  size_t low = 0, high = function_count;  // finds the first function that begins after the address
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (functions[middle].first <= address) {

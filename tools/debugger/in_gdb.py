@@ -79,8 +79,8 @@ def without_parameters(name: str) -> str:
 
 
 def callable_in(name: str) -> str | None:
-    """Returns the callable in the name of a function of WRAPPERS; None for any other name. Empty for a pointer to a function, because the
-    pointer's type does not name the function."""
+    """Returns the callable's name, if `name` is a function of WRAPPERS; None for any other function. Returns "" if the callable is a
+    function pointer, because the pointer's type does not name the function."""
     # The name of a function template begins with its result type.
     start = next((name.find(wrapper) + len(wrapper) for wrapper in WRAPPERS if name.removeprefix("void ").startswith(wrapper)), None)
     if start is None:
@@ -94,7 +94,7 @@ def callable_in(name: str) -> str | None:
 
 
 def callback_name(callback: gdb.Value) -> str:
-    """Returns the name of the callable in a callback, from the wrapper's name, or for a function pointer from the callback's storage."""
+    """Returns the name of a callback's callable. The wrapper's name contains it; a function pointer is in the callback's storage."""
     code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"
@@ -108,7 +108,7 @@ def word_at(address: int) -> int:
 
 
 class Core:
-    """A core that has thread-local storage. gdb shows it as a stopped thread."""
+    """A core that has thread-local storage. gdb shows each core as a stopped thread."""
 
     def __init__(self, thread: gdb.InferiorThread):
         self.thread = thread
@@ -150,7 +150,7 @@ def cores() -> list[Core]:
     try:
         for thread in gdb.selected_inferior().threads():
             thread.switch()
-            # A core has no thread-local storage until the kernel sets it up. Cores that only firmware uses never have it.
+            # A core has no thread-local storage until the kernel sets it up. Cores that only firmware uses never have such storage.
             if int(gdb.newest_frame().read_register("fs_base")) & 1 << 63:
                 found.append(Core(thread))
     finally:

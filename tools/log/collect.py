@@ -119,7 +119,8 @@ class Collector:
         done = {core for core in range(layout.CORES_MAX) if self._folder.done(core)}
         for core in sorted(done | set(self._folder.parts)):
             word = f"{core}={self._folder.position(core)}"
-            # The machine sends all entries of a core that is not named. Entries that are already in the folder are dropped.
+            # A word that does not fit into the line is left out. The machine then sends all entries of that core, and entries that are
+            # already in the folder are dropped.
             if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)
@@ -201,8 +202,7 @@ class Collector:
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Raises Failure if entries of a core that does not exist have arrived. Headers, which have the number of cores, arrive after
-        them."""
+        """Raises Failure if entries of a core that does not exist have arrived. The number of cores arrives later, in the headers."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
             raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")

@@ -34,7 +34,7 @@ def whole(out: Path) -> bool:
 
 
 def rebuilt(data: bytes, first: int) -> bytes:
-    """Returns a log file as if its first entries had been overwritten."""
+    """Returns the log file `data` without its first `first` entries, like a log whose first entries were overwritten."""
     header = layout.parse_header(data[: layout.HEADER_BYTES], "a test")
     return layout.rebuild_header(header, header.entries - first, first) + data[layout.HEADER_BYTES + first * ENTRY :]
 

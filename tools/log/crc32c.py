@@ -26,7 +26,8 @@ _PLANES = [bytes(word >> shift & 0xFF for word in _TABLE) for shift in (0, 8, 16
 
 
 def _skip_tables() -> list[list[int]]:
-    """Returns, for each of a register's four bytes, a table of that byte's contribution to the register after LANE_BYTES zero bytes."""
+    """Returns one table for each of the four bytes of a CRC register. The table maps the byte's value to its contribution to the register
+    after LANE_BYTES zero bytes."""
 
     def skip(register: int) -> int:
         for _ in range(LANE_BYTES):

@@ -2,8 +2,8 @@
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
 A record is an entry of 64 bytes. It may be followed by entries with sampled counters and, at a run's start and stop, by an anchor entry
-(clock, number of requests). This module joins these entries. `records` has one row per record. `counters` has, for each counter, a value
-for each record, in the records' order, and whether it was sampled. The header has the layout of entries (schema.py).
+(clock, number of requests). This module joins these entries. `records` has one row per record. `counters` has arrays for each counter: its
+value at each record, and whether the value was sampled. The log's header states the layout of the entries (schema.py).
 """
 
 import dataclasses
@@ -55,11 +55,11 @@ class Counter:
 class CoreLog:
     header: Header
     paths: list[Path]
-    records: np.ndarray  # entries of the form "record", which begin the records
-    follows_gap: np.ndarray  # true where entries are missing before this record
+    records: np.ndarray  # for each record its first entry, which has the form "record"
+    follows_gap: np.ndarray  # for each record: true if entries are missing before it
     counters: dict[str, Counter]
     anchors: np.ndarray  # entries of the form "anchor"
-    anchor_of: np.ndarray  # index of the record that each anchor belongs to
+    anchor_of: np.ndarray  # for each anchor: index of its record
     settings: list[dict]
     idle: np.ndarray  # entries of the form "idle"
     gaps: list[tuple[int, int]]  # position of the first missing entry, number of missing entries

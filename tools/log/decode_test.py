@@ -170,7 +170,7 @@ def test_random_entries_in_a_whole_file_are_only_strange(tmp_path: Path) -> None
         entries = chance.integers(0, 256, (count, layout.ENTRY_BYTES), np.uint8)
         if turn % 2 and count:
             entries[:, 8] = chance.choice(kinds, count)
-            entries[:, 6:8] = 0  # the TSC's highest bytes, so that all times lie within years
+            entries[:, 6:8] = 0  # clears the TSC's two highest bytes, so that all times are within a few years
         path.write_bytes(layout.build_header(0, count, 0, 0, header.tsc_hz, header.about) + entries.tobytes())
         run = decode.load([str(path)])
         summary.text(summary.summarise(run))

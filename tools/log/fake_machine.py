@@ -23,12 +23,12 @@ ENTRY = layout.ENTRY_BYTES
 class FakeMachine:
     """Serves `files`, one per core, on 127.0.0.1. A context manager.
 
-    cuts: for each connection in turn, the number of stream bytes after which it ends; later connections are not cut.
+    cuts: for each connection in turn, the number of stream bytes after which the machine ends it; later ones are not cut.
     reset: cut connections end by a TCP reset, which discards data in flight.
     damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
     forgetful: if True, the machine ignores the positions that a collector names, and sends all entries.
-    early: by core, entries that the stream sends before those in `files`, like entries that a machine sends live and later overwrites.
+    early: by core, entries that the stream sends before the entries in `files`. Real machines overwrite such entries later.
     pause_seconds: the pause after each block.
     """
 
@@ -110,7 +110,7 @@ class FakeMachine:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stream(self, positions: dict[int, int]) -> bytes:
-        """Returns all blocks from these positions on."""
+        """Returns all blocks of the stream. The entries of each core begin at the core's position in `positions`."""
         blocks: list[tuple] = [(layout.BLOCK_ALIVE, 0, 0, b"", 0)]
         header = None
         for core, file in enumerate(self.files):

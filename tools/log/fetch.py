@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log fetch`: copies each core's log over its own connection, like `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log`.
+"""`./neap log fetch`: copies each core's log over a separate connection, like `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log`.
 
-If a connection breaks, that core's log is discarded. `./neap log collect` resumes after a broken connection.
+If a connection breaks, the log of the connection's core is discarded. `./neap log collect` resumes after a broken connection.
 """
 
 import contextlib

@@ -5,7 +5,8 @@ A broken network, a full disk or a kill may interrupt a collection at any moment
 without a gap, like `core3.from-20480.part`. The part's size gives its end, so no separate index is needed. Each part begins with room for
 the header. When a core's log is complete, its header is written to that room and the part is renamed.
 
-The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that PART matches each part's name.
+The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, because a position in a file's name has at
+most 18 digits (PART).
 
 If entries are missing between two parts, both become log files. The last part of the run is `core3.log`; earlier parts keep their positions
 in their names. The files of one core, in order, hold all collected entries of that core.
@@ -34,7 +35,7 @@ CHUNK_BYTES = 1 << 20
 # The maximum size of all headers and entries in a folder.
 LIMIT_BYTES = 64 * 10**9
 PARTS_MAX = 10_000
-# Largest number of changes of settings in run.json, which may therefore be large.
+# Largest number of changes of settings in run.json.
 SETTINGS_MAX = 100_000
 JSON_BYTES_MAX = 1 << 28
 PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})\.part")
@@ -209,7 +210,7 @@ class Folder:
 
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
-        with contextlib.suppress(OSError):  # on a full disk an emptied file has no room for its header; the header is written later
+        with contextlib.suppress(OSError):  # a full disk may lack room for an emptied file's header, which is written later
             if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
@@ -250,7 +251,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live, but were overwritten later, to another file, so that `core3.log` equals the answer to
+        """Moves entries to another file if the machine sent them live and overwrote them later. `core3.log` then equals the answer to
         `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Fuzzes the readers of other programs' bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
 
-A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC, which inventions.py makes. The
-command must end in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character.
-It must write only inside its folder, and leave only files there that the next collection recognises.
+A case runs one of the launcher's commands in this process. The command's input is made by inventions.py, and imitates a hostile machine,
+file or BMC. The command must end in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no
+control character. It must write only inside its folder, and leave only files there that the next collection recognises.
 
 A case depends only on the seed and the case's number. A finding reports that number; FIRST is the number of the first case.
 """
@@ -104,7 +104,8 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fetching(inventor: Inventor, answers: list[bytes], out: Path) -> Iterator[None]:
-    """Serves `answers` to the command in the `with` block. Then checks that `out` can be resumed, and after success that it is complete."""
+    """Serves `answers` to the command in the `with` block. Then checks that `out` can be resumed, and after success that `out` is
+    complete."""
     try:
         with machine(inventor, answers):
             yield
@@ -224,7 +225,7 @@ PLAYS: tuple[Callable[[Inventor, Path], None], ...] = (
 
 
 def require_found_again(out: Path) -> None:
-    """Raises Wrong if the next collection would not recognise a file."""
+    """Raises Wrong if `out` contains a file that the next collection would not recognise."""
     known = (folder.RUN, folder.UNFINISHED)
     for path in out.iterdir() if out.is_dir() else ():
         if path.name not in known and not folder.PART.fullmatch(path.name) and not folder.LOG.fullmatch(path.name):

@@ -49,8 +49,8 @@ class Damaged(Failure):
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the run. `about` holds the
-    members of the header's JSON that tools/log/about.py knows and has checked; `schema` has the types of the entries."""
+    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the core in this run.
+    `about` holds the members of the header's JSON that tools/log/about.py knows and has checked; `schema` has the types of the entries."""
 
     core: int
     entries: int
@@ -145,7 +145,7 @@ def read_header(path: Path) -> Header:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One block of the stream. `position` and `count` are in entries; their meaning depends on `type`, see docs/log-format.md."""
+    """One block of the stream. `position` and `count` are numbers of entries; their meaning depends on `type`, see docs/log-format.md."""
 
     type: int
     core: int

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log report`: one HTML page that contains all its data and scripts, so it opens without a network.
 
-A browser cannot draw a million records. So the page holds the packed records, and report.js thins them for the visible span of time. It
-draws the minimum and the maximum of each group of adjacent records, so that no peak is lost. In a short span it draws single records. If a
-run has more than POINTS_MAX records, the page itself holds only the minimum and maximum of each group.
+A browser cannot draw a million records. So the page holds the packed records, and report.js thins them for the visible span of time.
+report.js draws the minimum and the maximum of each group of adjacent records, so that no peak is lost. In a short span it draws single
+records. If a run has more than POINTS_MAX records, the page itself holds only the minimum and maximum of each group.
 
 A content security policy in the page's head forbids all connections, also by the plot library (Plotly) or by text from a log.
 """
@@ -117,7 +117,7 @@ def _core(core: CoreRun, begin: int, points_max: int) -> dict:
 
 
 def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval counts in the span in which it ends."""
+    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval belongs to the span of its end."""
     if not len(seconds):
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
@@ -164,7 +164,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Of several readings at the same time, only the last is kept, because power is energy over time between readings.
+        # Of several readings at the same time, only the last is kept: power is energy divided by a time, which must not be 0.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The types that a log's header states: kinds of entries, the fields of each kind, and the settings with their names.
 
-A later version than the writer may read a log. So the JSON in its header contains `lines`, `fields`, `settings`, `idle_states` and `flags`
-(docs/log-format.md), and every reader here builds its types from these members. A member that an older log lacks is taken from format.json.
+A log may be read by a later version of Neap than the version that wrote it. So the JSON in its header contains `lines`, `fields`,
+`settings`, `idle_states` and `flags` (docs/log-format.md), and every reader here builds its types from these members. A member that an
+older log lacks is taken from format.json.
 
 The JSON may be hostile, so names, counts and sizes are bounded here. This module needs only the standard library, because the collector
 runs without numpy.
@@ -49,7 +50,7 @@ _NEEDED = {
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
 }
-# Names of the values of fields, for older headers, which state none.
+# Names of the values of fields. They are used for older headers, which do not state such names.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))
     for form, text in DEFAULTS["fields"].items()
@@ -115,7 +116,7 @@ class Schema:
     """The types that a header states for the entries after it. All headers of a run state the same types."""
 
     idle_states: tuple[str, ...]
-    flags: tuple[str, ...]  # the counter of each bit of a record's flags
+    flags: tuple[str, ...]  # for each bit of a record's flags: the name of the bit's counter
     kinds: tuple[tuple[int, str], ...]  # number and form
     forms: tuple[Form, ...]
     settings: tuple[tuple[int, Setting], ...]
@@ -140,7 +141,8 @@ class Schema:
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
     def describe_settings(self, entry: bytes) -> dict:
-        """Returns a settings entry's members: raw TSC, policy from then on, the name of the changed setting, and its new value as text."""
+        """Returns a settings entry's members: raw TSC, the policy after the change, the changed setting's name, and its new value as
+        text."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]
@@ -269,8 +271,8 @@ def _setting(text: str, form: Form) -> Setting:
 
 
 def _choices(text: str, kind: str, field: Field) -> tuple[tuple[int, str], ...]:
-    """Returns names of values, numbered from 0 or as in "256=off". Defaults: for a "choice" the field's names, for a "switch" off and
-    on."""
+    """Returns names of values, numbered from 0 or as in "256=off". If `text` is empty, a "choice" has the names of its field, and a
+    "switch" has off and on."""
     if not text:
         names = field.choices or (("off", "on") if kind == "switch" else ()) if kind in ("choice", "switch") else ()
         return tuple(enumerate(names))

@@ -4,8 +4,8 @@
 The columns are `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc`, separated by
 spaces, without a line of names. Files are named `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As in the studies, 0 in a counter's column means
 that the counter was not sampled in this row. Here 0 also means that the CPU lacks the counter. Counters are cumulative. c1 to c7 count how
-often each idle state was requested (HLT counts as c1). They too are 0 in a row without sampled counters. `joules` are counts of 15.26 uJ
-(2^-16 J), whatever the CPU's own unit, and do not wrap.
+often each idle state was requested (HLT counts as c1). c1 to c7 are also 0 in a row without sampled counters. `joules` are counts of 15.26
+uJ (2^-16 J), whatever the CPU's own unit, and do not wrap.
 """
 
 import re
@@ -19,7 +19,7 @@ from tools.log.tables import Making
 from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, trim
 
 COLUMNS = tuple("i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc".split())
-# The idle states that each column counts.
+# Maps each column to the idle states whose requests it counts.
 ENTRIES = {"c1": ("halt", "c1"), "c1e": ("c1e",), "c3": ("c3",), "c6": ("c6",), "c7": ("c7",)}
 COUNTERS = {"instructions": "instructions", "cycles": "cycles", "ref_cycles": "reference_cycles", "llc_miss": "llc_misses"}
 UNITS_PER_JOULE = 65536

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Computes quantities from records: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run extends from its start anchor to its stop anchor, the entries behind its start and stop records. The start record begins the first
-interval; its counts are from before the run. The stop record ends the last interval. The cores of a package share an energy counter.
+A run extends from its start anchor to its stop anchor. These are the entries behind the run's start record and stop record. The start
+record begins the first interval; the start record's counts are from before the run. The stop record ends the last interval. The cores of a
+package share an energy counter.
 """
 
 import dataclasses
@@ -24,7 +25,8 @@ ENERGY_BITS = 32
 # Two cores that read one energy counter at the same time may record their readings in either order. So a decrease of up to this number of
 # counts is no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
-# No package draws more power. If two readings are so far apart that the counter could wrap twice at this power, the energy is doubtful.
+# More power than any package draws. If two readings are so far apart that the counter could wrap twice at this power, the energy is
+# doubtful.
 WATTS_MAX = 500.0
 
 
@@ -75,7 +77,7 @@ class CoreRun:
 
     @functools.cached_property
     def interval_ticks(self) -> np.ndarray:
-        """Ticks from the previous record to each record. The time is unknown at the beginning and behind a gap, and is 0 there."""
+        """Ticks from the previous record to each record; 0 for the first record and after a gap, because the time is unknown."""
         tsc = self.tsc.astype(np.int64)
         ticks = np.zeros(len(tsc), np.int64)
         if len(tsc) > 1:

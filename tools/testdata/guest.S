@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-# A guest of forty instructions, for tests of the launcher. It prints its command line on COM1. The last letter there selects the end:
-# `s` `f` `p` `b` exit with success, failure, panic, bad command line; `r` triple fault; others: halt for ever.
+# A guest of forty instructions, for tests of the launcher. It prints its command line on COM1. The last letter of the command line selects
+# the end: `s` `f` `p` `b` exit with success, failure, panic, bad command line; `r` triple fault; others: halt for ever.
   .code32
   .section .multiboot, "a"
   .align 4

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const SECOND_NS: f64 = 1e9;
-/// The arrivals end at this time, 31 years. No run is so long.
+/// The arrivals end at this time, which is 31 years and longer than any run.
 const NEVER_NS: f64 = 1e18;
 
 /// An arrival process without its rate, which is given separately.
@@ -118,7 +118,7 @@ impl Course {
 }
 
 enum Kind {
-    /// `gap`: a number drawn from `gaps` is multiplied by this to give nanoseconds.
+    /// `gap` is the factor that converts a number drawn from `gaps` to nanoseconds.
     Scaled {
         gaps: Distribution,
         gap: f64,
@@ -263,7 +263,8 @@ mod tests {
             sum * x / f64::from(steps) / total
         };
         let sample: Vec<f64> = times.iter().copied().step_by(100).collect();
-        // Tests every hundredth arrival. These are spaced more evenly than independent draws, so the bound for independent draws holds.
+        // Tests every hundredth arrival. Such arrivals are spaced more evenly than independent draws. So their distance is smaller, and the
+        // bound for independent draws holds.
         assert!(distance(sample.clone(), reached) < bound(sample.len()));
         assert!(!times.iter().any(|time| (20.01..30.0).contains(time)));
     }

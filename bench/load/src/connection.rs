@@ -70,7 +70,7 @@ pub struct NotConnected(pub Errno);
 
 /// Receives the outcome of each request.
 pub trait Sink {
-    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock for the replies in them.
+    /// Called when a read has returned bytes, before they are parsed. The sink reads the clock here, once for all replies in the bytes.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
@@ -201,7 +201,7 @@ impl Connection {
                 return sink.failed(Failure::TooLong, times);
             }
             if let Some(socket) = &self.socket {
-                // If the kernel refuses a datagram, its request times out, as if the network had lost it.
+                // If the kernel refuses the datagram, the request in it times out, as after a loss in the network.
                 let _ = net::send(socket, &self.output, SendFlags::NOSIGNAL);
             }
             self.output.clear();
@@ -305,9 +305,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reports requests that were sent more than `time_out_ns` before `seen_ns` as timed out. All bytes from before `seen_ns` have been
-    /// read, so a slow client causes no time-outs. After an error the caller MUST close the connection: a late reply could pass for the
-    /// next reply.
+    /// Reports requests that were sent more than `time_out_ns` before `seen_ns` as timed out. All bytes that arrived before `seen_ns` have
+    /// been read, so a slow client causes no time-outs. After an error the caller MUST close the connection, because a late reply could be
+    /// taken for the reply to the next request.
     pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
@@ -322,8 +322,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. The requests in flight get the result `failure`. A half reply or `Garbage` can concern only the first
-    /// request; the others then get `Closed`.
+    /// Closes the connection. The requests in flight get the result `failure`. `HalfReply` and `Garbage` apply only to the first request;
+    /// the other requests then get `Closed`.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {

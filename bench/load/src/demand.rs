@@ -10,9 +10,9 @@ use crate::trace::Line;
 use crate::workload::{Request, Requests};
 use std::sync::Arc;
 
-/// Returns the seed for the requests of one worker in one run. The seed plus 1 is for the worker's arrival times. The generator is seeded
-/// by SplitMix64, so adjacent seeds give unrelated states. `share`: the program's index among the programs that generate load. `run`:
-/// counted from 1.
+/// Returns the seed for the requests of one worker in one run. The returned seed plus 1 is for the worker's arrival times. SplitMix64
+/// derives the generator's state from the seed, so adjacent seeds give unrelated states. `share`: the program's index among the programs
+/// that generate load. `run`: counted from 1.
 pub fn stream_seed(seed: u64, share: u64, run: u64, worker: u64) -> u64 {
     let stream = ((share * 1_000_003 + run) * 100_003 + worker) * 2;
     seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15))

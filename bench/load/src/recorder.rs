@@ -116,8 +116,8 @@ pub struct Measurement {
     /// Requests whose intended time is in the window.
     pub intended: u64,
     /// Good answers that arrived within the window, whatever the intended times of their requests. Their number gives the server's
-    /// throughput. A count of the answers to the window's requests would give an overloaded server too high a rate, because it answers some
-    /// of these requests after the window's end.
+    /// throughput. The number of the window's requests that were answered is no measure of throughput, because an overloaded server answers
+    /// some of them after the window's end.
     pub answered_in_window: u64,
     /// The number of the window's requests that waited for a connection with room. The cause is the server or a small depth, not a slow
     /// client.

@@ -32,7 +32,7 @@ pub struct Measuring {
     pub depth: usize,
 }
 
-/// The settings of a program that are the same in all its runs.
+/// This program's settings that are the same in all its runs.
 #[derive(Clone)]
 pub struct Load {
     pub settings: ConnectionSettings,
@@ -56,7 +56,7 @@ pub struct Run {
 
 impl Run {
     /// Returns the largest delay with which an agent may begin the run. In an open loop the requests due during the delay are sent late and
-    /// count as behind schedule. A closed loop has no intended times, so it MUST be running when the window begins.
+    /// count as behind schedule. A closed loop has no intended times that would show a delay, so it MUST be running when the window begins.
     pub fn late_start_max_ns(&self) -> u64 {
         match self.pace {
             Pace::Closed => self.warm_up_ns,

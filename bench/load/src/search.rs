@@ -83,7 +83,7 @@ impl Promise {
         let value = latency.value_at_quantile(self.percentile / 100.0);
         let errors = outcomes.loading.tally.errors() + outcomes.measuring.as_ref().map_or(0, |measuring| measuring.tally.errors());
         // The number of arrivals is random, so the intended rate may be below the requested rate. The achieved rate is compared with the
-        // lower of both. A few answers may arrive after the window's end.
+        // lower of these two rates. Up to CROSSING_REQUESTS answers may be missing, because they may arrive after the window's end.
         let meant = outcomes.intended_rate().min(asked);
         let crossing = CROSSING_REQUESTS / outcomes.length().as_secs_f64().max(1e-9);
         if latency.is_empty() {

@@ -166,8 +166,8 @@ impl Team {
         self.environment.clock.now_ns() + START_DELAY_NS + round_trip_ns
     }
 
-    /// Performs one run. Reports each second when all members have sent that second's figures. `order`: the pace for the agents. Fails if
-    /// an agent failed, which ends the run.
+    /// Performs one run. Reports each second when all members have sent that second's figures. `order`: the pace for the agents. If an
+    /// agent fails, the run ends and this function fails.
     pub fn run(&mut self, run: &Run, order: &PaceOrder, start_ns: u64, mut report: impl FnMut(&Second)) -> Result<Outcomes, String> {
         let window_start_ns = start_ns + run.warm_up_ns;
         let end_ns = window_start_ns.saturating_add(run.measured_ns);
@@ -263,7 +263,7 @@ struct Collector {
 impl Collector {
     fn collect(&self, inbox: &Receiver<(usize, Event)>, report: &mut impl FnMut(&Second)) -> Result<Outcomes, String> {
         let mut outcomes = Outcomes::default();
-        // Seconds whose figures are not complete, the oldest first, and the number of seconds that each member has reported.
+        // `seconds`: the seconds whose figures are incomplete, the oldest first. `closed`: the number of seconds that each member reported.
         let mut seconds: VecDeque<Second> = VecDeque::new();
         let mut closed = vec![0; self.members];
         let mut reported = 0;

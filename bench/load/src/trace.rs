@@ -54,7 +54,7 @@ fn line(words: &[&str]) -> Result<Line, String> {
     let &[time, operation, key, value] = words else {
         return Err("not four columns (seconds, operation, key bytes, value bytes)".into());
     };
-    // At most a hundred years, which as nanoseconds fit into 64 bits.
+    // The limit is about a hundred years, so that the time in nanoseconds fits into 64 bits.
     let seconds =
         time.parse().ok().filter(|seconds: &f64| (0.0..=3e9).contains(seconds)).ok_or(format!("{time} is not a time in seconds"))?;
     let key_bytes = key.parse().ok().filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes));

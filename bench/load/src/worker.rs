@@ -85,7 +85,7 @@ impl ConnectionCounts {
 const QUEUE_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 const EVENTS: usize = 512;
-/// The largest number of requests that are issued together, before they are flushed and replies are read.
+/// The largest number of requests that are issued before the loop flushes them and reads replies.
 const BATCH: usize = 64;
 /// Interval of checks for time-outs and for connections to reopen.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
@@ -255,7 +255,7 @@ impl Worker {
         recorder
     }
 
-    /// Sends at most one batch of due requests. Returns the time of the next request before the end.
+    /// Sends at most one batch of due requests. Returns the intended time of the next request; None if the run ends before that time.
     fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> Option<u64> {
         let Demand::Open(open) = &mut plan.demand else { return None };
         // A run that was stopped before it began sends no requests: its end is not after its start.
@@ -313,8 +313,8 @@ impl Worker {
             return self.mark_ready(index);
         }
         let now_ns = self.environment.clock.now_ns();
-        // A request that fails at once occupies no room, so the loop is bounded by the room at its beginning. Housekeeping offers the
-        // remaining room later.
+        // The loop sends at most as many requests as had room at its beginning. A request that fails at once uses no room, so the loop
+        // might otherwise never end. Housekeeping offers the remaining room later.
         for _ in self.connections[index].outstanding()..self.settings.depth {
             if let Some((intended_ns, request)) = self.queue.pop_front() {
                 self.submit(index, request, Times { intended_ns, sent_ns: now_ns, waited: true }, recorder);
@@ -356,13 +356,13 @@ impl Worker {
         let wait_ns = if self.environment.busy { 0 } else { until_ns.saturating_sub(now_ns) };
         let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
         let mut events = [MaybeUninit::uninit(); EVENTS];
-        // An error is an interruption by a signal; the caller's loop checks for a stop.
+        // An error means that a signal interrupted the wait; the caller's loop checks for a stop.
         if let Ok((events, _)) = epoll::wait(&self.poll, &mut events, Some(&time_out)) {
             for event in &*events {
                 self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
             }
             self.round_events += events.len();
-            // If not all events fit, the next poll returns the sockets that have waited longest.
+            // If not all events fit into `events`, the next poll returns the sockets that have waited longest.
             if events.len() < EVENTS || self.round_events >= self.connections.len() {
                 self.seen_ns = if self.round_ns == 0 { now_ns } else { self.round_ns };
                 (self.round_ns, self.round_events) = (0, 0);
@@ -409,7 +409,7 @@ impl Worker {
     fn run_housekeeping(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
-            // All closed connections wait equally long for a retry, and the first has waited longest. If it may not retry, none may.
+            // All closed connections wait equally long for a retry. If the first, which has waited longest, may not retry yet, none may.
             if !self.connections[index].may_retry(now_ns) {
                 break;
             }
@@ -446,7 +446,7 @@ impl Worker {
         }
     }
 
-    /// Ends requests in flight as unanswered. Their connections are closed, because the next run could not use them.
+    /// Ends requests in flight as unanswered. Their connections are closed, because late replies would otherwise arrive in the next run.
     fn end(&mut self, recorder: &mut Recorder) {
         self.fail_queued(recorder);
         for index in 0..self.connections.len() {

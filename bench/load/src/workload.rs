@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub const KEY_BYTES_MAX: u16 = 250;
-/// memcached's default limit of an item is 1 MiB, including the item's header and key.
+/// memcached's default limit of an item is 1 MiB. 512 bytes of it are left for the item's header and key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn mix(mut x: u64) -> u64 {
 
 /// Returns the random number that a distribution assigns to a key's number. It is the same in all clients.
 fn assigned(distribution: &Distribution, number: u64, salt: u64) -> f64 {
-    // A multiple of 2^-53 from 2^-53 to 1, because `quantile` needs a number above zero.
+    // A multiple of 2^-53, at most 1. It is never 0, because `quantile` needs a number above zero.
     let u = ((mix(number ^ salt) >> 11) + 1) as f64 / (1u64 << 53) as f64;
     distribution.quantile(u)
 }
@@ -233,7 +233,7 @@ impl Mix {
     }
 }
 
-/// Precomputed sizes of keys and values. To compute a size needs logarithms, which are too slow for each request.
+/// Precomputed sizes of keys and values. The computation of a size needs logarithms, which are too slow for each request.
 #[derive(Default)]
 pub struct Sizes {
     /// Key size and value size by key number. Sizes of further keys are computed when they are needed.

@@ -31,7 +31,7 @@ pub const VERSION: u32 = 1;
 /// A peer that has been silent for longer than this is considered gone. An agent that executes an order sends a line each second.
 pub const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// The pace of a run. A rate file or a trace is sent as its text.
+/// The pace of a run. A rate file or a trace file is sent as the file's text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaceOrder {
@@ -46,7 +46,7 @@ pub enum PaceOrder {
 pub enum Order {
     /// The first line of a session.
     Hello { version: u32 },
-    /// Asks for the readings of the agent's clocks, which the agent sends at once.
+    /// Requests readings of the agent's clocks. The agent answers at once.
     Clock {},
     /// Opens the connections of a load. `share`: the agent's index among the `shares` programs that generate load.
     Load { arguments: Vec<String>, share: u64, shares: u64 },

@@ -14,7 +14,7 @@ const DELETE: u8 = 0x04;
 const GETK: u8 = 0x0C;
 /// Length of a set's extras, which are flags and expiry.
 const SET_EXTRAS_BYTES: u8 = 8;
-/// No reply body (value with key) is as long as this. A greater length is `Garbage`.
+/// The body of a valid reply (value with key) is shorter than this. A greater length is `Garbage`.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 mod status {

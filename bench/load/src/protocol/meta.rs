@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"). Requests ask for the opaque in the reply, and gets also for the key.
+//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"). Each request asks the server to copy the request's opaque number into
+//! the reply. A get also asks for the key.
 
 use super::{first_line, is_error_line, judge, number, Checks, Decoded, Garbage, Outcome, Reply};
 use crate::workload::{Operation, Request};

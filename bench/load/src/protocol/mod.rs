@@ -58,7 +58,7 @@ pub enum Outcome {
     WrongKey,
     WrongLength,
     WrongBytes,
-    /// A well-formed reply that does not match this request.
+    /// A valid reply, but of a kind that this request cannot have.
     WrongReply,
 }
 
@@ -136,7 +136,7 @@ impl Protocol {
     }
 }
 
-/// No first line of a reply is as long as this. Longer input without a line end is `Garbage`.
+/// The first line of a valid reply is shorter than this. Longer input without a line end is `Garbage`.
 const LINE_BYTES_MAX: usize = 2048;
 
 /// Returns the first line without its line end, and the offset of the next line. Ok(None) if the line is not complete.

@@ -7,7 +7,7 @@
 pub const HEADER_BYTES: usize = 8;
 /// Largest request that fits into one datagram. memcached cuts its replies into datagrams of this size, too.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// The largest value needs fewer datagrams than this. A datagram that announces more datagrams is invalid.
+/// The largest value needs fewer datagrams than this. A datagram that announces more than this is invalid.
 const PARTS_MAX: usize = 1024;
 
 pub fn write_header(number: u16, out: &mut Vec<u8>) {
@@ -43,7 +43,8 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts, and parts beyond the first datagram's part count.
+    /// Adds a part. Returns the reply when it is complete. Ignores duplicate parts. Also ignores a part whose number is too large for the
+    /// number of parts in the first datagram.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);

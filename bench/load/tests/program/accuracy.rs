@@ -102,7 +102,7 @@ fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
     close_within(0.05, || {
         let (finished, made, away) = frozen((1000, 100), 4.0, "--rate 2000 --arrivals fixed -c 800");
         let late = finished.number("loading/lateness/p100_ns") + away;
-        // The window has three freezes or more. The slowest 1 % of the requests are due in a freeze's first 14 ms, and wait over 80 ms.
+        // The window of 4 s has three freezes or more. 1 % of its requests are due in the first 14 ms of the freezes, and wait over 80 ms.
         vec![Figure { name: "p99_ns", made, made_min: 80e6, measured: finished.number("loading/latency/p99_ns"), late }]
     });
 }
@@ -162,7 +162,7 @@ fn the_same_seed_gives_the_same_requests() {
 fn ten_thousand_connections_from_one_process() {
     use rustix::process::{getrlimit, Resource};
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    // The number is below 10,000 only if this user may not open so many files.
+    // Uses 10,000 connections, or fewer if this user may not open so many files.
     let connections = allowed.saturating_sub(200).min(10_000);
     let stub = Stub::start("");
     let finished = load(&stub.address, &format!("--no-preload -w 0 -s 3 --rate 5000 -c {connections} -q --time-out 100"));

@@ -10,7 +10,7 @@ use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// No run of a test takes so long. A program that runs longer is considered hung.
+/// A program that runs longer than this is considered hung.
 const RUN_TIME_OUT: Duration = Duration::from_secs(400);
 
 /// A child process that is killed after RUN_TIME_OUT, so that a read of its output always ends.

@@ -88,7 +88,7 @@ fn preset(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     let options = Options::parse();
     let connections_max = 16_384;
-    // An error is ignored, because the tests that need so many connections report a limit that is too low.
+    // An error is ignored. If the limit is too low, the tests that need so many connections report it.
     let _ = limits::allow_connections(connections_max, 0);
     match server::serve(&options) {
         Ok(report) => {
