@@ -55,7 +55,8 @@ class HostMachine {
   void interrupt(unsigned core, std::uint8_t vector);
   /// Waits until `condition` holds; checks it on the test's thread every millisecond. Returns false after `limit`.
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(20));
-  /// Calls `count` every `apart` until two calls return the same value; returns that value. Returns no value after 20 s.
+  /// Calls `count` at intervals of `apart` until two consecutive calls return the same value; returns that value. Returns no value after 20
+  /// s.
   [[nodiscard]] static std::optional<std::uint64_t> settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart);
 };
 

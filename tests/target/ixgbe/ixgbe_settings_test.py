@@ -57,7 +57,7 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
         counters = echo.finish()
     assert (traffic.lost, traffic.answered) == (reported, traffic.sent - reported)
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
-    # The driver of the published studies had rings of 512, a budget of 64, only the enable bit in TXDCTL, and offloads off.
+    # The preset `study` has the values of the driver in the published studies. Only these two thresholds differ from the defaults.
     assert defaults == at_boot
     assert studys == {**at_boot, "pthresh": 0, "hthresh": 0}
 
@@ -187,7 +187,7 @@ def test_a_hung_transmit_queue_is_detected_and_restarted() -> None:
 
 def test_a_card_that_cannot_reach_memory_is_reset_and_goes_on() -> None:
     with booted(cores=2, words="compare=off") as echo:
-        echo.machine.breaks_a_rule = True  # a DMA fault breaks a rule (tests/conftest.py)
+        echo.machine.breaks_a_rule = True  # allows the DMA fault below (tests/conftest.py)
         peer = echo.peer
         exchange(peer, [echo_frame(i, 300) for i in range(50)], echoed)
         peer.send(setting_frame("dma_error"))

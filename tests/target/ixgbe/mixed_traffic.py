@@ -228,7 +228,7 @@ class MixedTraffic:
     # ---- the account ----
 
     def settle(self) -> None:
-        """Waits until no frame is in flight: with no fault active, each flow has answered its last frames."""
+        """MUST be called while no fault is active. Waits until each flow has answered its last frames, so that no frame is in flight."""
         flows = {*(f"udp {port}" for port in UDP_PORTS), *(f"tcp {port}" for port in TCP_PORTS), "arp", "echo"}
         for _ in range(100):
             first = self._next

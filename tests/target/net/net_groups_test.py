@@ -83,7 +83,7 @@ class Station:
         self._process.stdin.flush()
 
     def wait(self, start: str, again: Callable[[], None]) -> str:
-        """Returns the next line that begins with `start`. Calls `again` until it arrives."""
+        """Calls `again` every AGAIN_SECONDS until a line that begins with `start` arrives; returns the line."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             again()
@@ -122,7 +122,8 @@ def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
             station.reaches(GROUP, "hello", 1)
             station.say(f"{NEVER_JOINED} unjoined")
             station.reaches(OTHER, "marker", 0)
-            # More groups than the card can compare exactly: it selects the last of them by a hash.
+            # The card can compare only some groups exactly. It selects the datagrams of the others, such as the last of these 130, by a
+            # hash.
             station.ask("many 0 130")
             for last in (1, 126, 130):
                 station.reaches(f"239.3.0.{last}", f"many {last}", 0)
