@@ -230,8 +230,8 @@ static void send_probe(int peer, char* data, size_t bytes, struct Probe* probe, 
   send(peer, data, bytes, 0);
 }
 
-// Keeps `in_flight` datagrams in flight. If none is answered for a while, all are sent again, and counted as `again`. Answers to the
-// earlier datagrams then do not count.
+// Keeps `in_flight` datagrams in flight. If no answer arrives for a second, all of them are sent again, and counted as `again`. Answers to
+// the first copies are then ignored.
 static int echo(const char* host, uint16_t port, uint64_t seconds, int in_flight, size_t bytes) {
   static struct Probe sent[most_in_flight];
   static char data[most_datagram_bytes];

@@ -74,7 +74,8 @@ class Load:
     def __enter__(self) -> Load:
         before = core_counters(self._server, "rx_frames")
         self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # The connections are opened one after the other, and RSS selects their cores. So this waits until two cores have traffic.
+        # RSS selects a core for each connection, and the connections are opened one after the other. So this waits until two cores have
+        # traffic.
         wait_for(lambda: sum(now > old + 500 for now, old in zip(core_counters(self._server, "rx_frames"), before)) >= 2)
         return self
 
@@ -100,7 +101,7 @@ def size_of_logs(folder: Path) -> int:
 
 
 def start_collector(address: str, out: Path) -> subprocess.Popen:
-    """Starts a collector of the run in progress. It prints run.json at the end."""
+    """Starts a process that collects the log of the run in progress. The process prints run.json at the end."""
     argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out), "--json"]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 300
 
-# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both programs choose the repeats.
+# Each mode has words for NPtcp and the same words for Neap. `-n` limits the repeats. In the first mode, without `-n`, both programs choose
+# the repeats.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -61,7 +62,7 @@ def control(server: Machine) -> Iterator[control_client.Control]:
 
 
 def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
-    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. NPtcp transmits and chooses the repeats."""
+    """Configures how Neap serves NPtcp. Settings that `words` omits return to their defaults. NPtcp transmits and chooses the repeats."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
