@@ -185,8 +185,8 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys that begin with a public constant. A hash that multiplies by a difference from this constant, without a secret, is the same for
-    all these keys: one factor is zero."""
+    """Keys that begin with a public constant. Some hash functions XOR the key's first bytes with this constant and multiply by the result.
+    Without a secret, the result is zero, so all these keys have the same hash."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)

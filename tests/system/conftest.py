@@ -47,7 +47,7 @@ def stock(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def _shared_server(stock: bool) -> Iterator[Server]:
-    # This leaves room for a hundred values of 1 MiB in addition to everything else.
+    # With this limit, a hundred values of 1 MiB fit in addition to all other values of the tests.
     server: Server = StockServer("-m", "256") if stock else NeapServer(memory="512M", arguments=["memory=256M"])
     with server:
         yield server

@@ -60,7 +60,7 @@ def test_an_item_that_is_read_stays(small: Server) -> None:
         assert wire.fetch(b"cold") is None
 
 
-@pytest.mark.image_only  # stock memcached's slab pages of a megabyte each overshoot so small a limit
+@pytest.mark.image_only  # stock memcached's slab pages have a megabyte each, so it exceeds so small a limit
 def test_values_of_mixed_sizes_never_exceed_the_limit(small: Server) -> None:
     sizes = [100, 1_000_000, 10, 50_000, 3_000, 300_000, 1, 700_000]
     with small.connect() as wire:

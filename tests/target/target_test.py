@@ -328,7 +328,7 @@ RUNS = [
             r"^core 3 was at .*spin_on_a_lost_stack",
             r"^  #0 .*spin_on_a_lost_stack",
             "^     the stack is damaged beyond this$",
-            # Cores that are asleep, or about to sleep if the host has stopped them there.
+            # This line lists cores that are asleep, and cores that the host stopped just before they sleep.
             "^cores? 4 (was|to 5 were) (asleep|at)",
         ],
     ),

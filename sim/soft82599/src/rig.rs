@@ -19,7 +19,7 @@ impl Rig {
         self.host.clock.now()
     }
 
-    /// Returns the next deadline of all parts.
+    /// Returns the earliest deadline of all parts.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         [self.card.next_deadline(), self.host.next_deadline(), self.host.partner.next_deadline(), self.cable.next_deadline()]
             .into_iter()

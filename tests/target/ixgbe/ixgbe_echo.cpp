@@ -241,7 +241,7 @@ struct Echo final : FrameReceiver {
   const std::vector<std::unique_ptr<Echo>>* others = nullptr;  // indexed by core
   std::array<std::byte, 60> own_frame{};
   std::atomic<bool> own_frame_came_back = false;
-  unsigned asked_for = 0;  // requested changes of settings that have not ended
+  unsigned asked_for = 0;  // number of requested changes of settings that have not ended
   struct Waiting {
     ReceiveBuffer* frame;
     TransmitOffload reply;

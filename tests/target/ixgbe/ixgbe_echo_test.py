@@ -101,7 +101,7 @@ def test_heads_that_go_back_free_nothing_and_are_counted():
         stale = echo.machine.card_command("statistics").get("fault.stale_heads", 0)
         assert echo.machine.card_command("violations")["total"] == 0
         echo.machine.card_command("fault off")
-        # One more frame brings a correct head, so that the last frames are reported as sent.
+        # One more frame makes the card write a correct head, so that the last frames are reported as sent.
         exchange(echo.peer, [echo_frame(5_000, 60)], echoed)
         core = echo.finish()[0]
     assert stale > 20, "no head went back: this run shows nothing"

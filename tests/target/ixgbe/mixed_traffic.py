@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Frames of all kinds to ixgbe_echo.cpp and back, while settings change and faults occur, with an account of every lost frame.
 
-Each frame carries a number, so an answer can be matched in any order. At the end, the unanswered frames are compared with the reported
+Each frame carries a number, so answers can be matched in any order. At the end, the unanswered frames are compared with the reported
 losses. The soft card's `statistics` report the losses on the wire and by the card's faults. The driver reports its own losses (`lost=N`,
-refusals while there is no link). A loss that neither reports is a failure.
+refusals while there is no link). A loss that neither the card nor the driver reports is a failure.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the level of the INTx line. The configuration space (`Gates`) may still keep it off the bus.
+    /// Returns the level of the INTx line. On the bus the line stays deasserted if the configuration space (`Gates`) does not allow it.
     pub fn line(&self) -> bool {
         self.line
     }

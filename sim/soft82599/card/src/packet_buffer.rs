@@ -77,7 +77,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         class.bytes += frame.len() + OVERHEAD_BYTES;
         class.frames.push_front((frame, arrival));
     }
-    /// Returns an emptied buffer for reuse.
+    /// Keeps the buffer of a delivered frame for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(frame);

@@ -173,7 +173,8 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
             let crc = sctp_crc(l4);
             l4[field..field + 4].copy_from_slice(&crc);
         } else {
-            // The field already contains the driver's sum over the pseudo header, so this checksum includes it.
+            // The checksum field is inside `l4` and contains the driver's sum over the pseudo header. So the new checksum includes that
+            // sum.
             put_checksum(l4, field, layout.transport, internet_checksum(l4));
         }
     }

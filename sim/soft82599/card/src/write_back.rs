@@ -9,7 +9,8 @@
 //! a threshold of at most 1 for such a queue.
 //!
 //! With head write-back (TDWBAL), a descriptor that requests a report is not written back. Instead the ring's head is written to one
-//! address in memory. If TDWBAL.write_back_on_itr is set, the head is also written at the interval's end for the other descriptors.
+//! address in memory. If TDWBAL.write_back_on_itr is set, the head is also written at the interval's end for descriptors that request no
+//! report.
 
 use crate::card::Card;
 use crate::faults::{Direction, Faults};

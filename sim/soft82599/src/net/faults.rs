@@ -181,7 +181,7 @@ mod tests {
             through(&mut faults, 0, &[3]);
         }
         assert_eq!((faults.counts.delayed, faults.counts.overflowed), (1 + LATE_MAX as u64, 1));
-        // A frame with a shorter delay leaves at its own time.
+        // A frame with a shorter delay overtakes a frame with a longer one.
         faults.late.truncate(1);
         faults.delay_by = 10;
         through(&mut faults, 0, &[4]);
