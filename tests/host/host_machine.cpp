@@ -35,7 +35,7 @@ struct HostCore {
   bool woken = false;                     // a wake-up has arrived, and has not ended a sleep yet
   std::array<std::uint64_t, 4> raised{};  // a bit for each interrupt not yet taken
   std::uint64_t alarm_ns = machine::alarm_none, alarms_set = 0;
-  std::atomic<bool> any_raised{false};  // `raised` is not empty; without interrupts, an interrupt window only loads this
+  std::atomic<bool> any_raised{false};  // true if `raised` has a bit; an interrupt window reads this without the lock
   std::optional<IdleState> asleep_in;
   std::thread thread;
 };

@@ -87,7 +87,8 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server must queue them, because no answer is read."""
+    """400 connections with a closed window keep sending requests. The server must queue the requests, because it cannot send the
+    answers."""
 
     row = 3
     keys = (b"pending",)

@@ -37,7 +37,7 @@ LEVEL_SECONDS = 45.0
 # After an attack, heap use may exceed its earlier value by this much: connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
-# Counters that are repeated in the result: refused work, and memory use.
+# The result includes the counters with these prefixes: refused work, and memory use.
 REPORTED = ("net.", "control.", "memory.", "memcached.")
 
 

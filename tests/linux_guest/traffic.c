@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Traffic between a guest and its network, with every byte compared: one program for both ends.
 //
-// A card that segments, joins and checks must not change the data. So a stream is a pattern in which no eight bytes occur twice. The
-// receiver compares each word, and the sender sends the total at the end. A stream consists of blocks, each behind a header. An empty block
-// ends the stream, so that a broken connection is not mistaken for a whole stream. The receiver sends its count back.
+// A card that segments, joins and checks must not change the data. A stream is a pattern in which no eight bytes occur twice, so a
+// misplaced byte is found. The receiver compares each word, and the sender sends the total at the end. A stream consists of blocks, each
+// behind a header. An empty block ends the stream, so that a broken connection is not mistaken for a whole stream. The receiver sends its
+// count back.
 //
 //   traffic serve PORT                                   both kinds of service, until killed
 //   traffic up|down HOST PORT SECONDS FLOWS [unchecked]  TCP to or from the server: prints "bytes N ms N"

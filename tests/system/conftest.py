@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Whole systems, tested by third-party programs: real clients on the booted image, Linux's own driver on the soft card.
 
-`./neap test system` builds the requirements and runs this. `--stock` tests Debian's memcached instead of the image, which checks the tests
-themselves. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
+`./neap test system` builds the requirements and runs this. To check the tests themselves, `--stock` tests Debian's memcached instead of the
+image. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
 import tempfile

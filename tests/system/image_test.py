@@ -90,7 +90,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address of its DHCP server. That is the static address above.
+        # QEMU forwards connections to the first address of its DHCP server, which equals the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"
@@ -119,7 +119,7 @@ def test_a_late_card_link(server: Server) -> None:
 
 
 def test_a_machine_with_much_memory_serves() -> None:
-    """Beyond 3 GiB, the card's registers and part of the RAM are above 4 GiB."""
+    """With more than 3 GiB of memory, the card's registers and part of the RAM are above 4 GiB."""
     with NeapServer(memory="5G", arguments=["memory=64M"]) as server:
         server.check()
 

@@ -218,8 +218,8 @@ impl EventLoop {
         host.wire.return_batch(batch);
     }
 
-    /// Prints the rules that the driver broke: all of them with --strict, otherwise a limited number per second. Returns true if there were
-    /// any.
+    /// Prints the rules that the driver broke: all of them with --strict, otherwise a limited number per second. Returns true if the driver
+    /// broke a rule.
     fn report_violations(&mut self) -> bool {
         let mut some = false;
         while let Some(text) = self.rig.card.take_violation() {

@@ -382,7 +382,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await changes.over;
     print("ixgbe_echo: ", changes.made, " changes of policy");
   }
-  // Waits for the requests that arrived before the stop frame. Settings change in order; until then, each request holds its frame's buffer.
+  // Waits for the requests that arrived before the stop frame. A request holds its frame's buffer until its setting has changed.
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
     const auto deadline = BootClock::now() + std::chrono::seconds{30};
     while (co_await on_core(core, [echo = echoes[core].get()] { return echo->asked_for != 0 || !echo->waiting.empty(); })) {

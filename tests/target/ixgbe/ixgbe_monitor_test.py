@@ -61,7 +61,7 @@ def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
 
 
 def test_timers_and_other_cores_reach_a_core_that_monitors() -> None:
-    """Only requests and answers are in flight. A change of a setting is answered after both cores have applied it."""
+    """There are no frames except requests and answers. A change of a setting is answered after both cores have applied it."""
     with booted(CORES, f"{WORDS} idle=monitor") as echo:
         traffic = Traffic(echo)
         for turn in range(12):

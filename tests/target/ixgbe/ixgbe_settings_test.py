@@ -229,7 +229,7 @@ def test_frames_of_a_vlan_alone_pass_in_both_directions() -> None:
     """The VLAN is set while frames flow: the card inserts and removes tags. Frames with another tag or none do not reach the stack."""
     frames = [udp_frame(i, 1000 + i % FLOWS, 60 + i * 7 % 1400) for i in range(200)]
     frames += [echo_frame(i, size) for i, size in enumerate((60, 1514, 100))]
-    # The card's count of sent bytes includes the tags, the driver's does not.
+    # The card's count of sent bytes includes the tags, but the driver's count does not.
     with booted(cores=2, words="compare=off") as echo:
         peer = echo.peer
         traffic = Traffic(echo)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap soak driver`: a random setting every 100 ms and random faults while frames of all kinds flow, for the requested time.
 
-NEAP_SOAK_SECONDS sets the time, NEAP_SOAK_SEED the choice of settings, faults and frames. The verdict is one line in NEAP_SOAK_VERDICT.
+NEAP_SOAK_SECONDS sets the time, NEAP_SOAK_SEED the choice of settings, faults and frames. The verdict is one line in the file that
+NEAP_SOAK_VERDICT names.
 """
 
 import os

@@ -22,7 +22,7 @@ PATIENCE_SECONDS, AGAIN_SECONDS = 60, 2
 GROUP, NEVER_JOINED, OTHER = "239.1.2.3", "239.1.2.4", "239.7.7.7"
 REPORT, LEAVE = "16", "17"
 
-# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers and seen IGMP messages.
+# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints received answers and IGMP messages.
 STATION = """
 import os, select, socket, sys
 device, own, port = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -23,7 +23,7 @@ pub struct Command<'m> {
 
 type Answer = Result<Vec<u8>, i32>;
 
-/// Executes a command and appends its reply, if it requests one.
+/// Executes a command and appends a reply, if the command requests one.
 pub fn handle(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log, message: Command, out: &mut Vec<u8>) {
     let header = message.header;
     let answer = dispatch(card, host, now, log, message);
