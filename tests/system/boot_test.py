@@ -122,7 +122,7 @@ WAYS = {
     "uefi-cd": Way("UEFI", "disc image as CD, GRUB", lambda made: {"start_from": Start(firmware=UEFI, cdrom=made.disc)}, 74),
     "uefi-disk": Way("UEFI", "disc image as disk, GRUB", lambda made: {"start_from": Start(firmware=UEFI, disk=made.disc)}, 74),
 }
-# Two of these ways boot Debian's kernel and memcached, from the same boot tree.
+# Two of the ways above, with Debian's kernel and memcached instead of the image. Both use the same boot tree as the image.
 LINUX_WAYS = {
     "kernel": lambda made: {"image": made.linux.kernel, "initrd": made.initramfs, "arguments": LINUX_WORDS.split()},
     "bios-pxe": lambda made: {"start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac="52:54:00:00:00:09")},

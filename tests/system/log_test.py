@@ -208,7 +208,7 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
 
 
 def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) -> None:
-    # The test needs connections on both cores. The probability that all sixteen are on one core is 1 in 30,000.
+    # The test needs connections on both cores. The probability that all sixteen connections are on one core is 1 in 30,000.
     with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"]) as server:
         address = server.control_target
         with Load(server):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""NetPIPE's own program, Debian's NPtcp, against Neap in both roles and every mode; and Neap against Neap over two joined soft cards.
+"""NetPIPE's own program, Debian's NPtcp, against Neap as server and as client, in every mode; and Neap against Neap over two joined soft
+cards.
 
 Over control, the tests configure how Neap serves, and fetch the results.
 
@@ -96,7 +97,7 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
     assert points(ours) == points(theirs) and len(points(theirs)) > 5
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
-    # Control returns the results in the format of NPtcp's own file: both have the same sizes, line by line.
+    # Control returns the results in the format of NPtcp's own file. Control and this file must have the same sizes, line by line.
     kept = control.ask("netpipe,results").split("; ")
     assert kept[1] == "role=receiver" and kept[3] == "state=finished"
     written = (tmp_path / "np.out").read_text().splitlines()

@@ -237,7 +237,7 @@ def test_flush_all_with_a_delay(wire: Wire) -> None:
     assert wire.fetch(b"later") == b"x"
 
 
-# ---- the rest ----
+# ---- other commands ----
 
 
 def test_version_verbosity_and_quit(server: Server, wire: Wire) -> None:

@@ -5,7 +5,7 @@
 // There is no network stack: each core's queue pair has an `Echo` instead. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, from the buffers in which it was received
-//   UDP or TCP over IPv4          the same with IP addresses and ports swapped; the card computes both checksums
+//   UDP or TCP over IPv4          sent back with all addresses and the ports swapped; the card computes the IP and UDP or TCP checksums
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
 //                                 "dma_error" makes the card read from an address without memory, "values" returns all settings of the
 //                                 card, "timer,1" is answered after a timer of core 1 has fired, "send,17" after core 17 has sent a frame
