@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Runs a fuzz target without libFuzzer: generates inputs from a grammar for a given time.
 //
-// Each input depends only on its number and the seed, so a run with the same seed repeats a crash. The number is printed every thousand
-// inputs. So an input that crashes is one of the thousand after the last printed number.
+// Each input depends only on its number and the seed, so a run with the same seed repeats a crash. Before every thousandth input, the run
+// prints the input's number. An input that crashes is one of the thousand from the last printed number on.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace neap::fuzzing {
 
-/// The base of a generator. The derived class has `std::string stream()`, which returns one input. Its first four bytes select how the
-/// other bytes are cut into pieces; the other bytes are a client's data.
+/// The base of a generator. The derived class has `std::string stream()`, which returns one input. The first four bytes of an input select
+/// how the other bytes are cut into pieces. The other bytes are a client's data.
 class InputGenerator {
  public:
   explicit InputGenerator(std::uint64_t seed) : random_(seed) {}
@@ -74,8 +74,8 @@ class Pieces {
   std::uint32_t state_;
 };
 
-/// Splits an input into `selection` (its first four bytes) and `stream` (the others), and calls `check(stream, selection)`. `check` passes
-/// the stream in pieces, which `selection` determines.
+/// Splits an input into `selection` (its first four bytes) and `stream` (the others), and calls `check(stream, selection)`. `check` cuts
+/// the stream into pieces, whose sizes depend on `selection`.
 template <class Check>
 int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
   std::uint32_t selection = 0;
@@ -85,7 +85,7 @@ int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
   return 0;
 }
 
-/// Returns `text` in the form in which a failure prints it.
+/// Returns `text` for a failure's message: bytes that are not printable ASCII become `\x..`.
 inline std::string printable(std::string_view text) {
   std::string shown;
   for (const char letter : text) {

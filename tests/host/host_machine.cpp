@@ -32,10 +32,10 @@ namespace {
 struct HostCore {
   std::mutex mutex;
   std::condition_variable changed;
-  bool woken = false;                     // a wake-up that has not ended a sleep yet
+  bool woken = false;                     // a wake-up has arrived, and has not ended a sleep yet
   std::array<std::uint64_t, 4> raised{};  // a bit for each interrupt not yet taken
   std::uint64_t alarm_ns = machine::alarm_none, alarms_set = 0;
-  std::atomic<bool> any_raised{false};  // without a raised interrupt, an interrupt window costs only a load
+  std::atomic<bool> any_raised{false};  // true if `raised` has a bit; an interrupt window reads this without the lock
   std::optional<IdleState> asleep_in;
   std::thread thread;
 };
@@ -159,7 +159,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on x86, the state decides how a core is woken: `halt` and `monitor` by an interrupt, MWAIT by a write to its word.
+    // As on x86, an interrupt wakes a core in `halt` or `monitor`; in the MWAIT states, a write to the core's wake-up word does.
     const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown

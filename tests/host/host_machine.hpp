@@ -55,7 +55,8 @@ class HostMachine {
   void interrupt(unsigned core, std::uint8_t vector);
   /// Waits until `condition` holds; checks it on the test's thread every millisecond. Returns false after `limit`.
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(20));
-  /// Calls `count` every `apart` until two calls return the same value; returns that value. Returns no value after 20 s.
+  /// Calls `count` at intervals of `apart` until two consecutive calls return the same value; returns that value. Returns no value after 20
+  /// s.
   [[nodiscard]] static std::optional<std::uint64_t> settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart);
 };
 
@@ -99,7 +100,7 @@ class ClockRunner {
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------
 /// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has only halt and poll.
 void set_power_abilities(const PowerAbilities& abilities);
-/// Sets the number of cores of a package; 0: all of them.
+/// Sets the number of cores of a package. 0: one package has all cores.
 void set_cores_per_package(unsigned cores);
 /// Sets the counters that `machine::sample_counters` returns on `core`. Counters that are not `present` MUST be zero.
 void set_counters(unsigned core, const CounterSample& sample);

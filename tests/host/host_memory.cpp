@@ -44,7 +44,7 @@ void prepare_pages(std::size_t arena_bytes) {
 }  // namespace host
 
 unsigned machine::node_of(unsigned) noexcept { return 0; }
-// There is a ring of four nodes, and the node with the next number is nearer than the others.
+// The distances are those of a ring of four nodes. From each node, the node with the next number is nearest; node 0 follows node 3.
 unsigned machine::node_distance(unsigned from, unsigned to) noexcept {
   if (from == to) return 10;
   return to == (from + 1) % 4 ? 20 : 30;

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-// This function exists only in builds with a sanitizer. Its backtrace also has the names and lines of functions.
+// This function exists only in builds with a sanitizer. It prints a backtrace with the names and lines of functions.
 extern "C" [[gnu::weak]] void __sanitizer_print_stack_trace();
 
 namespace neap::host {
@@ -72,7 +72,8 @@ struct Watchdog {
       if (entry->looks < limit.load()) continue;
       std::fprintf(stderr, "host machine: %s has lasted for %u s; it is at:\n", entry->name.c_str(), entry->looks);
       pthread_kill(entry->thread, report_signal);
-      // The thread sanitizer delivers a signal only at a system call. If the thread makes no system call, this thread aborts the process.
+      // The thread sanitizer delivers a signal only at a system call. If the hanging thread makes no system call for 5 s, the watchdog's
+      // thread aborts the process.
       std::this_thread::sleep_for(std::chrono::seconds(5));
       std::abort();
     }

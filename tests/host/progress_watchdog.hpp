@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // Ends a test that hangs, and prints a backtrace.
 //
-// An event that loops for ever stops its core. Without this watchdog, ctest ends the test at its time-out and does not name the event. So a
-// thread that works in pieces (events of a host thread's core, inputs of a fuzzer) marks the beginning of each piece. Another thread checks
-// every second which piece is running. If `progress_limit` consecutive checks find the same piece, the piece's thread prints a backtrace,
-// and the process is aborted. The limit is a number of checks, not a time, because a busy machine may stop the whole test for a minute.
+// An event that loops for ever stops its core. Without this watchdog, ctest ends the test at its time-out and does not name the event. With
+// it, each thread that works in pieces (events of a host thread's core, inputs of a fuzzer) marks the beginning of each piece. The
+// watchdog's thread checks every second which piece is running. If `progress_limit` consecutive checks find the same piece, the thread of
+// that piece prints a backtrace, and the process is aborted. The limit is a number of checks, not a time, because a busy machine may stop
+// the whole test for a minute.
 #pragma once
 
 #include <atomic>

@@ -26,7 +26,7 @@ CONNECT_SECONDS = 20.0
 
 
 def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket.socket:
-    """Opens a connection of the host's kernel. `reads`: False gives the connection the smallest window that the kernel allows."""
+    """Opens a connection of the host's kernel. With `reads=False` the connection has the smallest window that the kernel allows."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not reads:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALLEST_RECEIVE_BUFFER)
@@ -37,14 +37,15 @@ def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket
 
 
 def reset(connection: socket.socket) -> None:
-    """Closes with a RST, which needs no memory at the other end."""
+    """Closes the connection with a RST, after which no end keeps state of the connection."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def send_some(connection: socket.socket, data: bytes) -> int:
-    """Sends as much of `data` as possible at once; gives the number of bytes. 0: no byte was sent, or the connection has ended."""
+    """Sends as much of `data` as the kernel accepts now, and returns the number of bytes: 0 if it accepts none, or if the connection has
+    ended."""
     connection.setblocking(False)
     try:
         return connection.send(data)
@@ -61,7 +62,7 @@ def store(connection: socket.socket, key: bytes, value: bytes) -> None:
 
 
 class Attack:
-    """One row of the table in docs/threat-model.md. `words`: what this attack adds to the image's command line."""
+    """One row of the table in docs/threat-model.md. `words` are the words that this attack adds to the image's command line."""
 
     row = 0
     words: Sequence[str] = ("memory=64M",)
@@ -71,7 +72,7 @@ class Attack:
     limit_bytes: int | None = None
     # RAM of the machine.
     memory = "768M"
-    # More arguments of the bystander's load generator.
+    # More arguments for the load generator that runs as the bystander.
     load_words: Sequence[str] = ()
 
     # The minimum duration of the bystander's measurement.

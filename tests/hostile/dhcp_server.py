@@ -14,7 +14,7 @@ POLL_SECONDS = 0.2
 
 
 class DhcpServer(threading.Thread):
-    """Serves on `device` until `end` is called. It answers each request with a NAK for `refusal_seconds` after the first message."""
+    """Serves on `device` until `end` is called. For `refusal_seconds` after the first message, it answers each request with a NAK."""
 
     def __init__(self, device: str, own: str, address: str, *, refusal_seconds: float, lease_seconds: int) -> None:
         super().__init__(daemon=True)

@@ -9,7 +9,7 @@ ETHERTYPE_IP, ETHERTYPE_ARP = 0x0800, 0x0806
 PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 SEQUENCE_MASK = 0xFFFFFFFF
-# Payload of an IP fragment: a multiple of 8 that fits into 1,500 bytes.
+# Payload of an IP fragment: a multiple of 8, as RFC 791 requires, that fits into 1,500 bytes.
 FRAGMENT_BYTES = 1480
 
 _IP = struct.Struct("!BBHHHBBH4s4s")

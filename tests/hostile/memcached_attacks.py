@@ -9,7 +9,8 @@ from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, cl
 
 
 class LongGets(Attack):
-    """`get` commands whose line never ends. Between two parts of a line, another connection is served, so that each part arrives alone."""
+    """Sends `get` commands whose line never ends. After each part of a line, another connection is served. So each part arrives in a
+    segment of its own."""
 
     row = 1
     keys = (b"a",)
@@ -37,11 +38,13 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """A TCP segment that is longer than any command, sent in IP fragments. Its connection is on another core than the reassembly."""
+    """Sends TCP segments that are longer than any command, as IP fragments. The fragments are reassembled on another core than the
+    connection's."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
-    # Values as large as an unfinished command. Every second value is deleted, so that the heap places such a command next to other values.
+    # These values are as large as an unfinished command. Every second value is deleted, so that the heap places the attack's commands
+    # between values.
     marks = 400
 
     @staticmethod
@@ -84,7 +87,8 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server must queue them, because no answer is read."""
+    """400 connections with a closed window keep sending requests. The server must queue the requests, because it cannot send the
+    answers."""
 
     row = 3
     keys = (b"pending",)
@@ -182,7 +186,8 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys that begin with a public constant. A hash without a secret is zero after this constant, so these keys have equal hashes."""
+    """Keys that begin with a public constant. Some hash functions XOR the key's first bytes with this constant and multiply by the result.
+    Without a secret, the result is zero, so all these keys have the same hash."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -269,7 +274,7 @@ class OtherSizes(Attack):
 
 
 class SlowReaders(Attack):
-    """69 readers that read a few bytes a second. The server copies the values that they request, because the values are short."""
+    """69 clients request values and read a few bytes a second. The values are short, so the server copies them for each reader."""
 
     row = 9
     words = ("memory=16M",)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class ForgedSegments(Attack):
-    """Segments with another client's address and guessed sequence numbers. Their options ask for segments of one byte."""
+    """Segments with another client's address and guessed sequence numbers. Their TCP options announce a maximum segment size of one
+    byte."""
 
     row = 8
     load_words = ("--value-size", "30000")
@@ -103,7 +104,7 @@ class ShortLeases(Attack):
     refusal_seconds = 10.0
     # While requests are refused, a client with backoff sends three or four messages of each kind (RFC 2131, 4.1).
     messages_max = 12
-    # A client renews its lease after half of the lease time. At least this many renewals are due during the measurement.
+    # A client renews its lease after half of the lease time. During the measurement it must make at least this many renewals.
     renewals_min = 2
 
     def __init__(self, scene: Scene) -> None:

@@ -51,7 +51,7 @@ class RawPeer(contextlib.AbstractContextManager):
                 self._socket.send(frame)
                 return
             except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):  # the queue of the device is full
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):  # these two errors mean that the device's queue is full
                     raise
                 time.sleep(0.001)
 

@@ -2,8 +2,8 @@
 """A booted memcached, a bystander whose latency is measured, and one attack.
 
 The bystander is `neap-load`: sets and gets on a few connections at a fixed rate, with every reply checked. It measures before, during and
-after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new connection to memcached and one to control, with the token that
-control requires. Memory use is read through control before and after the attack.
+after the attack. At the same time a thread, the newcomer, repeatedly opens one new connection to memcached and one to control. It sends the
+token that control requires. Memory use is read through control before and after the attack.
 """
 
 import contextlib
@@ -34,10 +34,10 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# Heap use may differ by this much from its value before an attack, by connections in TIME-WAIT, free lists of cores, and the log of a run.
+# After an attack, heap use may exceed its earlier value by this much: connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
-# Counters that are repeated in the result: refused work, and memory use.
+# The result includes the counters with these prefixes: refused work, and memory use.
 REPORTED = ("net.", "control.", "memory.", "memcached.")
 
 
@@ -91,13 +91,13 @@ class Scene:
 
     @staticmethod
     def foreign_address(number: int) -> str:
-        """Returns one of up to 200 addresses of the network that the host's kernel does not have."""
+        """Returns an address of the test network. None of these addresses (up to 200) belongs to the host's kernel."""
         return f"{NETWORK}.{50 + number}"
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Returns local ports of the host's open connections to memcached (proc_pid_net(5)). MUST NOT be called more often than about once
-        a second. The kernel takes 5 ms to write that list, and blocks the core meanwhile."""
+        """Returns the local ports of the host's open connections to memcached (proc_pid_net(5)). MUST NOT be called more than about once a
+        second. The kernel takes 5 ms to write its list of connections, and blocks the calling CPU meanwhile."""
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]

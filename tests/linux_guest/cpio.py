@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 
 class CpioWriter:
-    """Writes one archive to `stream`. Paths are relative to the root, without a leading slash; parents are made on first use."""
+    """Writes one archive to `stream`. Paths are relative to the root, without a leading slash. Parent directories are made on first use."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -48,7 +48,7 @@ WARNING = 4
 
 
 def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[str]:
-    """Returns the kernel's warnings and worse messages about the driver or its device, and any alarm, except `known`."""
+    """Returns all alarms in the kernel's log, and the warnings and worse messages about the driver or its device. Leaves out `known`."""
     found = []
     for severity, line in _log(guest):
         about_card = severity <= WARNING and re.search("ixgbe|eth0|0000:00:0[12]", line)
@@ -104,6 +104,6 @@ SELF_TEST_PASSED = dict.fromkeys(("Register", "Eeprom", "Interrupt", "Loopback",
 
 
 def start_listening(guest: LinuxGuest, port: int, command: str) -> int:
-    """Starts an `nc` in the guest's background; gives its process id once it listens."""
+    """Starts an `nc` in the guest's background, waits until it listens, and returns its process id."""
     script = f"{command} & pid=$!; for i in $(seq 100); do netstat -ltn | grep -q ':{port} ' && break; sleep 0.1; done; echo $pid"
     return int(guest.output_of(script).splitlines()[-1])

@@ -162,7 +162,7 @@ class LinuxGuest:
                 return None
             if fields[:2] == ["result", name]:
                 return Result(int(fields[2]), base64.b64decode(fields[3]).decode(errors="replace"))
-            # Any other line is a second copy of an earlier answer.
+            # A line with another name is a second copy of an earlier answer.
 
     def output_of(self, script: str, *, seconds: int = 30) -> str:
         """Like `run`, for a script that must succeed: returns its output. On failure raises AssertionError with that output."""

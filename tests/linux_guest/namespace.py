@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Private networks of tests: namespaces of the kernel, empty or with one tap device, whose other end is a card.
+"""Private networks of tests: network namespaces, empty or with one tap device. The tap device is the wire of a card.
 
 The host's kernel is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When that
 process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
@@ -21,13 +21,13 @@ from tools.errors import Failure
 from tools.process import kill_group, output_of, spawn
 
 TAP = "tap0"
-# The queue is longer than any TCP window. A shorter queue loses frames if the peer sends faster than the guest receives.
+# This queue is longer than any TCP window. With a shorter queue, frames are lost if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
 
 
 class Network:
-    """An empty network namespace. A context manager. `beside`: a network that will be joined with this one by veth pairs. For a user other
-    than root, networks are inside a user namespace. Networks that are joined MUST be inside the same user namespace."""
+    """An empty network namespace, as a context manager. To join two networks by veth pairs, pass the first as `beside` to the second. For a
+    user other than root, networks are inside a user namespace. Joined networks MUST be inside the same user namespace."""
 
     def __init__(self, beside: Network | None = None) -> None:
         self._beside = beside
@@ -70,7 +70,8 @@ class Network:
 
 
 class Namespace(Network):
-    """A network with the device TAP, which is up and has `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
+    """A network with the device TAP, which is up and has `address` ("10.0.3.1/24") and `address6`. `directory` exists while the context is
+    open."""
 
     def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
         super().__init__()
@@ -96,7 +97,7 @@ class Namespace(Network):
 
     @contextlib.contextmanager
     def tagged(self, tag: int, address: str) -> Iterator[str]:
-        """Makes a device of a VLAN on TAP, with an address ("10.0.5.1/24"); gives its name."""
+        """Makes a device of a VLAN on TAP, with an address ("10.0.5.1/24"). Yields the device's name."""
         name = f"tag{tag}"
         tagger = self.spawn([sys.executable, str(Path(__file__).with_name("tagger.py")), TAP, str(tag), name])
         try:

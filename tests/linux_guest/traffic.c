@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Traffic between a guest and its network, with every byte compared: one program for both ends.
 //
-// A card that segments, joins and checks must not change the data. So a stream is a pattern in which no eight bytes occur twice. The
-// receiver compares each word, and the sender sends the total at the end. A stream consists of blocks, each behind a header. An empty block
-// ends the stream, so that a broken connection is not mistaken for a whole stream. The receiver sends its count back.
+// A card that segments, joins and checks must not change the data. A stream is a pattern in which no eight bytes occur twice, so a
+// misplaced byte is found. The receiver compares each word, and the sender sends the total at the end. A stream consists of blocks, each
+// behind a header. An empty block ends the stream, so that a broken connection is not mistaken for a whole stream. The receiver sends its
+// count back.
 //
 //   traffic serve PORT                                   both kinds of service, until killed
 //   traffic up|down HOST PORT SECONDS FLOWS [unchecked]  TCP to or from the server: prints "bytes N ms N"
@@ -230,8 +231,8 @@ static void send_probe(int peer, char* data, size_t bytes, struct Probe* probe, 
   send(peer, data, bytes, 0);
 }
 
-// Keeps `in_flight` datagrams in flight. If none is answered for a while, all are sent again, and counted as `again`. Answers to the
-// earlier datagrams then do not count.
+// Keeps `in_flight` datagrams in flight. If no answer arrives for a second, all of them are sent again, and counted as `again`. Answers to
+// the first copies are then ignored.
 static int echo(const char* host, uint16_t port, uint64_t seconds, int in_flight, size_t bytes) {
   static struct Probe sent[most_in_flight];
   static char data[most_datagram_bytes];

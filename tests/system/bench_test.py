@@ -27,7 +27,8 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 
 @pytest.mark.image_only
 def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each step has a target or an equivalent on Linux (`peer`). Lower bounds detect that the wrong region was measured."""
+    """Each step's cost has a target, or is compared with an equivalent on Linux (`peer`). Lower bounds detect that the wrong region was
+    measured."""
     bench.bench("kernel", as_json=True)
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     missed = {name: row for name, row in rows.items() if row["target"] is not None and row["value"] >= row["target"]}
@@ -35,7 +36,7 @@ def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixtur
     minimum = {"kernel.spawn_and_run": 30, "kernel.timer_add_cancel": 40, "kernel.interrupt_to_handler": 40, "kernel.ebb_call": 2}
     assert all(rows[name]["value"] > value for name, value in minimum.items()), rows
     assert rows["kernel.rcu_read"]["value"] == 0, "a read is a load"
-    # If Linux's equivalent is a system call, its count includes at least the kernel's entry and exit.
+    # If Linux's equivalent is a system call, its number of instructions includes at least the kernel's entry and exit.
     assert set(kernel_peers.PEERS) <= set(rows)
     for name in ("kernel.remote_spawn.sender", "kernel.remote_spawn.receiver", "kernel.timer_add_cancel", "kernel.interrupt_to_handler"):
         assert 200 < rows[name]["peer"] < 20_000, rows[name]

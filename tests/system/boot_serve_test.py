@@ -94,7 +94,7 @@ def net() -> Iterator[Net]:
 
 
 def _dnsmasq_directory(place: Path) -> Path:
-    """Makes a directory for PATH with Debian's dnsmasq, which need not be installed."""
+    """Makes a directory for PATH with Debian's dnsmasq from the cache, so dnsmasq need not be installed."""
     directory = place / "programs"
     directory.mkdir()
     script = directory / "dnsmasq"

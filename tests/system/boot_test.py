@@ -122,7 +122,7 @@ WAYS = {
     "uefi-cd": Way("UEFI", "disc image as CD, GRUB", lambda made: {"start_from": Start(firmware=UEFI, cdrom=made.disc)}, 74),
     "uefi-disk": Way("UEFI", "disc image as disk, GRUB", lambda made: {"start_from": Start(firmware=UEFI, disk=made.disc)}, 74),
 }
-# Two of the ways above, for Debian's kernel and memcached, from the same tree.
+# Two of the ways above, with Debian's kernel and memcached instead of the image. Both use the same boot tree as the image.
 LINUX_WAYS = {
     "kernel": lambda made: {"image": made.linux.kernel, "initrd": made.initramfs, "arguments": LINUX_WORDS.split()},
     "bios-pxe": lambda made: {"start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac="52:54:00:00:00:09")},
@@ -168,7 +168,7 @@ def _write_ipxe_disk(disk: Path) -> None:
 
 
 def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
-    """Boots and asks memcached; gives the seconds from power-on to the answer, and memcached's settings."""
+    """Boots and asks memcached. Returns the seconds from power-on to the answer, and memcached's settings."""
     machine = Machine(words.pop("image", None), forward=[(0, PORT)], **words)
     # iPXE's driver may use the card first. If that driver breaks a rule of the card, this is not an error of our driver.
     machine.breaks_a_rule = "start_from" in words

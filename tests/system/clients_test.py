@@ -50,7 +50,8 @@ def test_every_call_of_the_client_library(server: Server) -> None:
 
 
 def capability_tests(server: Server, *options: str) -> dict[str, str]:
-    """Runs memccapable (elsewhere named memcapable); gives each test's result by its name. The program flushes the server."""
+    """Runs memccapable (elsewhere named memcapable). Returns each test's result by its name. The program deletes all items of the
+    server."""
     host, port = server.address
     argv = [*DebianProgram("libmemcached-tools", "memccapable").argv, "-h", host, "-p", str(port), "-t", "20", *options]
     done = finished(argv, CAPABILITY_SECONDS)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Whole systems, tested by third-party programs: real clients on the booted image, Linux's own driver on the soft card.
 
-`./neap test system` builds the requirements and runs this. `--stock` tests Debian's memcached instead of the image, which checks the tests
-themselves. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
+`./neap test system` builds the requirements and runs this. To check the tests themselves, `--stock` tests Debian's memcached instead of the
+image. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
 import tempfile
@@ -47,7 +47,7 @@ def stock(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def _shared_server(stock: bool) -> Iterator[Server]:
-    # This leaves room for a hundred values of 1 MiB in addition to everything else.
+    # With this limit, a hundred values of 1 MiB fit in addition to all other values of the tests.
     server: Server = StockServer("-m", "256") if stock else NeapServer(memory="512M", arguments=["memory=256M"])
     with server:
         yield server

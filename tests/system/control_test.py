@@ -221,7 +221,7 @@ def test_socat_and_the_collector_fetch_the_same_bytes_that_decode(machine: Machi
 
 def test_a_run_ends_by_itself_after_its_number_of_requests(machine: Machine, client: control_client.Control) -> None:
     assert client.ask("start,200").endswith(" requests=200")
-    load(machine, 30)  # 480 requests in all, more than the run's 200
+    load(machine, 30)  # 480 requests; the run ends after 200
     assert control_client.fields_of(client.ask("status"))["logging"] == "off"
     assert client.ask("stop") == "error: no run is on"
 

@@ -31,7 +31,7 @@ def server() -> Iterator[ObservedServer]:
 
 
 class Bulk:
-    """A connection that moves large values to or from the guest, with many requests in flight. Values are counted and not compared."""
+    """A connection that sends large values to the guest or gets them, with many requests in flight. Values are counted and not compared."""
 
     DEPTH = 8
 
@@ -62,7 +62,7 @@ def frames_of(traffic: dict[int, dict[str, int]]) -> int:
 
 
 def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float:
-    """Runs the streams until the load's queues have carried `frames` frames since the card's reset; returns the seconds."""
+    """Runs the streams until the queues of LOAD_CORES have carried `frames` frames since the card's reset. Returns the seconds."""
     begun = time.monotonic()
     enough = threading.Event()
     with ThreadPoolExecutor(len(streams)) as together:
@@ -79,7 +79,7 @@ def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float
 
 
 def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
-    """Returns the card's counts once the load's queues are idle."""
+    """Returns the card's counts as soon as the queues of LOAD_CORES are idle."""
     deadline = time.monotonic() + DRAIN_SECONDS
     before = server.card_traffic()
     while True:

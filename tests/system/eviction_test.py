@@ -15,7 +15,7 @@ STORES = 2 * LIMIT_BYTES // len(VALUE)
 @pytest.fixture(scope="module")
 def small(stock: bool) -> Iterator[Server]:
     """A memcached with 8 MiB on one core, so that there is one eviction order."""
-    # Without its background threads, stock memcached keeps one plain list per item size.
+    # Without its background threads, stock memcached keeps one plain LRU list for each item size.
     server: Server = StockServer("-m", "8", "-o", "no_modern") if stock else NeapServer(memory="256M", arguments=["memory=8M"])
     with server:
         yield server
@@ -43,9 +43,9 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
     assert int(statistics["curr_items"]) == sum(left.values())
 
 
-@pytest.mark.image_only  # stock memcached updates an item's last use at most once a minute
+@pytest.mark.image_only  # stock memcached updates the time of an item's last use at most once a minute
 def test_an_item_that_is_read_stays(small: Server) -> None:
-    """The store compares last uses in whole seconds. So the values are stored over several seconds."""
+    """The store compares the times of last uses in whole seconds. So the values are stored over several seconds."""
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
         wire.store(b"hot", b"still here")
@@ -60,7 +60,7 @@ def test_an_item_that_is_read_stays(small: Server) -> None:
         assert wire.fetch(b"cold") is None
 
 
-@pytest.mark.image_only  # stock memcached's slab pages of a megabyte each overshoot so small a limit
+@pytest.mark.image_only  # stock memcached's slab pages have a megabyte each, so it exceeds so small a limit
 def test_values_of_mixed_sizes_never_exceed_the_limit(small: Server) -> None:
     sizes = [100, 1_000_000, 10, 50_000, 3_000, 300_000, 1, 700_000]
     with small.connect() as wire:

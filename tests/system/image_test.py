@@ -90,7 +90,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address of its DHCP server. That is the static address above.
+        # QEMU forwards connections to the first address of its DHCP server, which equals the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"
@@ -108,7 +108,7 @@ def test_two_machines_at_once_do_not_disturb_each_other() -> None:
 
 
 def test_a_late_card_link(server: Server) -> None:
-    """The link goes down while clients are connected, and comes up again: no data is lost."""
+    """The link goes down while clients are connected, and comes up again. No data may be lost."""
     assert isinstance(server, NeapServer)
     with server.connect(60) as wire:
         wire.store(b"link", b"before")
@@ -119,7 +119,7 @@ def test_a_late_card_link(server: Server) -> None:
 
 
 def test_a_machine_with_much_memory_serves() -> None:
-    """Beyond 3 GiB, the card's registers and part of the RAM are above 4 GiB."""
+    """With more than 3 GiB of memory, the card's registers and part of the RAM are above 4 GiB."""
     with NeapServer(memory="5G", arguments=["memory=64M"]) as server:
         server.check()
 
@@ -149,7 +149,7 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
         opened = [int(re.search(r"net.connections_open=(\d+)", control.ask(f"stats,{core}"))[1]) for core in range(4)]
         assert sum(opened) >= IDLE_CONNECTIONS + 1 and min(opened) > 0, opened
 
-        # The core that answers is left out, because the request itself is in flight there.
+        # The core that answers control is left out: its connection has a timer while the request is in flight.
         quiet = wait_until(lambda: all(not unlisted(waits) for core, waits in enumerate(timers_of(control)) if core != own), SETTLE_SECONDS)
         waiting = timers_of(control)
         assert quiet, waiting
@@ -169,7 +169,8 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
         for then, now in zip(before, after, strict=True)
     ]
     print(f"5 s of silence: {grown}")
-    # The request itself wakes its core: by its frame, by the acknowledgement of the answer, and by the timer that ran for the answer.
+    # Only control's connection has traffic here: the request for `cores`, and the acknowledgement of its answer. A received frame may be
+    # followed by wake-ups without a frame, such as by the answer's timer. The limit is four sleeps for each received frame.
     assert all(core["sleeps"] <= 4 * core["rx_frames"] for core in grown), grown
     assert sum(core["rx_frames"] == 0 for core in grown) >= 2, grown
     assert all(core["sleeps"] == core["interrupts"] == 0 for core in grown if core["rx_frames"] == 0), grown

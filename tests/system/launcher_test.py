@@ -165,7 +165,7 @@ def clones() -> Iterator[tuple[Path, Path]]:
 
 
 def build_in(checkout: Path, code: str, **environment: str) -> None:
-    """Runs a line of Python with that checkout's own tools."""
+    """Runs a line of Python with the tools of `checkout`."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), **environment}
     done = finished([sys.executable, "-c", code], CLONE_BUILD_SECONDS, cwd=checkout, env=environment)
     assert done.returncode == 0, f"in {checkout}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
@@ -178,7 +178,7 @@ def test_a_checkout_in_a_path_with_spaces_builds_and_runs(clones: tuple[Path, Pa
 
 
 def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> None:
-    """The first build may take objects from ccache, which other checkouts compiled. The second build compiles everything itself."""
+    """The first build may take from ccache objects that were compiled in other checkouts. The second build compiles everything itself."""
     digests = []
     for clone, environment in zip(clones, ({}, {"CCACHE_DISABLE": "1"}), strict=True):
         build_in(clone, "from tools import build; build.build('image', ['memcached.elf'])", **environment)
@@ -189,7 +189,7 @@ def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> No
 
 
 def test_a_run_leaves_no_files_behind(port: int) -> None:
-    # The run is in a private directory, because the shared directory also has files of other machines.
+    # The run's files are in a private directory, because other machines put files into the usual directory.
     with tempfile.TemporaryDirectory(prefix="neap-places-") as name:
         left = lambda: list(Path(name).glob("neap-run-*"))  # noqa: E731
         with Run("memcached", "--forward", f"{port}:11211", TMPDIR=name, XDG_RUNTIME_DIR=name) as run:

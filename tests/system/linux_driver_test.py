@@ -25,7 +25,7 @@ SEND_PORT = 5002
 
 @pytest.fixture
 def linux(guest: LinuxGuest):
-    """The guest with an address on the soft card. At the end, its kernel must not have complained."""
+    """The guest with an address on the soft card. The guest's kernel must have logged no complaint at the end."""
     guest.output_of(BRING_UP, seconds=PATIENT_SECONDS)
     yield guest
     assert complaints(guest) == []
@@ -85,7 +85,7 @@ def test_tcp_out_of_the_guest_arrives_whole(linux: LinuxGuest, record_property) 
             size += len(data)
     record_property("megabytes_per_second", round(size / (time.monotonic() - start) / 1e6, 1))
     assert (size, received.hexdigest()) == (TRANSFER_BYTES, digest)
-    # The card's own count of frames. The driver's count is far lower, because the card segments (TSO).
+    # This is the card's own count of frames. The driver's count is far lower, because it counts a frame before the card segments it (TSO).
     sent = statistics(linux)["tx_pkts_nic"] - before
     assert sent >= TRANSFER_BYTES // 1460, f"{sent} frames are fewer than these bytes need"
     linux.output_of("rm /tmp/out")

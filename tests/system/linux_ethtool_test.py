@@ -37,7 +37,7 @@ UP_AND_REACHED = BRING_UP + PING
 
 @pytest.fixture
 def linux(guest: LinuxGuest) -> Iterator[LinuxGuest]:
-    """The guest with an address that reaches its network. At the end, its kernel must not have complained."""
+    """The guest with an address that reaches its network. The guest's kernel must have logged no complaint at the end."""
     guest.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
     yield guest
     assert complaints(guest) == []
@@ -58,7 +58,7 @@ def queues_reached(guest: LinuxGuest) -> set[int]:
     deadline = time.monotonic() + 60
     while sum(after := packets(guest, "rx")) - sum(before) < 3 * CONNECTIONS and time.monotonic() < deadline:
         pass
-    # Other arrivals meanwhile (ARP, the end of earlier connections) are a few frames.
+    # A few other frames (ARP, the end of earlier connections) may arrive in the same interval.
     total = sum(after) - sum(before)
     return {queue for queue in range(CORES) if after[queue] - before[queue] > total / 8}
 
@@ -146,7 +146,7 @@ def test_a_rule_steers_a_flow_and_another_drops_it(linux: LinuxGuest) -> None:
     rule = add(-1)
     assert "Action: Drop" in linux.output_of("ethtool -n eth0")
     before = packets(linux, "rx")
-    # QEMU's user network answers. The frames that it then sends to the guest are dropped.
+    # QEMU's user network answers the connect itself. The frames that it then sends to the guest are dropped.
     socket.create_connection((LOOPBACK, linux.port(TRAFFIC_PORT)), timeout=20).close()
     linux.output_of("ping -c 3 -i 0.2 -W 30 10.0.2.2", seconds=60)
     arrived = [now - then for now, then in zip(packets(linux, "rx"), before)]
@@ -191,7 +191,8 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
 
     first = content(0, 128)
     assert len(first) == 128 and len(set(first)) > 4
-    # This is the offset of a word that only software uses. The driver updates the checksum, and refuses to load if it is wrong.
+    # Only software uses the word at this offset. The driver updates the checksum after a write, and refuses to load if the checksum is
+    # wrong.
     offset = 0x60
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)

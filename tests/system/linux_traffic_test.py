@@ -35,11 +35,11 @@ for i in $(seq 50); do ip addr show eth0 | grep -q tentative || break; sleep 0.1
 )
 # The names of the offloads for `ethtool -K`.
 OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan", "ntuple")
-# With buffers for two frames, ixgbe reports a wrong size of joined segments to Linux, and Linux logs this message once. With the buffers of
-# `legacy-rx`, ixgbe reports the card's size.
+# ixgbe can use receive buffers for two frames, or those of `legacy-rx`. With the former, it reports a wrong size of joined segments to
+# Linux, and Linux logs this message once. With the latter, it reports the card's size.
 JOINED_WRONGLY = "TCP: ethN: Driver has suspect GRO implementation, TCP performance may be compromised."
-# The driver's messages if the link goes down while frames wait in its rings: the reason for the reset, and the reset. Any other cause of a
-# reset has a warning of its own.
+# ixgbe resets the card if the link goes down while frames wait in its rings. It logs the reason for the reset, and the reset. Any other
+# cause of a reset has another message.
 LINK_LOST = "ixgbe N:N:N.N ethN: initiating reset to clear Tx work after link loss"
 RESET = "ixgbe N:N:N.N ethN: Reset adapter"
 KNOWN = frozenset({JOINED_WRONGLY, LINK_LOST, RESET})
@@ -105,7 +105,7 @@ def tcp_counters(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Counts:
-    """The counters at each point on a frame's path."""
+    """Counters at both ends of a frame's path (each TCP), and at two points between them (driver, tap device)."""
 
     linux: dict[str, int]  # the guest's TCP
     ours: dict[str, int]  # the host's TCP, in the namespace
@@ -117,7 +117,8 @@ class Counts:
         return Counts(*({name: now[name] - was.get(name, 0) for name in now} for now, was in pairs))
 
     def on_their_way(self) -> dict[str, int]:
-        """Returns the frames that one side has sent and the other has not counted. The values are 0 unless frames are lost or in flight."""
+        """Returns, for each direction, the frames that the tap device or the card has sent and its peer has not counted: 0 unless frames
+        are lost or in flight."""
         return {
             "to the guest": self.tap["tx_packets"] - self.driver["rx_pkts_nic"],
             "from the guest": self.driver["tx_pkts_nic"] - self.tap["rx_packets"],
@@ -125,7 +126,8 @@ class Counts:
 
 
 def counts(flow: Flow) -> Counts:
-    """Returns all counters, read while no frame was in flight, so that they can be compared; after a time-out, the latest values."""
+    """Returns all counters, read while no frame was in flight. If frames are in flight at each of QUIET_TRIES reads, returns the last
+    values."""
     both = "cat /proc/net/snmp /proc/net/netstat"
     for _ in range(QUIET_TRIES):
         before = tap_counters(flow.namespace)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The load generator against independent servers: stock memcached on loopback, and Neap's, whose log must agree with the generator's
-figures.
+"""The load generator against independent servers: stock memcached on loopback, and Neap's memcached, whose log must agree with the
+generator's figures.
 
 The tests do not check the servers' speed. They check that the generator keeps its rate: it sends as many requests as the schedule has, and
 accounts for each of them.
@@ -41,7 +41,7 @@ PATIENT = ["--time-out", "60"]
 
 
 def load(server: Server, *words: str) -> dict:
-    """Runs the program once; returns its figures."""
+    """Runs the load generator once and returns its figures."""
     address = f"{server.address[0]}:{server.address[1]}"
     done = finished([str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words], RUN_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -108,7 +108,8 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 
 @pytest.mark.image_only
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
-    """Server, two agents and the measuring generator have a network each, joined by a bridge. The generators' totals equal the server's."""
+    """The server, two agents and the measuring generator are in networks of their own, joined by a bridge. The generators' totals equal the
+    server's."""
     with contextlib.ExitStack() as resources:
         site = resources.enter_context(Network())
         site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")
@@ -139,7 +140,8 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         (figures,) = whole["runs"]
         assert asked_for(site) == 500 + answered(figures) + answered(figures, "measuring")
         assert figures["connections"] == {"opened": 44, "refused": 0, "lost": 0}
-        # All agents run on this kernel and use its clock. So a recorded clock offset must be no larger than the time that a reading takes.
+        # All agents run on one kernel and use one clock, so their true clock offset is zero. The measured offset must not exceed the time
+        # of a reading.
         assert [agent["name"] for agent in whole["agents"]] == agents
         assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
         # Proof that each agent sent load: each agent's cable has carried frames.
@@ -205,8 +207,8 @@ def neap_memcached() -> Iterator[NeapServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests are still in flight when the log
-    begins."""
+    """Log, load generator and server count exactly the same number of requests. There is no warm-up, because its last requests would still
+    be in flight when the log begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)
@@ -216,7 +218,7 @@ def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer
     assert counted_by(neap_memcached) - before == count
     collect.collect((LOOPBACK, port), tmp_path / "log", live=False, token=None, as_json=False, patience_seconds=60.0)
     assert summary.summarise(decode.load([str(tmp_path / "log")]))["total"]["requests"] == count
-    # One reading of the machine's clock and ours must have had a short enough round trip.
+    # The clocks of machine and host are compared by readings. At least one reading must have had a short enough round trip.
     clock = figures["log"]["clock"]
     assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
 

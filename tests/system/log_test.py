@@ -74,7 +74,8 @@ class Load:
     def __enter__(self) -> Load:
         before = core_counters(self._server, "rx_frames")
         self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # The connections are opened one after the other, and RSS selects their cores. So this waits until two cores have traffic.
+        # RSS selects a core for each connection, and the connections are opened one after the other. So this waits until two cores have
+        # traffic.
         wait_for(lambda: sum(now > old + 500 for now, old in zip(core_counters(self._server, "rx_frames"), before)) >= 2)
         return self
 
@@ -100,7 +101,7 @@ def size_of_logs(folder: Path) -> int:
 
 
 def start_collector(address: str, out: Path) -> subprocess.Popen:
-    """Starts a collector of the run in progress. It prints run.json at the end."""
+    """Starts a process that collects the log of the run in progress. The process prints run.json at the end."""
     argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out), "--json"]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -207,7 +208,7 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
 
 
 def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) -> None:
-    # The test needs connections on both cores. The probability that all sixteen are on one core is 1 in 30,000.
+    # The test needs connections on both cores. The probability that all sixteen connections are on one core is 1 in 30,000.
     with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"]) as server:
         address = server.control_target
         with Load(server):

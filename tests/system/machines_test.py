@@ -41,7 +41,7 @@ def test_its_description_and_its_boot_log_can_be_fetched(capsys: pytest.CaptureF
 
         facts = fields_of(ask("boot"))
         assert facts["application"] == "memcached" and facts["build"].startswith("release, gcc ")
-        # The commit of the build. The checkout may have another commit by now.
+        # This is the commit of the build, which may differ from the checkout's present commit.
         assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", facts["commit"])
         assert f'"{facts["commit"]}"' in (build.BUILD / "image/boot/commit.cpp").read_text()
         assert facts["words"] == "memory=64M log=1K control_token=*** panic=reboot"

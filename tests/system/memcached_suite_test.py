@@ -20,13 +20,13 @@ from tools.process import finished
 
 SUITE_SECONDS = 120
 FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
-# This test expects a limit of 1 MiB for a value; the stock server was started with another limit.
+# This test expects a limit of 1 MiB for a value, but the tests start the stock server with a higher limit.
 FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache, with a fake memcached, which the suite asks for memcached's options."""
+    """The suite's folder, unpacked into the cache. It has a fake `memcached`, because the suite asks that program for its options."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:

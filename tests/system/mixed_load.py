@@ -33,7 +33,7 @@ class Stored:
 
 
 class Worker:
-    """One client on one connection, and the record of its keys' expected values."""
+    """One client on one connection, and the expected values of its keys."""
 
     def __init__(self, number: int, operations: int, large_values: int, server: Server) -> None:
         self.number = number

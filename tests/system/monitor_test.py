@@ -24,7 +24,7 @@ NOT_ASLEEP, BY_INTERRUPT, BY_MEMORY, BY_TIMER, BY_CORE, UNKNOWN = range(6)
 
 
 def store_and_fetch(wires: list[Wire]) -> int:
-    """Stores, fetches and compares values of several sizes on each connection in turn; gives the number of requests."""
+    """Stores, fetches and compares values of several sizes on each connection in turn. Returns the number of requests."""
     content = random.Random(1)
     for turn in range(ROUNDS):
         for number, wire in enumerate(wires):

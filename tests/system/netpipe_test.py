@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""NetPIPE's own program, Debian's NPtcp, against Neap in both roles and every mode; and Neap against Neap over two joined soft cards.
+"""NetPIPE's own program, Debian's NPtcp, against Neap as server and as client, in every mode; and Neap against Neap over two joined soft
+cards.
 
 Over control, the tests configure how Neap serves, and fetch the results.
 
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 300
 
-# Words for NPtcp, and the same words for Neap. `-n` keeps runs short. In the first mode, without `-n`, both programs choose the repeats.
+# Each mode has words for NPtcp and the same words for Neap. `-n` limits the repeats. In the first mode, without `-n`, both programs choose
+# the repeats.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -61,7 +63,7 @@ def control(server: Machine) -> Iterator[control_client.Control]:
 
 
 def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
-    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. NPtcp transmits and chooses the repeats."""
+    """Configures how Neap serves NPtcp. Settings that `words` omits return to their defaults. NPtcp transmits and chooses the repeats."""
     given = dict(word.split("=", 1) for word in words)
     checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
@@ -95,7 +97,7 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
     assert points(ours) == points(theirs) and len(points(theirs)) > 5
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
-    # Control returns the results in the format of NPtcp's own file: both have the same sizes, line by line.
+    # Control returns the results in the format of NPtcp's own file. Control and this file must have the same sizes, line by line.
     kept = control.ask("netpipe,results").split("; ")
     assert kept[1] == "role=receiver" and kept[3] == "state=finished"
     written = (tmp_path / "np.out").read_text().splitlines()

@@ -59,11 +59,12 @@ class CoreLog:
     unwritten: int
     tsc_hz: int
     records: list[Record]
-    # For each sleep, if the log has sleeps: the requested state and the cause of the sleep's end, as numbers.
+    # For each sleep, the requested idle state and the cause of the wake-up, as numbers. Empty if the log has no sleeps.
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
-        """Returns the traffic between the run's first and last record. Each record counts the traffic since the previous record."""
+        """Returns the sum of the records' traffic. Each record counts the traffic since the previous record, so the first record is left
+        out."""
         assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}

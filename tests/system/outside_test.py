@@ -20,7 +20,7 @@ SECONDS = 550
 
 
 def run(*argv: str, folder: Path, **environment: str) -> str:
-    """Runs a command, which must succeed; gives its output."""
+    """Runs a command, which must succeed, and returns its output."""
     own = {name: value for name, value in os.environ.items() if name != "NEAP_PREFIX"}
     done = finished(argv, SECONDS, cwd=folder, env={**own, **environment})
     output = done.stdout + done.stderr

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The memcached under test: Neap's image on a machine or, to check the tests themselves, Debian's stock memcached on loopback.
 
-If stock memcached fails a test, the test requires something that memcached does not do. So `pytest tests/system --stock` runs the protocol
-tests against stock memcached. Tests of the machine itself (registers, boot, cores) need the image and are skipped then.
+If stock memcached fails a test, the test requires a property that memcached does not have. To find such tests, `pytest tests/system
+--stock` runs the protocol tests against stock memcached. Tests of the machine itself (registers, boot, cores) need the image and are
+skipped then.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # Stock memcached's limit includes an item's header and is a multiple of half a slab page. So a value of 1 MiB needs more.
+    # Stock memcached's limit includes an item's header and is a multiple of half a slab page. So the limit must be above 1 MiB for values
+    # of 1 MiB.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:

@@ -149,7 +149,7 @@ def test_incr_grows_the_value_and_keeps_flags(wire: Wire) -> None:
 
 
 def test_decr_may_leave_the_length_as_it_was(wire: Wire) -> None:
-    # If the result has fewer digits, memcached may pad it with blanks (protocol.txt). A value with or without padding is accepted here.
+    # If the result has fewer digits than the old value, memcached may append blanks (protocol.txt). The test accepts both forms.
     wire.store(b"n", b"100")
     wire.ask(b"decr n 1\r\n", b"99\r\n")
     assert wire.fetch(b"n") in (b"99", b"99 ")
@@ -174,7 +174,7 @@ def test_incr_and_decr_of_a_missing_key(wire: Wire) -> None:
 def test_an_item_expires(wire: Wire) -> None:
     wire.store(b"short", b"x", expires=2)
     assert wire.fetch(b"short") == b"x"
-    # Times are whole seconds of the server's clock, so the current second may count or not.
+    # The server's clock counts whole seconds. So an item that expires after 2 s may exist for only a little more than 1 s.
     assert wait_until_gone(wire, b"short", 5) > 0.5
     wire.ask(b"add short 0 0 1\r\ny\r\n", b"STORED\r\n")
 
@@ -237,7 +237,7 @@ def test_flush_all_with_a_delay(wire: Wire) -> None:
     assert wire.fetch(b"later") == b"x"
 
 
-# ---- the rest ----
+# ---- other commands ----
 
 
 def test_version_verbosity_and_quit(server: Server, wire: Wire) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.image_only
 HOST, IMAGE = "10.0.8.1", "10.0.8.2"
 START_SECONDS = 60
 PATIENCE_SECONDS = 200
-# A round is a million bytes, half of them on each of two connections.
+# A round transfers a million bytes: two connections, each with half a million.
 ROUNDS = 5
 CHANGING_ROUNDS = 50
 LOSSY_ROUNDS = 2

@@ -72,7 +72,7 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
             assert watcher.stdout.readline() == b"ready\n"
             namespace.run(f"ping -c 1 -w {PATIENCE_SECONDS} {IMAGE}", seconds=PATIENCE_SECONDS + 30)
             assert output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE]), timeout_seconds=200) == "same\n"
-            # The same wire without a tag: the image does not answer there.
+            # These requests use the same wire without a tag. The image does not answer them.
             namespace.run(f"ip addr add 10.0.7.9/32 dev {TAP} && ip route add {IMAGE}/32 dev {TAP} src 10.0.7.9")
             assert "100% packet loss" in namespace.run(f"ping -c 3 -i 0.2 -W 2 {IMAGE} || true")
         finally:

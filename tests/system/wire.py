@@ -88,7 +88,7 @@ class Wire(contextlib.AbstractContextManager):
         self.expect(answer, request)
 
     def ask_line(self, request: bytes) -> bytes:
-        """Sends `request` and gives the first line of the answer, without CR LF."""
+        """Sends `request` and returns the first line of the answer, without CR LF."""
         self.send(request)
         return self.read_line()
 
@@ -100,7 +100,7 @@ class Wire(contextlib.AbstractContextManager):
                 self._received.clear()
 
     def expect_silence(self, seconds: float) -> None:
-        """Passes if nothing arrives for this long."""
+        """Passes if no byte arrives for `seconds`."""
         assert not self._received, f"unexpected: {bytes(self._received[:200])!r}"
         before = self._socket.gettimeout()
         self._socket.settimeout(seconds)

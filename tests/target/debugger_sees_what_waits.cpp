@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A machine with a known number of queued events and pending timers, at a function where a debugger can stop it (debugger_test.py).
+// Queues a known number of events and timers, then calls a function at which a debugger can stop the machine (debugger_test.py).
 #include <atomic>
 #include <chrono>
 

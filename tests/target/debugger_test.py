@@ -41,7 +41,7 @@ def test_gdb_lists_cores_events_and_timers() -> None:
         gdb_says("neap cores", "neap events", "neap timers"),
         rf"hit Temporary breakpoint \d+, {STOP}",
         rf"^core 0 \(gdb thread 1\): in {STOP}; \d+ events, \d+ interrupts, \d+ sleeps, 2 waiting$",
-        # The running event may still be in the queue.
+        # The number of waiting events may include the running event.
         r"^core 1 \(gdb thread 2\): in .*work_until_looked_at; 0 events, .*, [23] waiting$",
         r"^core 2 \(gdb thread 3\): .*, 0 waiting$",
         r"^core 0: 2 events wait$",
@@ -77,7 +77,7 @@ def test_trace_shows_callers(tmp_path: Path) -> None:
     def depth(line: str) -> int:
         return len(line) - len(line[14:].lstrip())
 
-    # Walks backwards from that line. A function's caller is the nearest earlier line with less indentation.
+    # Walks backwards from the line of STOP. A function's caller is the nearest earlier line with less indentation.
     callers, deepest = [], depth(lines[at])
     for line in reversed(lines[1:at]):
         if depth(line) < deepest:
@@ -111,7 +111,7 @@ def test_run_takes_gdb_and_trace(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     require_in_order(
         done.stdout.splitlines(),
-        r"^\d+\s+void run_kernel\(\)",  # the plugin's source is found from any folder
+        r"^\d+\s+void run_kernel\(\)",  # a source line: the plugin finds the source file from any folder
         r"core 0 \(gdb thread 1\): in neap::run_kernel$",
         "^1 not started$",
         "^hello from core 1$",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An exception crosses twenty frames with their destructors, on every core, on all of them at once, and out of a coroutine on another core.
+// An exception crosses twenty stack frames and runs their destructors: on every core, on all cores at once, and out of a coroutine on
+// another core.
 #include <atomic>
 #include <stdexcept>
 #include <string>

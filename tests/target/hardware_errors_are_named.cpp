@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // QEMU's monitor injects machine checks. A corrected error is counted, and the machine continues. target_test.py has the expected output
-// for an uncorrected error. `look=no` leaves errors in the banks for the next start.
+// for an uncorrected error. With `look=no` this image does not read the error banks, so errors remain there for the next start.
 #include "tests/target/check.hpp"
 
 neap::task<int> neap::application(Arguments& arguments) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// With `heap=checked`, a write outside of an object or after it was freed causes a panic that names the error. Correct use does not.
+// With `heap=checked`, a write outside of an object, or to a freed object, causes a panic that names the error. Correct use causes no
+// panic.
 #include <cstdlib>
 #include <map>
 #include <sstream>

@@ -24,7 +24,7 @@ def test_a_machine_check_is_named_by_the_core_that_sees_it() -> None:
         machine.wait_for_line("^neap: machine check, core 1, bank 3: memory error, corrected, status 0x94", TIMEOUT_SECONDS)
         machine.wait_for_line("^counted 1$", TIMEOUT_SECONDS)
         inject_error(machine, 1, 3, CORRECTED_STATUS)
-        machine.wait_for_line("^counted 2$", TIMEOUT_SECONDS)  # the bank was cleared, so there is no overflow
+        machine.wait_for_line("^counted 2$", TIMEOUT_SECONDS)  # the kernel cleared the bank, so the second error is no overflow
         inject_error(machine, 1, 4, UNCORRECTED_STATUS)
         assert machine.wait_exit(TIMEOUT_SECONDS) == PANIC
         lines = machine.lines

@@ -89,7 +89,7 @@ class Worker {
     const unsigned what = held_.size() < held_max ? random_() % 4 : 2;  // with `held_max` objects, a core passes one to another core
     if (what == 0) return grow(object);
     if (what == 1) return release(object);
-    release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // usually an object of another core
+    release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // usually frees another core's object
   }
 
   void make() {

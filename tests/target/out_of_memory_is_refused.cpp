@@ -19,7 +19,7 @@ struct Block {
   Block* next;
 };
 
-// Allocates all memory in pieces of `bytes`, as a list; returns their number.
+// Allocates all memory as a linked list of blocks of `bytes` each, and returns their number.
 std::size_t take_all(std::size_t bytes, Block*& first) {
   std::size_t count = 0;
   while (auto* const block = static_cast<Block*>(std::malloc(bytes))) {

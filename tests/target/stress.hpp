@@ -18,7 +18,7 @@ struct Stress {
   explicit Stress(Arguments& arguments)
       : seconds(arguments.number("seconds", 0, {.max = 24 * 3600}, "how long to go on; 0: one short round")) {}
 
-  /// True if another round is due; the first round always is.
+  /// Returns true if another round is due. The first call returns true.
   [[nodiscard]] bool goes_on() noexcept {
     if (round++ == 0) {
       end_ns = machine::now_ns() + seconds * 1'000'000'000;
@@ -29,8 +29,8 @@ struct Stress {
   std::uint64_t seconds, round = 0, end_ns = 0;
 };
 
-/// A generator of random numbers, of which any few bits are random, too (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014).
+/// A generator of random numbers. Each small group of a number's bits is random, too (Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", 2014).
 class Chance {
  public:
   explicit Chance(std::uint64_t seed) : state_(seed) {}

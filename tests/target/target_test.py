@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Boots each on-target image on the machines where its property must hold, and checks how it ends.
 
-An image ends with SUCCESS by itself, or in a panic whose text is checked here. `./neap test target` builds the images and runs this. To run
-it by hand, NEAP_TARGET_IMAGES names the build directory (default: build/image-debug).
+An image ends with SUCCESS by itself, or in a panic whose text is checked here. `./neap test target` builds the images and runs this file.
+If the file is run by hand, NEAP_TARGET_IMAGES names the build directory (default: build/image-debug).
 """
 
 import random
@@ -88,7 +88,7 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Returns this number of characters, of all kinds that a boot loader can pass. Equal numbers give equal text."""
+    """Returns this number of characters, of all kinds that a boot loader can pass. Each call with the same number returns the same text."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
@@ -195,7 +195,7 @@ RUNS = [
         cores=2,
         words="watchdog=100ms",
         says=[
-            # "?": a virtual core that its host did not run for a second.
+            # The backtrace is "?" if the host did not run the virtual core for a second.
             r"^watchdog: core 1 has been in an event for \d+ ms: (.*application.*|\?) \(seen by core 0\)$",
             r"^watchdog: an event of core 1 took \d+ ms: .*application",
         ],
@@ -328,7 +328,7 @@ RUNS = [
             r"^core 3 was at .*spin_on_a_lost_stack",
             r"^  #0 .*spin_on_a_lost_stack",
             "^     the stack is damaged beyond this$",
-            # Cores that are asleep, or about to sleep if the host has stopped them there.
+            # This line lists cores that are asleep, and cores that the host stopped just before they sleep.
             "^cores? 4 (was|to 5 were) (asleep|at)",
         ],
     ),
@@ -384,7 +384,7 @@ def screen(machine: Machine, folder: Path) -> list[str]:
 def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
     with bare("ends_as_asked", arguments=["way=stay", "console=vga,com1"], qemu_options=["-device", "VGA"]) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
-        # The screen is written after the serial port.
+        # The image writes each line to the screen after the serial port.
         assert wait_until(lambda: any(line == "staying" for line in screen(machine, tmp_path)), TIMEOUT_SECONDS)
         # Boot lines that are longer than the screen is wide continue on the next line.
         shown, serial = screen(machine, tmp_path), machine.lines

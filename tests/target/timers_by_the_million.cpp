@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A million timers are pending at once (a hundred thousand in the tests). Each remaining timer fires once and never early. A cancelled or
-// postponed timer does not fire at its old time.
+// A million timers are pending at once (a hundred thousand in the tests). Each timer that is not cancelled fires once and never early. A
+// cancelled or postponed timer does not fire at its old time.
 #include <algorithm>
 #include <atomic>
 #include <vector>

@@ -20,7 +20,7 @@ std::atomic<bool> over{false};
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   test::check(spawn_on(1, [] { event_without_end(); }).has_value(), "queued");
-  // This core wakes now and then, so its watchdog can detect the event.
+  // This core wakes every 20 ms, because only an awake core detects the long event of the other core.
   for (unsigned i = 0; i < 60; ++i) co_await sleep_for(std::chrono::milliseconds(20));
   over = true;
   co_await on_core(1, [] {});

@@ -80,8 +80,8 @@ fn map(memory: &mut GuestMemory, model: &mut Model, file: &File, page: u64, rest
     }
 }
 
-/// The program refuses a range that covers only a part of a piece. The model has no pieces, so the range is removed from it only if the
-/// program accepted the range.
+/// The program refuses a range that covers only a part of a piece. The model has no pieces, so it removes the range only if the program
+/// accepted it.
 fn unmap(memory: &mut GuestMemory, model: &mut Model, page: u64, count: u64) {
     if memory.unmap(page * PAGE, count * PAGE).is_ok() {
         model.pages.retain(|at, _| !(page..page + count).contains(at));

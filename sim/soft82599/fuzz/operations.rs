@@ -18,7 +18,8 @@ const BUFFERS: u64 = 0x8000;
 const ENABLE: u32 = 1 << 25;
 const CONNECTIONS: usize = 64;
 
-/// All register offsets, the writes of each set-up, and the offsets of the tail registers. They are looked up once, not for every input.
+/// All register offsets, the writes of each set-up, and the offsets of the tail registers. They are looked up once, because a look-up for
+/// each input is slow.
 struct Prepared {
     offsets: Vec<u32>,
     set_ups: Vec<Vec<(u32, u32)>>,
@@ -182,7 +183,7 @@ impl Session {
 
     fn advance(&mut self, by: u64) {
         let end = self.now + by;
-        // Limits the number of events, in case a timer becomes due again and again at the same time.
+        // A timer may become due again and again at the same time, so the number of events is limited.
         for _ in 0..64 {
             let Some(at) = self.card.next_deadline().filter(|&at| at <= end) else { break };
             self.now = at.max(self.now);

@@ -39,7 +39,7 @@ impl Control {
         }
     }
 
-    /// Serves all clients. All descriptors are non-blocking, so idle clients cost one failed call. Returns true after `quit`.
+    /// Serves all clients. All descriptors are non-blocking, so an idle client costs one failed call. Returns true after `quit`.
     pub fn service(&mut self, rig: &mut Rig) -> bool {
         let mut quit = false;
         while self.clients.len() < CLIENTS_MAX {

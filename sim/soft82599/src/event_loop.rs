@@ -123,11 +123,11 @@ impl EventLoop {
             }
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
             if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.host.wire, Wire::Stream(_)))) {
-                // The peer has closed. The remaining bytes of a stream are read before the stream is disconnected. But while the card
-                // accepts no frames, the stream is disconnected at once, because otherwise poll returns immediately again and again.
+                // The peer has closed. The remaining bytes of a stream are read before the stream is disconnected, unless the card accepts
+                // no frames. Then the stream is disconnected at once, because poll would report the closed peer again and again.
                 self.rig.host.wire.disconnect();
             }
-            // Due timers are handled before frames are received. So if this thread wakes late, the card can first extend a pause.
+            // If this thread wakes late, a pause frame may be due. It is sent here, before frames are received.
             self.rig.time_passes();
             if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
@@ -218,7 +218,8 @@ impl EventLoop {
         host.wire.return_batch(batch);
     }
 
-    /// Prints the driver's violations: all of them with --strict, otherwise a limited number per second. Returns true if there were any.
+    /// Prints the rules that the driver broke: all of them with --strict, otherwise a limited number per second. Returns true if the driver
+    /// broke a rule.
     fn report_violations(&mut self) -> bool {
         let mut some = false;
         while let Some(text) = self.rig.card.take_violation() {

@@ -46,7 +46,7 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Adds a piece. Without a file, its addresses are known but cannot be accessed, because the client does not share the memory.
+    /// Adds a piece. If the client does not share its memory, `file` is None: the addresses are then known but cannot be accessed.
     pub fn map(&mut self, address: u64, bytes: u64, file: Option<File>, offset: u64, readable: bool, writable: bool) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if bytes == 0 || address.checked_add(bytes - 1).is_none() || usize::try_from(bytes).is_err() {

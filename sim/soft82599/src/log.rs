@@ -33,7 +33,7 @@ impl Log {
     pub fn debug(&self, text: impl FnOnce() -> String) {
         self.line(Level::Debug, "debug", text);
     }
-    /// Prints `text` at every level, because the user requested it.
+    /// Prints `text`, which the user requested, at every log level.
     pub fn always(&self, text: impl FnOnce() -> String) {
         let _ = writeln!(std::io::stderr(), "soft82599: {}", text());
     }

@@ -110,7 +110,7 @@ fn net(text: &str) -> Result<Specification, String> {
     }
 }
 
-/// Parses the MAC address of one card, six bytes in hexadecimal.
+/// Parses the MAC address of a card, six bytes in hexadecimal.
 pub fn mac(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("--mac {text} is not six bytes in hexadecimal, like 02:82:59:90:00:01");
     let mut bytes = [0; 6];

@@ -5,7 +5,7 @@ use crate::cable::Cable;
 use crate::card_host::CardHost;
 use card::{Card, Nanoseconds};
 
-/// Longest step of a stopped clock. A running timer of the card costs work in each of its periods, so a longer step may take too long.
+/// Longest step of a stopped clock. A running timer of the card takes host time in each of its periods, so a longer step may take too long.
 pub const STEP_NS_MAX: Nanoseconds = 60_000_000_000;
 
 pub struct Rig {
@@ -19,7 +19,7 @@ impl Rig {
         self.host.clock.now()
     }
 
-    /// Returns the next deadline of all parts.
+    /// Returns the earliest deadline of all parts.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         [self.card.next_deadline(), self.host.next_deadline(), self.host.partner.next_deadline(), self.cable.next_deadline()]
             .into_iter()
@@ -33,7 +33,7 @@ impl Rig {
         while self.cable.tick(now) {
             self.follow_cable();
         }
-        // The card comes before the partner, so that a pause continues if the card extends it just when it ends.
+        // The card comes before the partner, so that the card can extend a pause at the time at which it ends.
         self.card.tick(&mut self.host, now);
         self.host.partner.tick(now);
         self.host.release_late_frames(&mut self.card, now);

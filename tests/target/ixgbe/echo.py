@@ -75,7 +75,7 @@ class Echo:
             self._peer.close()
 
     def finish(self) -> dict[int, dict[str, int]]:
-        """Ends the run; gives each core's counters. The image itself checks that no buffer is missing."""
+        """Ends the run and returns each core's counters. The image itself checks that no buffer is missing."""
         if not getattr(self.machine, "breaks_a_rule", False):
             no_rule_is_broken(self)
         self.peer.send(CARD_MAC + PEER_MAC + STOP + b"stop".ljust(46, b"\0"))
@@ -104,7 +104,7 @@ def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: 
 
 
 def exchange(peer: Peer, frames: list[bytes], expect, window: int = 32) -> None:
-    """Sends `frames`, at most `window` of them unanswered, and compares the answers, in order."""
+    """Sends `frames` with fewer than `window` of them unanswered. Compares each answer with `expect(frame)`, in the order of the frames."""
     answered = 0
     for sent, frame in enumerate(frames):
         peer.send(frame)

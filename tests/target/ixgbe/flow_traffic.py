@@ -15,7 +15,7 @@ ANSWER_AT = 14
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
-# A busy host stops a machine for less than this. With a smaller value, late frames count as lost, and too many frames are then in flight.
+# A busy host stops a machine for less than this. With a smaller value, late frames count as lost, and new frames are sent in their place.
 STALL_SECONDS = 5.0
 
 
@@ -23,7 +23,7 @@ class Traffic:
     """Datagrams of many flows, a limited number of them unanswered. Each answer is compared with its expected bytes."""
 
     def __init__(self, echo: Echo, lossy: bool = False):
-        """lossy: the wire may lose a request for a setting, or its answer."""
+        """`lossy`: True if the wire may lose a request for a setting, or the request's answer."""
         self._lossy = lossy
         self.peer = echo.peer
         self.sent = self.answered = self.lost = 0
@@ -35,7 +35,7 @@ class Traffic:
         for _ in range(frames):
             while (waiting := sum(map(len, self._waiting.values()))) - self._stalled >= WINDOW:
                 if not self._receive(STALL_SECONDS):
-                    self._stalled = waiting  # perhaps lost; the flow's next answer decides
+                    self._stalled = waiting  # the unanswered frames may be lost; the next answer of each flow shows it
             port = 1000 + self.sent % FLOWS
             frame = udp_frame(self.sent, port, 60 + self.sent * 7 % 1400)
             self.sent += 1
@@ -43,7 +43,7 @@ class Traffic:
             self._waiting[port].append(udp_echoed(frame))
 
     def set(self, text: str) -> str:
-        """Requests a setting, with traffic before, during and after; gives the answer."""
+        """Requests a setting, with traffic before, during and after the change. Returns the answer."""
         self.send(50)
         self.peer.send(setting_frame(text))
         for look in range(2000):

@@ -5,7 +5,7 @@
 // There is no network stack: each core's queue pair has an `Echo` instead. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, from the buffers in which it was received
-//   UDP or TCP over IPv4          the same with IP addresses and ports swapped; the card computes both checksums
+//   UDP or TCP over IPv4          sent back with all addresses and the ports swapped; the card computes the IP and UDP or TCP checksums
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
 //                                 "dma_error" makes the card read from an address without memory, "values" returns all settings of the
 //                                 card, "timer,1" is answered after a timer of core 1 has fired, "send,17" after core 17 has sent a frame
@@ -211,7 +211,7 @@ struct Echo final : FrameReceiver {
     while (!waiting.empty() && try_send(waiting.front().frame, waiting.front().reply)) waiting.pop_front();
   }
 
-  /// Returns false if there is no room now.
+  /// Sends the frame and returns true, or returns false if the transmit ring has no room.
   bool try_send(ReceiveBuffer* frame, TransmitOffload reply) {
     std::array<TransmitPiece, 8> pieces;
     std::size_t count = 0;
@@ -241,7 +241,7 @@ struct Echo final : FrameReceiver {
   const std::vector<std::unique_ptr<Echo>>* others = nullptr;  // indexed by core
   std::array<std::byte, 60> own_frame{};
   std::atomic<bool> own_frame_came_back = false;
-  unsigned asked_for = 0;  // settings that are being set
+  unsigned asked_for = 0;  // number of requested changes of settings that have not ended
   struct Waiting {
     ReceiveBuffer* frame;
     TransmitOffload reply;
@@ -275,7 +275,8 @@ struct Sums {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0, lost = 0;
 };
 
-/// Returns the sum over this core and the cores whose queues share a counter of the card with this core's queue.
+/// The queues of several cores may share one counter of the card. Returns the driver's sums over all cores that share a counter with
+/// `core`.
 Sums sums_of(ixgbe::Card& card, unsigned core) {
   Sums sums;
   for (; core < card.limits().transmit_queues; core += card.limits().queue_pairs) {
@@ -289,7 +290,7 @@ Sums sums_of(ixgbe::Card& card, unsigned core) {
   return sums;
 }
 
-/// Returns true if the driver's counters equal the card's. The card does not count frames that were dropped before it sent them.
+/// Returns true if the driver's counters equal the card's. The driver's `lost` frames were dropped before the card sent and counted them.
 bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
   print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
         " transmitted_bytes=", cards.sent_bytes, " no_descriptor=", cards.no_descriptor);
@@ -381,7 +382,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await changes.over;
     print("ixgbe_echo: ", changes.made, " changes of policy");
   }
-  // Waits for the requests that arrived before the stop frame: each holds its frame until its setting and all earlier ones have changed.
+  // Waits for the requests that arrived before the stop frame. A request holds its frame's buffer until its setting has changed.
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
     const auto deadline = BootClock::now() + std::chrono::seconds{30};
     while (co_await on_core(core, [echo = echoes[core].get()] { return echo->asked_for != 0 || !echo->waiting.empty(); })) {
@@ -389,7 +390,7 @@ neap::task<int> neap::application(Arguments& arguments) {
       co_await sleep_for(std::chrono::milliseconds{1});
     }
   }
-  co_await sleep_for(std::chrono::milliseconds{100});  // the card sends the last replies
+  co_await sleep_for(std::chrono::milliseconds{100});  // until the card has sent the last replies
   bool complete = true;
   for (unsigned core = 0; core < card.limits().transmit_queues; ++core) {
     complete &= co_await on_core(core, [&, core] { return report(card, *echoes[core], core); });

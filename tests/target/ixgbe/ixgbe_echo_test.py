@@ -93,14 +93,15 @@ def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(w
 
 
 def test_heads_that_go_back_free_nothing_and_are_counted():
-    """Late writes of the head overwrite newer values, as relaxed ordering permits. No frame may be lost or reported as sent too early."""
+    """The fault makes late head write-backs overwrite newer values, as PCIe's relaxed ordering permits. No frame may be lost or reported as
+    sent too early."""
     fault = "stale-head 300000 all"
     with booted(words="transmit_descriptors=128 head_write_back=on", card_options=("--fault", fault)) as echo:
         exchange(echo.peer, [echo_frame(i, 60 + i * 7 % 1400) for i in range(3_000)], echoed, window=8)
         stale = echo.machine.card_command("statistics").get("fault.stale_heads", 0)
         assert echo.machine.card_command("violations")["total"] == 0
         echo.machine.card_command("fault off")
-        # One more frame brings a correct head, so that the last frames are reported as sent.
+        # One more frame makes the card write a correct head, so that the last frames are reported as sent.
         exchange(echo.peer, [echo_frame(5_000, 60)], echoed)
         core = echo.finish()[0]
     assert stale > 20, "no head went back: this run shows nothing"
@@ -192,7 +193,7 @@ def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
             assert ask(f"send,{core}") == (f"ok sent by core {core}", [core])
 
     with booted(cores=18, words="idle=halt") as echo:
-        echo.machine.breaks_a_rule = True  # `dma_error` breaks a rule
+        echo.machine.breaks_a_rule = True  # allows the error that `dma_error` causes (tests/conftest.py)
         all_send()
         assert ask("tx_ring=256") == ("ok tx_ring=256 lost=0", [])
         all_send()
@@ -212,7 +213,7 @@ def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
 
 @pytest.mark.parametrize("cores, reserved", [(3, 2), (3, 0), (1, 0)])
 def test_a_reserved_core_gets_its_port_and_nothing_that_rss_spreads(cores: int, reserved: int):
-    """RSS distributes other traffic, such as UDP to the same port, and TCP from that port."""
+    """The reserved core gets TCP to port 5002. RSS distributes all other traffic, such as UDP to port 5002 and TCP from port 5002."""
     ours = [numbered_segment(i, 1024 + 37 * i, 5002, 60 + i) for i in range(200)]
     others = [numbered_segment(i, 5002, 1024 + 37 * i, 60 + i) for i in range(200)]
     left = [core for core in range(cores) if core != reserved] or [0]
@@ -284,7 +285,7 @@ def test_a_polling_core_takes_no_interrupt():
 
 
 def test_no_frame_is_lost_while_policy_changes():
-    """First one frame at a time is in flight: if turning interrupts off and on loses its interrupt, the frame is never answered."""
+    """At first only one frame is in flight at a time. If a change of policy loses that frame's interrupt, the frame is never answered."""
     with booted(cores=2, words="change_policy=on") as echo:
         exchange(echo.peer, [udp_frame(i, 1000 + i % 16, 60 + i % 1000) for i in range(500)], udp_echoed, window=1)
         exchange(echo.peer, [echo_frame(i, 200) for i in range(1000)], echoed, window=32)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the setting to the cache line that the card writes.
+"""Cores sleep in MWAIT while frames flow, with `idle=monitor` (the card's write of a descriptor wakes the core) and in C-states.
 
 With `mwait=assumed` the kernel treats the emulator's MWAIT, which returns at once, as an MWAIT that sleeps. The kernel repeats the
-instruction until the watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line, or
-is woken by the wrong means, sleeps for ever, as on a real CPU. The test then misses a frame, a timer or an answer.
+instruction until the watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line
+sleeps for ever, as on a real CPU, and the test misses a frame, a timer or an answer.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from tests.target.ixgbe.echo_frames import echo_frame, echoed, udp_echoed, udp_f
 from tests.target.ixgbe.flow_traffic import Traffic, lost_of
 
 CORES = 2
-# A CPU model for which Neap has a list of C-states; CPUID reports none of them here.
+# A CPU model for which Neap has a list of C-states. Neap needs the list here, because this emulator's CPUID reports no C-states.
 SANDY_BRIDGE = "max,vendor=GenuineIntel,family=6,model=45"
 WORDS = "mwait=assumed"
 SMALL_RINGS = "receive_descriptors=64 transmit_descriptors=64"
@@ -28,7 +28,7 @@ def one_by_one(peer: Peer, frames: int, seed: int = 0) -> None:
 
 
 def interrupts_of_queues(echo: Echo) -> int:
-    """Returns the number of the queues' interrupt messages since the trace began. Ends the trace."""
+    """Returns how many interrupt messages the queues sent since the trace began. Ends the trace."""
     echo.machine.card_command("trace stop")
     messages = 0
     while True:
@@ -61,7 +61,7 @@ def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
 
 
 def test_timers_and_other_cores_reach_a_core_that_monitors() -> None:
-    """Only requests and answers are in flight. A change of a setting is answered after both cores have applied it."""
+    """There are no frames except requests and answers. A change of a setting is answered after both cores have applied it."""
     with booted(CORES, f"{WORDS} idle=monitor") as echo:
         traffic = Traffic(echo)
         for turn in range(12):
@@ -130,7 +130,7 @@ def test_a_ring_that_moves_is_watched_where_it_is() -> None:
 
 
 def until_answered(peer: Peer) -> None:
-    """Waits until both flows are answered, however long the link takes to come up. Then no frame is in flight."""
+    """Sends a frame of each flow until it is answered, because the link may still be down. At the end no frame is in flight."""
     for port in (1000, 1001):
         probe = udp_frame(7_000_000 + port, port, 100)
         for _ in range(100):

@@ -57,7 +57,7 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
         counters = echo.finish()
     assert (traffic.lost, traffic.answered) == (reported, traffic.sent - reported)
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
-    # The driver of the published studies had rings of 512, a budget of 64, only the enable bit in TXDCTL, and offloads off.
+    # The preset `study` has the values of the driver in the published studies. Only these two thresholds differ from the defaults.
     assert defaults == at_boot
     assert studys == {**at_boot, "pthresh": 0, "hthresh": 0}
 
@@ -187,7 +187,7 @@ def test_a_hung_transmit_queue_is_detected_and_restarted() -> None:
 
 def test_a_card_that_cannot_reach_memory_is_reset_and_goes_on() -> None:
     with booted(cores=2, words="compare=off") as echo:
-        echo.machine.breaks_a_rule = True  # a DMA fault breaks a rule (tests/conftest.py)
+        echo.machine.breaks_a_rule = True  # allows the DMA fault below (tests/conftest.py)
         peer = echo.peer
         exchange(peer, [echo_frame(i, 300) for i in range(50)], echoed)
         peer.send(setting_frame("dma_error"))
@@ -229,7 +229,7 @@ def test_frames_of_a_vlan_alone_pass_in_both_directions() -> None:
     """The VLAN is set while frames flow: the card inserts and removes tags. Frames with another tag or none do not reach the stack."""
     frames = [udp_frame(i, 1000 + i % FLOWS, 60 + i * 7 % 1400) for i in range(200)]
     frames += [echo_frame(i, size) for i, size in enumerate((60, 1514, 100))]
-    # The card's count of sent bytes includes the tags, the driver's does not.
+    # The card's count of sent bytes includes the tags, but the driver's count does not.
     with booted(cores=2, words="compare=off") as echo:
         peer = echo.peer
         traffic = Traffic(echo)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap soak driver`: a random setting every 100 ms and random faults while frames of all kinds flow, for the requested time.
 
-NEAP_SOAK_SECONDS sets the time, NEAP_SOAK_SEED the choice of settings, faults and frames. The verdict is one line in NEAP_SOAK_VERDICT.
+NEAP_SOAK_SECONDS sets the time, NEAP_SOAK_SEED the choice of settings, faults and frames. The verdict is one line in the file that
+NEAP_SOAK_VERDICT names.
 """
 
 import os
@@ -26,7 +27,7 @@ FAULTS = (
     *("lose {n} next 3", "lose any chance 0.1 {seed}", "hang tx {n}", "hang rx {n}", "ecc"),
 )
 FLAPS = ("link flap 20000000", "link flap 100000000 2", "link flap 2000000 5")
-# A request is sent every 80 ms. One request in five is lost, like other frames. So a setting changes every 100 ms on average.
+# A request for a setting is sent every 80 ms. Faults lose one request in five, so a setting changes every 100 ms on average.
 PERIOD_SECONDS = 0.08
 PERIODS_PER_FAULT = 10
 # The maximum number of pending requests. After PATIENCE_SECONDS without an answer, they count as lost.
@@ -47,7 +48,7 @@ class Soak:
         self.chance = random.Random(seed)
         self.traffic = MixedTraffic(echo, seed, self.release_queues)
         self.faults = self.flaps = 0
-        self._hung: dict[str, tuple[int, int]] = {}  # by hung queue: the numbers of frames and restarts when the hang began
+        self._hung: dict[str, tuple[int, int]] = {}  # for each hung queue: the numbers of frames and restarts when the hang began
 
     def fault(self, text: str) -> None:
         self.console.line(f"    fault {text}")
@@ -60,8 +61,8 @@ class Soak:
             self._hung[text.removeprefix("hang ")] = self.traffic.sent, self.console.restarts
 
     def release_queues(self) -> None:
-        """Frees a hung queue, because control may depend on it. A transmit queue is freed when the driver has detected the hang, any queue
-        after many frames."""
+        """Releases hung queues, because requests for settings may use them. A transmit queue is released when the driver has detected the
+        hang. Any queue is released after many frames."""
         for queue, (sent, restarts) in list(self._hung.items()):
             found = queue.startswith("tx") and self.console.restarts > restarts
             if found or self.traffic.sent - sent > (FRAMES_UNTIL_FOUND if queue.startswith("tx") else FRAMES_OF_A_HANG):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Frames of all kinds to ixgbe_echo.cpp and back, while settings change and faults occur, with an account of every lost frame.
 
-Each frame carries a number, so an answer can be matched in any order. At the end, the unanswered frames are compared with the reported
+Each frame carries a number, so answers can be matched in any order. At the end, the unanswered frames are compared with the reported
 losses. The soft card's `statistics` report the losses on the wire and by the card's faults. The driver reports its own losses (`lost=N`,
-refusals while there is no link). A loss that neither reports is a failure.
+refusals while there is no link). A loss that neither the card nor the driver reports is a failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ORDINARY_BYTES_MAX = 1514
 WINDOW = 48
 # After this long without an answer, unanswered frames count as lost for the time being.
 STALL_SECONDS = 0.2
-# The limit instead of STALL_SECONDS at the end, when no fault is active.
+# At the end, when no fault is active, this limit applies instead of STALL_SECONDS.
 SETTLED_SECONDS = 1.0
 # A request for a setting, or its answer, may be lost. The request is repeated after this many reads without an answer.
 READS_PER_REQUEST = 400
@@ -42,7 +42,7 @@ REQUESTS_MAX = 30
 
 @dataclass
 class Stream:
-    """One TCP connection, and the start of its next segment."""
+    """One TCP connection: its next sequence number, and the number of segments left in its burst."""
 
     sequence: int = 1
     left: int = BURST
@@ -228,7 +228,8 @@ class MixedTraffic:
     # ---- the account ----
 
     def settle(self) -> None:
-        """Waits until no frame is in flight: with no fault active, each flow has answered its last frames."""
+        """MUST be called while no fault is active. Waits until the image has answered the last frames of each flow. Then no frame is in
+        flight."""
         flows = {*(f"udp {port}" for port in UDP_PORTS), *(f"tcp {port}" for port in TCP_PORTS), "arp", "echo"}
         for _ in range(100):
             first = self._next

@@ -62,7 +62,8 @@ def test_many_connections_spread_over_the_cores():
     with booted(4) as run:
         connections = []
         for _ in range(100):
-            # QEMU's user network listens with a backlog of one: without this exchange, the host's kernel repeats SYNs a second later.
+            # QEMU's user network listens with a backlog of one. Without this exchange, SYNs are lost, and the host's kernel repeats them a
+            # second later.
             connections.append(connect(run))
             connections[-1].sendall(b"x")
             assert connections[-1].recv(1) == b"x"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Property: datagrams to a multicast group reach the cores that joined it and no others, even after changes and resets of the card.
 //
-// The peer is net_groups_test.py, at UDP port 9000; each datagram is answered from the core that received it.
+// The peer is net_groups_test.py, at UDP port 9000; the core that receives a datagram answers it. These are the datagrams and answers:
 //   to a group                 "core N: " and its text
 //   "join CORE A.B.C.D"        "ok" or "error: why"; the same for "leave CORE A.B.C.D"
 //   "many CORE COUNT"          joins COUNT groups from 239.3.0.1 on

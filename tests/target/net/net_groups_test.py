@@ -22,7 +22,7 @@ PATIENCE_SECONDS, AGAIN_SECONDS = 60, 2
 GROUP, NEVER_JOINED, OTHER = "239.1.2.3", "239.1.2.4", "239.7.7.7"
 REPORT, LEAVE = "16", "17"
 
-# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers and seen IGMP messages.
+# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints received answers and IGMP messages.
 STATION = """
 import os, select, socket, sys
 device, own, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -83,7 +83,7 @@ class Station:
         self._process.stdin.flush()
 
     def wait(self, start: str, again: Callable[[], None]) -> str:
-        """Returns the next line that begins with `start`. Calls `again` until it arrives."""
+        """Calls `again` every AGAIN_SECONDS until a line that begins with `start` arrives; returns the line."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             again()
@@ -122,7 +122,8 @@ def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
             station.reaches(GROUP, "hello", 1)
             station.say(f"{NEVER_JOINED} unjoined")
             station.reaches(OTHER, "marker", 0)
-            # More groups than the card can compare exactly: it selects the last of them by a hash.
+            # The card can compare only some groups exactly. It selects the datagrams of the others, such as the last of these 130, by a
+            # hash.
             station.ask("many 0 130")
             for last in (1, 126, 130):
                 station.reaches(f"239.3.0.{last}", f"many {last}", 0)

@@ -151,7 +151,8 @@ impl Card {
         self.tick_flow_control(host, now);
         self.tick_rates(host, now);
         self.faults.write_stale_heads(host, now);
-        // Write-backs come before interrupts, so that an interrupt at the end of its interval also reports write-backs of that time.
+        // Write-backs come before interrupts. So an interrupt at the end of its interval also reports the write-backs that are due at that
+        // time.
         self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
@@ -210,7 +211,7 @@ impl Card {
             self.drain_packet_buffer(host, now);
         }
     }
-    /// Delays write-backs by `by`. The new delay does not apply to write-backs that are already waiting.
+    /// Delays each write-back by `by`. Write-backs that already wait keep their times.
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
@@ -222,11 +223,11 @@ impl Card {
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
     }
-    /// Returns a text: the messages that `lose_messages` drops.
+    /// Returns a description of the messages that `lose_messages` drops.
     pub fn message_loss(&self) -> String {
         self.interrupts.loss()
     }
-    /// Sets the cause in EICR by which the card reports a memory error.
+    /// Reports a memory error to the driver: sets the cause in EICR.
     pub fn fail_memory(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.interrupts.other_event(&self.regs, host, now, MEMORY_FAILED);
     }

@@ -90,7 +90,8 @@ impl Pins {
             }
             _ => {}
         }
-        // A driver may shift out any number of bits. From here on only the position within a byte matters, so the count is reduced.
+        // A driver may shift out any number of bits. After the address only the position within a byte matters, so the count is reduced by
+        // whole bytes.
         if self.bits == 1 << 16 {
             self.bits = 24 + 8;
         }

@@ -4,9 +4,9 @@
 //! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
 //! The program that uses this crate handles faults on the wire: lost, damaged and delayed frames.
 //!
-//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. The interrupt of a late write-back comes
-//! after it, as drivers expect. A stale head is an old transmit head that is written again later. It overwrites newer heads, as if a bus
-//! had reordered the writes. A removed card answers reads with all ones and does nothing else.
+//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. The queue's interrupt then waits for the
+//! late write-back, as drivers expect. A stale head is an old transmit head that is written again later. It overwrites newer heads, as if a
+//! bus had reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
@@ -24,12 +24,12 @@ pub enum Trigger {
     Off,
     /// The given number of events, from the next one on.
     Next(u64),
-    /// Random events with a probability of `in_a_million` / 1,000,000. Equal seeds select the same events.
+    /// Random events with a probability of `in_a_million` / 1,000,000. A run with the same initial `state` selects the same events.
     Chance { in_a_million: u32, state: u64 },
 }
 
 impl Trigger {
-    /// `probability`: 0 to 1. `seed`: any value.
+    /// `probability`: 0 to 1. `seed`: any value; it determines which events are selected.
     pub fn chance(probability: f64, seed: u64) -> Self {
         // The state of the random generator must not be zero, and adjacent seeds must not give similar sequences.
         let state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1;
@@ -175,7 +175,7 @@ impl Faults {
         self.hold(now, direction, queue, LateAction::Event)
     }
 
-    /// While `late` has LATE_MAX entries, writes its oldest entry early. An interrupt event is dropped and counted instead.
+    /// While `late` has LATE_MAX entries, writes its oldest entry early. If that entry is an interrupt event, drops and counts it.
     fn make_room(&mut self, host: &mut impl Host) {
         while self.late.len() >= LATE_MAX {
             match self.late.pop_front().map(|late| late.action) {
@@ -187,7 +187,7 @@ impl Faults {
     }
 
     fn hold(&mut self, now: Nanoseconds, direction: Direction, queue: usize, action: LateAction) -> bool {
-        // A new entry waits behind the older entries, even if the delay has been set to 0 since. So the order is kept.
+        // While older entries wait, a new entry waits behind them, even if the delay is now 0. So write-backs keep their order.
         if (self.write_back_delay == 0 && self.late.is_empty()) || self.late.len() >= LATE_MAX {
             return false;
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Pause frames, to and from the peer (datasheet 3.7.7, IEEE 802.3 annex 31B, 802.1Qbb).
 //!
-//! When the packet buffer of a traffic class fills beyond FCRTH, the card sends XOFF: a pause frame with FCTTV's time. The card repeats
-//! XOFF at intervals of FCRTV while the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time 0), if FCRTL
-//! enables that. With priority flow control the frame names the class. The program that delivers frames MUST honour pause frames, like a
-//! link partner; frames sent during a pause may be lost.
+//! When the packet buffer of a traffic class fills beyond FCRTH, the card sends XOFF: a pause frame with the pause time from FCTTV. The
+//! card repeats XOFF at intervals of FCRTV while the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time
+//! 0), if FCRTL enables that. With priority flow control the frame names the class. The program that delivers frames to the card MUST
+//! honour pause frames, like a link partner; frames sent during a pause may be lost.
 //!
 //! A pause frame from the peer stops all transmit queues, or the queues of the named classes, for the time in the frame. The MAC drops the
 //! pause frame itself if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN is set to pass them on.

@@ -37,7 +37,7 @@ struct Flow {
     flexible: u16,
 }
 
-/// Bits of a flow that are compared. The mask registers contain the opposite: the bits that are not compared.
+/// The bits of a flow that are compared. The driver's mask registers name the other bits: those that are not compared.
 #[derive(Clone, Copy, Debug)]
 struct Masks {
     vlan: u16,
@@ -122,8 +122,8 @@ impl FlowDirector {
         let room = BUFFER_ALLOCATION.get(value);
         self.on = room != 0;
         self.perfect = PERFECT_MATCH.is_set(value);
-        // The table has 64, 128 or 256 KiB. A filter with a signature takes 8 bytes, a perfect filter takes 32. Room for one filter is
-        // never used.
+        // The table has 64, 128 or 256 KiB. A filter with a signature takes 8 bytes, a perfect filter takes 32. One place always stays
+        // free.
         let places = (32 * 1024usize << room) / if self.perfect { 32 } else { 8 };
         self.capacity = if self.on { places - 1 } else { 0 };
         self.bucket_bits = places as u32 - 1;
@@ -265,8 +265,8 @@ impl FlowDirector {
     }
 }
 
-/// Returns the hash of a folded flow, whose upper word has kind, pool and VLAN. The hash has 16 bits, of which 15 are used. Each set bit of
-/// the key's lower half selects a shift of `low`, and each set bit of its upper half a shift of `high`. `low(0)` does not include the VLAN.
+/// Returns the hash of a folded flow, whose upper word has kind, pool and VLAN. Bits 0 to 14 of the hash are used. A set bit n below 16 of
+/// the key XORs `low(n) >> n` into the hash, and a set bit n + 16 XORs `high >> n`. `low(0)` does not include the VLAN.
 fn hash(key: u32, folded: u64) -> u32 {
     let (flow, common) = ((folded >> 32) as u32, folded as u32);
     let high = common ^ flow ^ flow >> 16;

@@ -59,7 +59,7 @@ pub struct Interrupts {
     pub(crate) other_requested: u32,
     /// Without MSI-X: the single interrupt has unreported causes.
     pub(crate) single_requested: bool,
-    /// True while an enabled cause is set and moderation no longer delays it. `line_shown` is the level on the bus.
+    /// True from the interrupt of an enabled cause until no enabled cause is set. `line_shown` is the level on the bus.
     pub(crate) line: bool,
     pub(crate) line_shown: bool,
     pub(crate) gates: Gates,
@@ -281,7 +281,7 @@ impl Interrupts {
         }
     }
 
-    /// Without MSI-X: sets the INTx line, which is asserted while a cause is set, or sends a message (MSI) for a new cause.
+    /// Without MSI-X: updates the INTx line, or sends a message (MSI) for a new cause. INTx is asserted while an enabled cause is set.
     pub(crate) fn deliver_single(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, immediate: bool) {
         if !self.single_active() {
             self.single_requested = false;
@@ -317,7 +317,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the level of the INTx line. The configuration space (`Gates`) may still keep it off the bus.
+    /// Returns the level of the INTx line. On the bus the line stays deasserted if the configuration space (`Gates`) does not allow it.
     pub fn line(&self) -> bool {
         self.line
     }
@@ -379,7 +379,7 @@ pub(crate) fn ones(mut bits: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// True if GPIE.eimen is set: causes set by EICS are then not moderated.
+/// True if GPIE.eimen is set. Causes that the driver sets by EICS then interrupt without moderation.
 pub(crate) fn immediate(regs: &RegisterFile) -> bool {
     field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
 }

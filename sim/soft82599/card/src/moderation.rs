@@ -46,7 +46,7 @@ pub struct Moderation {
     credits: [u64; VECTORS],
     credits_at: [Nanoseconds; VECTORS],
     credit_interval: Nanoseconds,
-    /// Bit v: a message of vector v is being held back, since `held_since`.
+    /// Bit v: a message of vector v is held back, since the time `held_since[v]`.
     held: u64,
     held_since: [Nanoseconds; VECTORS],
 }

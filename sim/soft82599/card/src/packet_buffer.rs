@@ -3,8 +3,8 @@
 //!
 //! The packet buffer has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB, all frames are of class 0. The
 //! filters' results are kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames
-//! behind it. If its queue is set to drop (SRRCTL.drop_enable, QDE), the frame is dropped instead. When a part is full, frames are lost and
-//! counted (RXMPC). When a part fills beyond FCRTH, the card asks the peer to pause until the part has drained below FCRTL
+//! behind it. If its queue is set to drop (SRRCTL.drop_enable, QDE), the frame is dropped instead. When a class's part is full, frames are
+//! lost and counted (RXMPC). When the part fills beyond FCRTH, the card asks the peer to pause until the part has drained below FCRTL
 //! (flow_control.rs).
 
 use std::collections::VecDeque;
@@ -77,7 +77,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         class.bytes += frame.len() + OVERHEAD_BYTES;
         class.frames.push_front((frame, arrival));
     }
-    /// Returns an emptied buffer for reuse.
+    /// Keeps the buffer of a delivered frame for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(frame);

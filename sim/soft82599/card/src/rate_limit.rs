@@ -62,7 +62,7 @@ impl Card {
             entries[queue] = value & mask;
         }
         if place.register == Register::Rttbcnrc {
-            // The waiting time was computed with the old rate, so it ends now.
+            // The queue waits for a time that was computed with the old rate, so this wait ends now.
             self.transmit_queues[queue].not_before = now;
             if self.rate_timers.armed() >> queue & 1 != 0 {
                 self.rate_timers.disarm(queue);

@@ -2,10 +2,10 @@
 //! Receive: from the wire through the MAC, the filters and the packet buffer into rings (datasheet 7.1, 4.6.7).
 //!
 //! The MAC counts a frame, and drops pause frames (flow_control.rs) and frames that are too long. The frame is parsed once (parse.rs). The
-//! L2 filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected
-//! (queue_select.rs). The frame goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer
-//! (packet_buffer.rs). When it reaches the ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames
-//! (rsc.rs) or written (receive_write.rs).
+//! L2 filters accept or drop it (l2_filter.rs), virtualisation selects its pools (pools.rs), and queue_select.rs selects its queue and
+//! class. The frame goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer (packet_buffer.rs).
+//! When it reaches the ring, its checksums are checked (receive_checks.rs). Then it is coalesced with other frames (rsc.rs) or written
+//! (receive_write.rs).
 //!
 //! A frame takes all its descriptors or none. If there are too few, the frame waits in the packet buffer, or is dropped if its ring is set
 //! to drop.
@@ -24,7 +24,7 @@ use crate::receive_write::{Fill, Findings, Split, Trimmed};
 use crate::registers::{field, Register};
 use crate::report::Violation;
 
-/// The longest frame that the card accepts, CRC included (the packet buffer's limit is 15.5 KiB).
+/// The longest frame that the card accepts, CRC included. This is the limit of the packet buffer, 15.5 KiB.
 const FRAME_BYTES_MAX: usize = 15_872;
 const FRAME_BYTES_MIN: usize = 60;
 const STANDARD_FRAME: usize = 1_518;
@@ -47,7 +47,7 @@ pub struct Unseen {
     /// Frames that arrived while reception was off. A reset of the card adds the frames that wait for a descriptor, for coalescing or for a
     /// late write-back. It also adds the frames in QPRDC, which the driver can no longer read.
     pub by_reset: u64,
-    /// Frames for a queue that does not work because of an injected fault (faults.rs). QPRDC counts them, too, if the queue is set to drop.
+    /// Frames for a queue that an injected fault has stopped (faults.rs). QPRDC counts these frames, too, if the queue is set to drop.
     pub by_hang: u64,
     /// Sent frames that overran the packet buffer, because there was no room above its threshold (transmit_buffer.rs).
     pub by_overrun: u64,

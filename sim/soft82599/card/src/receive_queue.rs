@@ -48,9 +48,9 @@ pub struct ReceiveQueue {
     pub hinted_writes: u64,
 }
 
-/// Direct cache access (7.5): the queue's writes that carry a hint. The hint names the CPU that will read the data first, so that this
-/// CPU's cache can load the data. The model has no cache. The model counts the writes that carry the hint, so that a test can check a
-/// driver's configuration.
+/// Direct cache access (7.5): which of the queue's writes carry a hint. The hint names the CPU that will read the data first, so that this
+/// CPU's cache can load the data. The model has no cache. It counts the writes that carry the hint, so that a test can check a driver's
+/// configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hints {
     descriptor: bool,

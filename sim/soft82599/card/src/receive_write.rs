@@ -189,8 +189,8 @@ impl Fill {
         let wanted = if matches!(queue.form, Form::Split | Form::SplitAlways) { 16 } else { 8 };
         host.dma_read(at, &mut bytes[..wanted])?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        // Bit 0 of an advanced descriptor's address is a hint (no snoop). In the header's address, the done bit is later written to the
-        // same position.
+        // Bit 0 of an advanced descriptor's address is a hint (no snoop). In the word of the header buffer's address, the card later writes
+        // the done bit there.
         let hint = if queue.form == Form::Legacy { 0 } else { 1 };
         self.address = word(0) & !hint;
         self.room = queue.buffer_bytes;
@@ -214,8 +214,8 @@ impl Fill {
         self.parts[..self.count].iter().map(|part| usize::from(part.bytes)).sum::<usize>() + self.split.header_bytes
     }
 
-    /// Writes the descriptors back. `last`: contents of the last descriptor except its length. `chained`: each descriptor names the next
-    /// descriptor, as for a coalesced frame.
+    /// Writes the descriptors back. `last`: contents of the frame's last descriptor except its length. `chained`: True for a coalesced
+    /// frame, in which each descriptor names the next one.
     pub fn write_back(
         &self,
         host: &mut impl Host,

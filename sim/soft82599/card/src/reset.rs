@@ -4,8 +4,8 @@
 //! A software reset (CTRL.rst), a link reset (CTRL.lrst) and a function level reset return registers, rings, filters, interrupts and
 //! statistics to their initial state, and load the EEPROM again. The three resets differ in what they keep. The software reset keeps the
 //! link; the other two resets restart it. Both resets by CTRL keep the configuration space and the semaphores; the function level reset
-//! resets these, too. No reset affects the EEPROM's contents, the cable or the settings of tests. All resets complete at once, so the reset
-//! bits read back as zero.
+//! resets these, too. No reset affects the EEPROM's contents, the cable, injected faults or the interrupt trace. All resets complete at
+//! once, so the reset bits read back as zero.
 
 use crate::card::Card;
 use crate::eeprom_pins::Pins;

@@ -40,8 +40,8 @@ const TIME_STAMP_OPTION: usize = 12;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// Returns the number of buffers that a coalesced frame of the queue may take. None if the queue does not coalesce. Err if coalescing is
-/// enabled, but a rule forbids it.
+/// Returns the number of buffers that a coalesced frame of the queue may take; None if the queue does not coalesce. Returns an error if
+/// coalescing is enabled although a rule forbids it.
 pub fn buffers_allowed(regs: &RegisterFile, index: usize, queue: &ReceiveQueue) -> Result<Option<usize>, &'static str> {
     let control = regs.get_at(Register::Rscctl, index);
     if !field::rscctl::ENABLE.is_set(control) {
@@ -169,7 +169,7 @@ pub struct Rsc {
     /// Bit i: context i is open.
     open: u32,
     earliest: Nanoseconds,
-    /// The context that is closed next when none is free.
+    /// If no context is free, a new connection closes this context and takes its place.
     victim: usize,
     pub coalesced_frames: u64,
     pub joined_segments: u64,

@@ -33,7 +33,7 @@ impl Card {
             }
         }
         if let Some((enabled, old)) = self.running_queue_setting(place) {
-            // Drivers change the drop setting of a running queue when flow control changes, and the datasheet does not forbid that.
+            // Drivers change the drop setting of a running queue when flow control changes, and the datasheet does not forbid this change.
             let alive = if place.register == Register::Srrctl { field::srrctl::DROP_ENABLE.ones() } else { 0 };
             if enabled && (old ^ value) & !alive != 0 {
                 self.report.add(Violation::QueueReconfigured, || format!("{} from {old:#x} to {value:#x}", name()));

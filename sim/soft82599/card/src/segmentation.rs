@@ -8,7 +8,7 @@
 //!
 //! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of the IP checksum field are part of the sum, so
 //! the driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
-//! cancels their sum. Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
+//! cancels the sum of these two headers. Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
 
 use crate::checksum::{internet_checksum, sctp_crc, Sum};
 use crate::registers::descriptor::transmit_context as context;
@@ -173,7 +173,8 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
             let crc = sctp_crc(l4);
             l4[field..field + 4].copy_from_slice(&crc);
         } else {
-            // The field already contains the driver's sum over the pseudo header, so this checksum includes it.
+            // The checksum field is inside `l4` and contains the driver's sum over the pseudo header. So the new checksum includes that
+            // sum.
             put_checksum(l4, field, layout.transport, internet_checksum(l4));
         }
     }
@@ -186,7 +187,8 @@ fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Returns the end of the bytes that the checksum covers, from the IP header's length. Padding that a driver added is not covered.
+/// Returns the offset at which the data of the TCP or UDP checksum ends. The IP header's length field gives this offset, so padding is left
+/// out.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
     // The IP version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
@@ -260,7 +262,8 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
         let l4 = &mut headers[layout.l4..];
         if layout.transport == Transport::Tcp {
             l4[4..8].copy_from_slice(&original.sequence.wrapping_add(start as u32).to_be_bytes());
-            // The only segment of a packet counts as its last segment. The masks have 12 bits; the header length in the upper bits is kept.
+            // A packet's only segment counts as its last segment. The masks have 12 bits; the header length in the field's upper bits is
+            // kept.
             let mask = if number + 1 == segments {
                 rules.last
             } else if number == 0 {

@@ -33,7 +33,7 @@ pub struct Statistics {
     totals_sent: Totals,
 }
 
-/// Frames and bytes by queue; grows to the highest queue in use.
+/// Frames and bytes of each queue, up to the highest queue in use.
 #[derive(Default)]
 struct Totals(Vec<(u64, u64)>);
 

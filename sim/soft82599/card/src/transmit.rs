@@ -26,8 +26,8 @@ const FETCH_DESCRIPTORS: u32 = 32;
 const PLAIN_QUEUES: usize = 64;
 
 impl Card {
-    /// Continues to send from the queues that have descriptors. Callers call it when the wire has room again, or when they have time.
-    /// Returns true if some queues still have descriptors.
+    /// Continues to send from the queues that have descriptors. Callers use it when the wire has room again, or after `has_transmit_work`
+    /// returned true. Returns true if some queues still have descriptors.
     pub fn wire_ready(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         self.transmit(host, now)
     }

@@ -2,14 +2,15 @@
 //! TX completions: how a transmit queue reports sent descriptors (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
 //!
 //! Only descriptors that request a report (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1, each of them is
-//! written back at once. With a higher threshold, reports are collected: done descriptors are counted from the first that requests a
-//! report. When the count reaches the threshold, all descriptors that requested a report are written back with one interrupt. Collected
-//! reports are also written back when the interval of the queue's vector (EITR) ends, when the driver requests a flush (TXDCTL.flush), and
-//! when the queue is disabled. If the vector has no interval, the last reports stay on the card. Drivers therefore set a threshold of at
-//! most 1 for such a queue.
+//! written back at once. With a higher threshold, reports are collected: the card counts done descriptors, beginning with the first that
+//! requests a report. When the count reaches the threshold, all descriptors that requested a report are written back with one interrupt.
+//! Collected reports are also written back when the interval of the queue's vector (EITR) ends, when the driver requests a flush
+//! (TXDCTL.flush), and when the queue is disabled. If the vector has no interval, the last reports stay on the card. Drivers therefore set
+//! a threshold of at most 1 for such a queue.
 //!
 //! With head write-back (TDWBAL), a descriptor that requests a report is not written back. Instead the ring's head is written to one
-//! address in memory. If TDWBAL.write_back_on_itr is set, the head is also written at the interval's end for the other descriptors.
+//! address in memory. If TDWBAL.write_back_on_itr is set, the head is also written at the interval's end for descriptors that request no
+//! report.
 
 use crate::card::Card;
 use crate::faults::{Direction, Faults};
@@ -28,16 +29,16 @@ pub struct WriteBack {
     threshold: u32,
     head_address: Option<u64>,
     on_interval: bool,
-    /// Index in the ring and status of the descriptors that requested a report and were not written back yet. Their number is at most the
-    /// threshold.
+    /// The descriptors that requested a report and were not written back yet: index in the ring, and status. There are at most `threshold`
+    /// of them.
     held: Vec<(u32, u32)>,
-    /// Number of descriptors done since the first in `held`.
+    /// Number of done descriptors, counted from the first descriptor in `held`.
     gathered: u32,
     /// True if a descriptor requested a head write-back.
     head_asked: bool,
     /// The last reported head.
     head_reported: u32,
-    /// True if reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
+    /// True if reports carry a DCA hint (7.5), which names the CPU whose cache the data should enter.
     hinted: bool,
     pub hinted_writes: u64,
     /// True after `Violation::WriteBackEndless` was reported for this queue.

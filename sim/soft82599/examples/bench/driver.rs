@@ -102,7 +102,7 @@ impl Driver {
         self.card.config_write(&mut self.memory, 0, 4, &[0x06, 0x04]);
         self.now = 1_000_000_000;
         self.card.tick(&mut self.memory, self.now);
-        // Enables MSI-X with auto-clear for all vectors, checksums and RSS.
+        // Enables MSI-X (all vectors with auto-clear), checksums and RSS.
         for (name, value) in [
             ("GPIE", 0x10),
             ("EIAC", 0xFFFF),

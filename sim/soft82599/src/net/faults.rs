@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Faults of the wire on demand, for each direction: lost, corrupted, reordered or delayed frames.
 //!
-//! In a corrupted frame one bit is flipped, but its Ethernet CRC is right (as from a faulty switch). So the frame reaches the card, and the
+//! In a corrupted frame one bit is flipped, but the Ethernet CRC is right, as after a faulty switch. So the frame reaches the card, and the
 //! checksums inside the frame must detect the error. A reordered frame is sent after the next frame, or alone after a time-out. While a
 //! delayed frame waits, other frames overtake it. The number of waiting frames is bounded; a frame beyond the bound is lost and counted.
 
@@ -42,7 +42,7 @@ impl FrameFaults {
         self.drop.is_off() && self.corrupt.is_off() && self.reorder.is_off() && self.delay.is_off() && self.swapped.is_none()
     }
 
-    /// Ends the faults. Waiting frames leave at their times nevertheless.
+    /// Ends the faults. Frames that already wait keep the times at which they leave.
     pub fn end(&mut self) {
         for trigger in [&mut self.drop, &mut self.corrupt, &mut self.reorder, &mut self.delay] {
             *trigger = Trigger::Off;
@@ -54,7 +54,7 @@ impl FrameFaults {
         swapped.into_iter().chain(self.late.front().map(|(at, _)| *at)).min()
     }
 
-    /// Passes a frame. `deliver` is called for each frame that leaves now: none, one or two.
+    /// Applies the faults to a frame. `deliver` is called for each frame that leaves now: none, one or two.
     pub fn pass(&mut self, now: Nanoseconds, frame: &[u8], mut deliver: impl FnMut(&[u8])) {
         if self.drop.selects() {
             self.counts.dropped += 1;
@@ -181,7 +181,7 @@ mod tests {
             through(&mut faults, 0, &[3]);
         }
         assert_eq!((faults.counts.delayed, faults.counts.overflowed), (1 + LATE_MAX as u64, 1));
-        // A frame with a shorter delay leaves at its own time.
+        // A frame with a shorter delay overtakes a frame with a longer one.
         faults.late.truncate(1);
         faults.delay_by = 10;
         through(&mut faults, 0, &[4]);

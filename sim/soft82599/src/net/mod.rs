@@ -98,7 +98,7 @@ impl Wire {
         }
     }
 
-    /// Returns the time after which the wire has work even if no file descriptor becomes ready.
+    /// Returns the time until the wire has work for which no file descriptor becomes ready. None if there is no such work.
     pub fn due_after(&self, take: bool) -> Option<Duration> {
         // Frames may have arrived before the card requested a pause. For these frames no file descriptor becomes ready again.
         let frames_wait = take && self.input().is_some_and(Batch::has_frame);
@@ -152,7 +152,7 @@ impl Wire {
         *input = batch;
     }
 
-    /// Ends the connection of a stream with an invalid length or a disconnected peer, or gives up a removed tap device.
+    /// Disconnects the peer of a stream, after an invalid length or if the peer has closed. Stops the use of a removed tap device.
     pub fn disconnect(&mut self) {
         match self {
             Self::Stream(stream) => stream.disconnect(),

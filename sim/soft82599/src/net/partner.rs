@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The link partner: the MAC at the other end of the wire, which a tap device or a socket does not have.
+//! The link partner: a model of the MAC at the other end of the wire. A tap device or a socket has no such MAC.
 //!
 //! It honours the card's pause frames. During a pause it delivers no frames to the card, until XON or the end of the pause time. Frames
-//! that arrive meanwhile wait in the wire. The partner has one queue, so a pause of one class holds all classes. The partner consumes pause
-//! frames, except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include all pause frames.
+//! that arrive meanwhile wait in the wire. The partner has one queue, so a pause of one traffic class holds all classes. The partner
+//! consumes pause frames, except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include all
+//! pause frames.
 
 use card::mac_control::{self, quanta, MacControl, CLASSES};
 use card::Nanoseconds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A UNIX stream of frames, each preceded by its length. Either side may listen. A peer that disconnects takes the link down, and the next
-//! peer brings it up.
+//! A UNIX stream of frames, each preceded by its length. The program or its peer may listen. If the peer disconnects, the link goes down.
+//! The next peer brings it up.
 
 use super::batch::{append_frame, Batch, FRAME_BYTES_MAX, LENGTH_BYTES};
 use crate::socket_file::SocketFile;

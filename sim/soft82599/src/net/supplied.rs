@@ -20,7 +20,7 @@ impl Supplied {
         self.bytes < QUEUE_BYTES_MAX
     }
 
-    /// Takes a frame even if there is no room, because a segmented frame is sent as a whole.
+    /// Takes a frame even if the queue has no room, because all segments of a packet are sent together.
     pub fn push(&mut self, parts: &[&[u8]]) {
         let frame = parts.concat();
         self.bytes += frame.len();

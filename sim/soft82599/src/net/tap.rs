@@ -69,7 +69,8 @@ impl Tap {
         self.output.push_back(frame);
     }
 
-    /// A frame that the device refuses for another reason than being full (for example, it is down) is lost.
+    /// Writes the waiting frames to the device. Frames keep waiting while the device is full. A frame is lost if the device refuses it for
+    /// another reason, such as being down.
     pub fn flush(&mut self) {
         while let Some(frame) = self.output.pop_front() {
             match self.file.write(&frame) {

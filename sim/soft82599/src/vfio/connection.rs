@@ -2,7 +2,7 @@
 //! One client's socket: splits a stream of bytes into whole messages with their descriptors.
 //!
 //! All available messages are read with one system call. The kernel ends a read after bytes to which descriptors are attached, and a client
-//! attaches descriptors to a message's first byte. So descriptors belong to the last message that begins in the bytes read.
+//! attaches descriptors to a message's first byte. So the received descriptors belong to the last message that begins in these bytes.
 
 use super::protocol::{Header, HEADER_BYTES};
 use crate::sys;

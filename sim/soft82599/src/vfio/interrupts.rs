@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The client's eventfds: the destinations of messages and of the INTx line.
 //!
-//! The client keeps the tables of MSI and MSI-X and gives this program one eventfd per vector. As VFIO specifies, INTx is masked when it
-//! fires, until the client unmasks it. If the line is still asserted at that time, INTx fires again.
+//! The client keeps the tables of MSI and MSI-X and gives this program one eventfd per vector. As VFIO specifies, an INTx interrupt masks
+//! INTx until the client unmasks it. If the line is still asserted when it is unmasked, INTx fires again.
 
 use super::protocol::{flag, irq};
 use crate::sys;

@@ -23,7 +23,7 @@ pub struct Command<'m> {
 
 type Answer = Result<Vec<u8>, i32>;
 
-/// Executes a command and appends its reply, if it requests one.
+/// Executes a command and appends a reply, if the command requests one.
 pub fn handle(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log, message: Command, out: &mut Vec<u8>) {
     let header = message.header;
     let answer = dispatch(card, host, now, log, message);
@@ -193,7 +193,7 @@ fn region_read(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log
             card.config_read(offset as usize, into);
             log.debug(|| format!("{now:>12} config read {offset:#x} = {}", hex(into)));
         }
-        // The client has the MSI-X table. The pending bits belong to this region; they are never set, because messages are sent at once.
+        // The MSI-X table is in the client. The pending bits in this region are never set, because messages are sent at once.
         _ => {}
     }
     Ok(answer)

@@ -256,7 +256,7 @@ fn messages_may_arrive_in_any_pieces() {
         body.extend(4u32.to_le_bytes());
         client.message(9, 0, &body)
     };
-    // First sends a message byte by byte. Then come two messages in one piece, a map command with its descriptor, and one more message.
+    // Sends one message byte by byte, then two messages in one write, then a map command with its descriptor, and one more message.
     for byte in read(&mut client, STATUS) {
         client.stream.write_all(&[byte]).unwrap();
     }

@@ -265,7 +265,8 @@ fn the_wire_holds_its_frames_while_the_card_requests_a_pause() {
     assert!(taken < 24, "{taken} frames of 1000 bytes, eight of them in buffers of the ring, are more than {pause_bytes} bytes");
     server.control("clock step 5119");
     assert_eq!(number("GPRC"), taken);
-    // The pause time has ended without a new pause frame, so all frames are delivered, whether the card has room or not.
+    // The pause time has ended, and the card has sent no new pause frame. So all frames are delivered, even if the card has no room for
+    // them.
     server.control("clock step 1");
     let until = std::time::Instant::now() + TIME_OUT;
     let all = send(&mut peer, 0);

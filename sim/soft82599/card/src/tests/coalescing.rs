@@ -106,8 +106,8 @@ impl Reader {
             driver.give_descriptor(0, index);
             if wb::END_OF_PACKET.is_set(&words) {
                 driver.write_at(Register::Rdt, 0, index);
-                // The header of a coalesced frame is updated after its first buffer was written, so a frame is returned only when it is
-                // complete.
+                // The card updates the headers of a coalesced frame after it has written the first buffer. So a frame is returned only when
+                // it is complete.
                 return Some(Read { bytes, segments, words });
             }
             let slot = &mut self.begun[follows as usize];

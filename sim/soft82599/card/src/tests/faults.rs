@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Faults on demand: the driver sees late, lost or all-ones data, but never a wrong order. Each fault ends on request.
+//! Faults on demand: the driver sees data that is late, lost or all ones, but write-backs in their order. Each fault ends on request.
 
 use super::driver::{numbered_frame, Driver, SPARE};
 use crate::registers::descriptor::transmit_write_back;
@@ -46,7 +46,7 @@ fn late_write_backs_arrive_in_order_before_their_interrupt() {
     assert!(!driver.host.messages.is_empty());
     assert!(transmit_write_back::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(sent + 8)]));
     assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(1, 60));
-    // After the end of the delay, a new write-back still comes after the waiting write-backs.
+    // The delay has ended, but a new write-back still comes after those that wait.
     driver.arrive(&numbered_frame(3, 60));
     driver.card.delay_write_back(0);
     driver.arrive(&numbered_frame(4, 60));

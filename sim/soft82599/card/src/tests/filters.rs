@@ -124,8 +124,8 @@ fn a_mask_of_some_port_bits_matches_a_range() {
     }
 }
 
-/// Adds and removes filters, with so few different values that near matches are frequent. Each frame must reach the queue that a plain
-/// comparison of the unmasked bits gives.
+/// Adds and removes filters. Addresses and ports have few different values, so that many frames differ from a filter in one part only. Each
+/// frame must reach the queue that a plain comparison of the unmasked bits gives.
 #[test]
 fn perfect_filters_agree_with_comparing_fields() {
     let mut state = 3u64;

@@ -105,7 +105,8 @@ fn without_msix_the_line_follows_the_causes() {
 
 #[test]
 fn a_vector_masked_by_eimc_keeps_its_cause_until_eims() {
-    // Does the same as a polling driver: masks the interrupt, takes frames, unmasks, and gets the message of frames that arrived meanwhile.
+    // Acts like a polling driver: masks the interrupt, takes frames, and unmasks. Then comes the message of the frames that arrived while
+    // it was masked.
     let mut driver = Driver::up(2, 64);
     driver.write(Register::Eimc, 1 << 1);
     driver.map_vector(0, 1);
@@ -165,7 +166,7 @@ fn auto_clear_clears_what_eiac_names_and_all_vectors_from_sixteen_on() {
     assert_eq!(driver.read(Register::Eics), 1, "vector 0 has to be cleared by its driver");
     driver.send(2, &numbered_frame(0, 60));
     assert_eq!(driver.host.messages, [0, 1, 20, 20]);
-    // The other causes are cleared, too, if EIAC names them.
+    // If EIAC names the other causes, they are cleared, too.
     driver.write(Register::Eiac, field::eicr::LSC.ones());
     driver.card.set_link(&mut driver.host, driver.now, false);
     assert!(!field::eicr::LSC.is_set(driver.read(Register::Eics)));

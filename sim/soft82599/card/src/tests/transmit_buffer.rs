@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The transmit packet buffer's threshold: too little room above it is reported, and frames that overrun the buffer are lost.
+//! The transmit packet buffer's threshold. The card reports too little room above it, and loses frames that overrun the buffer.
 
 use super::driver::{data, numbered_frame, Driver};
 use crate::registers::descriptor::transmit_data;
