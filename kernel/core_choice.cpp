@@ -122,7 +122,7 @@ CoreSet choose_cores(Arguments& arguments) {
   const std::string text =
       arguments.text("cores", std::to_string(present.size()), "number of cores that run, or a list such as 0-3,6; others are parked");
   const bool smt = arguments.flag("smt", true, "off: one thread of each physical core runs");
-  // The default of `cores` is the number of all threads. With `smt=off` fewer threads run, and the number then means all of these.
+  // The default of `cores` is the number of all threads. With `smt=off` this number means all threads that may run.
   const auto chosen = choose_cores(text == std::to_string(present.size()) && !smt ? std::string() : text, smt, present);
   if (chosen) return *chosen;
   arguments.reject("cores", chosen.error());

@@ -50,7 +50,7 @@ class Timer {
     insert(delay);
   }
   /// Calls `fire` each `period` (at least one tick), first after one period. The calls are due at multiples of `period` from now, so delays
-  /// do not add up. Missed calls are skipped. Ends when the timer is cancelled, armed or destroyed, which `fire` may do.
+  /// do not add up. Missed calls are skipped. The calls end when the timer is cancelled, armed or destroyed; `fire` may do that.
   void repeat(std::chrono::nanoseconds period, Callback fire);
   /// As `arm`, with the present callback, for time-outs that are often postponed. The timer MUST have been armed before.
   void rearm(std::chrono::nanoseconds delay);

@@ -44,8 +44,8 @@ bool port_listened(std::uint16_t port) noexcept {
 }
 
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
-/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each
-/// port is reused as late as possible. The port's last connection may still be in TIME-WAIT at the peer.
+/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So a
+/// port is reused only after all other ports were tried. The port's last connection may still be in TIME-WAIT at the peer.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;

@@ -67,7 +67,7 @@ class AcceleratorError(MachineError):
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Machine:
-    """One run of one image, which begins with `start()` or `with`.
+    """One run of one image. The run begins with `start()`, or with the block of a `with` statement.
 
     image: the ELF file (or a Linux kernel, with `initrd`) for -kernel; None if `start_from` names the boot medium.
     cores: virtual CPUs, each a thread of QEMU. threads_per_core: with 2, CPUs 2n and 2n + 1 share a core. memory: like "512M".

@@ -12,8 +12,9 @@
 
 namespace neap::x86::memory {
 
-/// Builds the list of usable ranges, in whole pages. They are the map's available memory without the first MiB, the image, the area for a
-/// panic's text (kept_panic.hpp), and ranges that the map also lists as another type. False if the boot page tables reach no range.
+/// Builds the list of usable ranges, in whole pages: the memory that the boot loader's map lists as available. It omits the first MiB, the
+/// image, the area for a panic's text (kept_panic.hpp), and ranges that the map also lists as another type. Returns false if the boot page
+/// tables reach no range.
 [[nodiscard]] bool initialise();
 
 /// All available RAM of the map above the first MiB, including the image, in ascending order. The direct map covers this memory.

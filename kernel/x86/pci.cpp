@@ -179,7 +179,7 @@ namespace neap::x86 {
 
 void scan_pci() {
   using namespace neap::pci;
-  // Buses of segment 0 without a window are accessed by the I/O ports.
+  // ACPI lists windows of memory that map the configuration space of some buses. The other buses of segment 0 are reached by I/O ports.
   const auto in_a_window = [](unsigned bus) {
     return std::ranges::any_of(
         acpi::tables().pci, [bus](const auto& window) { return window.segment == 0 && bus >= window.first_bus && bus <= window.last_bus; });

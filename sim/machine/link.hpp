@@ -21,8 +21,8 @@ class Link {
   [[nodiscard]] bool is_connected() const noexcept { return page_ != nullptr; }
 
   void publish(std::uint64_t now_ns) noexcept;
-  /// Lets the world act up to and including `now_ns`. No CPU does anything before `idle_until_ns` unless the card acts; a world of two
-  /// machines needs that. It answers when this machine may go on. False: it has gone.
+  /// Lets the world act up to and including `now_ns`, and waits until this machine may continue. Returns false if the world has ended.
+  /// `idle_until_ns`: the earliest time at which a CPU executes an instruction if the card does not act. A world of two machines uses it.
   [[nodiscard]] bool advance(std::uint64_t now_ns, std::uint64_t idle_until_ns) noexcept;
   [[nodiscard]] std::uint64_t next_ns() const noexcept;
   /// The vectors whose messages the card has sent since the last call, a bit each.

@@ -203,7 +203,7 @@ TEST(Threads, TheLessDeepStateIsTheCores) {
   EXPECT_EQ(package.core_state(1), State::c6);
   EXPECT_EQ(package.package_state(), PackageState::pc6);
   package.set_skipped(from_ns(3'000'000));
-  // The first thread asked for C6 all the time. The core was there for 2 ms only, less the wake-up from C1.
+  // The first thread asked for C6 all the time. The core was in C6 for 2 ms only, minus the time of the wake-up from C1.
   EXPECT_EQ(to_ns(package.residency(0, State::c6)), 3'000'000U);
   EXPECT_EQ(to_ns(package.core_residency(0, State::c6)), 1'999'000U);
   EXPECT_EQ(read(package, 0, 0x3fd), package.tsc(package.core_residency(0, State::c6)));

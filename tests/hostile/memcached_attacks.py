@@ -101,7 +101,7 @@ class PendingRequests(Attack):
         self.connections = [client(self.scene, reads=False) for _ in range(self.count)]
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"pending", b"p" * 1_000_000)
-        # Sends until all receive windows are full, or the image accepts no more.
+        # Sends until no connection accepts more bytes.
         deadline = time.monotonic() + self.fill_seconds
         idle_passes = 0
         while time.monotonic() < deadline and idle_passes < self.idle_passes_max:

@@ -38,7 +38,7 @@ class Traced:
         return [after - before for before, after in zip(times, times[1:])]
 
     def logged_ns(self, core: int, kind: int) -> list[float]:
-        """Virtual times of the core's records of this kind whose messages were sent in the window. The TSC counts from the machine's reset."""
+        """Virtual times of the core's records of this kind whose messages came in the window. The TSC counts from the machine's reset."""
         log = decode.load([str(self.directory / experiment.LOG)]).cores[core]
         times = log.records["tsc"][log.records["kind"] == kind] / log.header.tsc_hz * 1e9
         window = self.result.world["window"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Functions that the stress images share: duration, random numbers, and the memory in use at the end.
 //
-// Without the word `seconds=` an image does a fixed amount of work, for the tests. With this word, the image runs for that time.
+// Without the word `seconds=` an image does a fixed amount of work, for the tests. With `seconds=N`, the image runs for N seconds.
 #pragma once
 
 #include <chrono>

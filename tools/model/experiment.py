@@ -33,7 +33,7 @@ CORES_MAX = 16
 class Experiment:
     """The settings of a run. Equal settings and an equal image give an equal result.
 
-    load, rate, protocol: the mix (a preset of the load generator), its requests per second, and text, meta or binary.
+    load: the mix, a preset of the load generator. rate: requests per second. protocol: text, meta or binary.
     window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.

@@ -25,7 +25,7 @@ from tools.log.schema import ENTRY_BYTES, name_of
 from tools.model.cpu_model import CpuModel
 from tools.model.results import DRAIN, WINDOW
 
-# The C-state that each idle state of Neap's asks for. `monitor` is MWAIT in the lightest state.
+# The C-state that each of Neap's idle states requests. `monitor` is MWAIT in the lightest state.
 C_STATES = {"halt": "C1", "monitor": "C1", "c1": "C1", "c1e": "C1E", "c3": "C3", "c6": "C6", "c7": "C7"}
 # Neap's names of causes, and the model's.
 CAUSES = {"interrupt": "card", "timer": "timer", "wake_up": "core", "memory": "write"}

@@ -72,8 +72,8 @@ constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::u
   return (before & own_request & ~hwp_preference_mask) | (preference_bits & hwp_preference_mask);
 }
 
-/// A thread's lowest request: minimum and maximum are the CPU's lowest performance, and the preference is for saving. If CPUID lists no
-/// preference, its field is reserved and kept. IA32_HWP_CAPABILITIES (15.4.3) has the lowest performance in bits 31:24.
+/// A thread's lowest request: minimum and maximum are the CPU's lowest performance, and the preference is for saving energy. If CPUID lists
+/// no preference, its field is reserved and kept. IA32_HWP_CAPABILITIES (15.4.3) has the lowest performance in bits 31:24.
 constexpr std::uint64_t hwp_request_lowest(std::uint64_t before, std::uint64_t capabilities, bool has_preference) {
   const std::uint64_t lowest = hwp_request_value(before, static_cast<std::uint8_t>(bits(capabilities, 24, 8)));
   return has_preference ? hwp_request_with_preference(lowest, hwp_preference_mask) : lowest;
