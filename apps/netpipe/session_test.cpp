@@ -277,7 +277,7 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
   converse(transmitter, receiver, 3);  // 10 us each way
   ASSERT_EQ(transmitter.points.size(), 1U);
-  // Sweep::repeats takes the 10 us for the time of 501 bytes: 1,000 less a step of 500, plus 1. So it expects 19.96 us, 5,010 times in 0.1 s.
+  // Sweep::repeats takes the 10 us for the time of 501 bytes: 1,000 less a step of 500, plus 1. So it expects 19.96 us, or 5,010 in 0.1 s.
   EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);
   EXPECT_NEAR(transmitter.points[0].seconds, 10e-6, 1e-7);
 }
