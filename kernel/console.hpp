@@ -4,7 +4,7 @@
 // The console shows boot messages and faults. A serial line at 115200 baud takes 87 us a byte, so code that serves requests does not print.
 // A line is composed in a fixed buffer, without the heap, so that printing works when memory is exhausted and in a panic.
 //
-//   print("ixgbe: RXDCTL[", index, "] = ", hex(value), ", no answer for ", waited_ms, " ms");
+//   print("timer: register ", index, " = ", hex(value), ", no answer for ", waited_ms, " ms");
 #pragma once
 
 #include <charconv>
