@@ -73,6 +73,7 @@ Ticks Machine::local_now() noexcept {
 
 Ticks Machine::now() noexcept {
   if (!qemu::in_cpu_thread()) return latest_.load() + from_ns(qemu::skipped_ns());
+  if (as_of_start_) return 0;
   settle();
   return local_now() + package_.skipped();
 }
@@ -84,14 +85,29 @@ std::span<const Runner> Machine::look_at_cores() noexcept {
   return std::span(runners_).first(package_.cores());
 }
 
+/// Absolute: QEMU's next timer, or a moment at which a run ends if there is none. QEMU tells how much time is left, and 0 for a timer that
+/// is due. The time since the start is the same for a core before the timer and for one behind it.
+Ticks Machine::next_expiry(unsigned core) noexcept {
+  as_of_start_ = true;
+  const std::int64_t at_ns = qemu::next_timer_ns();
+  as_of_start_ = false;
+  const std::uint64_t horizon_ns = to_ns(package_.now(core)) + timer_horizon_ns;
+  return from_ns(at_ns < 0 ? horizon_ns : std::min(static_cast<std::uint64_t>(at_ns), horizon_ns));
+}
+
 /// Local time of the next moment at which a run must end: a timer of QEMU's, or a control period.
 Ticks Machine::next_timer(unsigned core) noexcept {
-  const std::int64_t left = qemu::next_timer_ns();
-  const std::uint64_t ns = left < 0 ? timer_horizon_ns : std::min<std::uint64_t>(static_cast<std::uint64_t>(left), timer_horizon_ns);
-  // From whole nanoseconds, so that every core computes the same moment.
-  const Ticks at = from_ns(to_ns(package_.now(core)) + ns);
-  const Ticks end = std::min({at, package_.next_control(), next_stall()});
+  const Ticks end = std::min({next_expiry(core), package_.next_control(), next_stall()});
   return end - std::min(end, package_.skipped());
+}
+
+/// Absolute: the least of all cores that are awake; the end of time if none is.
+Ticks Machine::least_now() const noexcept {
+  Ticks least = ~Ticks{0};
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    if (qemu::is_awake(i)) least = std::min(least, package_.now(i));
+  }
+  return least;
 }
 
 // All of them at once, so that no turn is decided with a core that is still to be held.
@@ -118,26 +134,42 @@ Ticks Machine::next_stall() const noexcept {
   return next;
 }
 
+/// All of them at once, before any core goes on. A wake-up may change the pace of all cores. If each woke at its own entry, a core that the
+/// host has interrupted would change its pace in the middle of its run.
+void Machine::wake_called_cores() noexcept {
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    if (package_.is_asleep(i) && qemu::is_awake(i)) wake(i);
+  }
+}
+
+/// The period ends when all cores that are awake have reached its end; their runs do not go beyond it. If the first core ended it for all,
+/// the others would change their pace wherever the host has interrupted them.
+void Machine::control_if_due() noexcept {
+  const Ticks least = least_now();
+  if (least != ~Ticks{0} && least >= package_.next_control()) package_.control(least);
+}
+
 std::uint64_t Machine::enter(unsigned core) noexcept {
   settle();
   if (exit_written_) return 0;  // QEMU's main thread has not yet stopped the machine
   owner_ = static_cast<int>(core);
-  if (package_.is_asleep(core) && qemu::is_awake(core)) wake(core);
-  hold_late_cores();
-  if (package_.now(core) >= package_.next_control()) package_.control(package_.now(core));
-  const Ticks timer = next_timer(core);
-  auto cores = look_at_cores();
+  // QEMU runs its timers when it has entered all CPUs, or after an interruption by the host. Nothing is decided before.
+  if (least_now() >= next_expiry(core)) return 0;
   const bool watched = any_watched();
-  if (watched && rounds_.turn_is_over(cores, timer)) {
-    wake_watchers(rounds_.turn() >= 0 ? package_.clock(static_cast<unsigned>(rounds_.turn())).local() : 0);
-    cores = look_at_cores();
+  if (watched && rounds_.turn_is_over(look_at_cores(), next_timer(core))) {
+    static_cast<void>(wake_watchers(rounds_.turn() >= 0 ? package_.clock(static_cast<unsigned>(rounds_.turn())).local() : 0));
   }
-  run_end_ = rounds_.end_of_run(core, cores, timer, watched);
+  wake_called_cores();
+  hold_late_cores();
+  if (least_now() >= next_expiry(core)) return 0;
+  control_if_due();
+  run_end_ = rounds_.end_of_run(core, look_at_cores(), next_timer(core), watched);
   return package_.clock(core).instructions_until(run_end_);
 }
 
-/// The core's clock has moved without instructions, so its run ends earlier. Returns what is left of it.
-std::uint64_t Machine::shorten_run(unsigned core) noexcept {
+/// The core's clock has moved without instructions, or its pace has changed: the end of its run is at another instruction. Returns how
+/// many are left.
+std::uint64_t Machine::plan_run_again(unsigned core) noexcept {
   settle();
   const std::uint64_t left = package_.clock(core).instructions_until(run_end_);
   qemu::set_budget(core, left);
@@ -147,7 +179,7 @@ std::uint64_t Machine::shorten_run(unsigned core) noexcept {
 AfterInstruction Machine::pause(unsigned core) noexcept {
   settle();
   package_.pause(core);
-  return shorten_run(core) == 0 ? AfterInstruction::end_run : AfterInstruction::continue_run;
+  return plan_run_again(core) == 0 ? AfterInstruction::end_run : AfterInstruction::continue_run;
 }
 
 // Clocks differ by up to a quantum. A core that reads the TSC waits until no other is behind: a value read later, by any core, is then not
@@ -226,15 +258,18 @@ bool Machine::any_watched() const noexcept {
   return false;
 }
 
-/// A write to a watched line ends a sleep. QEMU would not notice, because its CPU has no interrupt.
-void Machine::wake_watchers(Ticks local) noexcept {
+/// A write to a watched line ends a sleep. QEMU would not notice, because its CPU has no interrupt. True: it has ended one.
+bool Machine::wake_watchers(Ticks local) noexcept {
+  bool ended = false;
   for (unsigned i = 0; i < package_.cores(); ++i) {
     if (!package_.is_asleep(i) || !watches_[i].changed()) continue;
     note_call(i, WakeCause::write);
     watches_[i].armed = false;
     package_.catch_up(i, local);
     qemu::end_halt(i);
+    ended = true;
   }
+  return ended;
 }
 
 void Machine::interrupt_raised(unsigned core) noexcept {
@@ -261,7 +296,7 @@ void Machine::interrupt_taken(unsigned core) noexcept {
   watches_[core].armed = false;
   if (package_.is_asleep(core)) {
     wake(core);
-    static_cast<void>(shorten_run(core));
+    static_cast<void>(plan_run_again(core));
   }
   if (options_.trace != nullptr && first_call_[core]) std::fprintf(options_.trace, "core %u takes an interrupt\n", core);
   first_call_[core].reset();
@@ -277,6 +312,7 @@ bool Machine::read(unsigned core, std::uint32_t msr, std::uint64_t& value) noexc
 bool Machine::write(unsigned core, std::uint32_t msr, std::uint64_t value) noexcept {
   settle();
   if (!write_msr(package_, core, msr, value)) return false;
+  static_cast<void>(plan_run_again(core));
   digest_.add(package_.now(core));
   digest_.add(msr);
   digest_.add(value);
@@ -381,7 +417,7 @@ void Machine::look_at_world() noexcept {
   } else {
     qemu::set_timer(next);
   }
-  wake_watchers(local_now());
+  if (wake_watchers(local_now()) && qemu::current_cpu_runs()) qemu::end_current_run();
   if (link_.failed()) {
     snapshot("error", 0, time);
     std::fputs("neap-machine: the world cannot go on\n", stderr);

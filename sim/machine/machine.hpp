@@ -46,7 +46,7 @@ class Machine {
   void halt(unsigned core) noexcept;
   void monitor(unsigned core, const std::uint8_t* line) noexcept;
   [[nodiscard]] qemu::AfterInstruction mwait(unsigned core, const qemu::MwaitRequest& request) noexcept;
-  void look_at_memory() noexcept { wake_watchers(between_runs()); }
+  void look_at_memory() noexcept { static_cast<void>(wake_watchers(between_runs())); }
   void interrupt_raised(unsigned core) noexcept;
   [[nodiscard]] bool masked_interrupt_wakes(unsigned core) noexcept;
   void interrupt_taken(unsigned core) noexcept;
@@ -88,13 +88,17 @@ class Machine {
   [[nodiscard]] Ticks local_now() noexcept;
   [[nodiscard]] std::span<const Runner> look_at_cores() noexcept;
   [[nodiscard]] bool any_watched() const noexcept;
-  void wake_watchers(Ticks local) noexcept;
+  [[nodiscard]] bool wake_watchers(Ticks local) noexcept;
   void fall_asleep(unsigned core, State state) noexcept;
   void wake(unsigned core) noexcept;
+  void wake_called_cores() noexcept;
+  void control_if_due() noexcept;
   void note_call(unsigned core, WakeCause cause) noexcept;
-  [[nodiscard]] std::uint64_t shorten_run(unsigned core) noexcept;
+  [[nodiscard]] std::uint64_t plan_run_again(unsigned core) noexcept;
   [[nodiscard]] std::uint64_t idle_until_ns(std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] Ticks next_expiry(unsigned core) noexcept;
   [[nodiscard]] Ticks next_timer(unsigned core) noexcept;
+  [[nodiscard]] Ticks least_now() const noexcept;
   void hold_late_cores() noexcept;
   [[nodiscard]] Ticks next_stall() const noexcept;
   void look_at_world() noexcept;
@@ -117,7 +121,8 @@ class Machine {
   std::atomic<Ticks> latest_{0};                                  // local: what other threads see as the time
   Ticks world_acts_ = ~Ticks{0};                                  // absolute: the next moment at which the world acts by itself
   Phase phase_ = Phase::set_up;
-  std::uint64_t lines_ = 0;  // on the first serial port
+  std::uint64_t lines_ = 0;   // on the first serial port
+  bool as_of_start_ = false;  // QEMU is asked for a time since the start
   bool exit_written_ = false;
 };
 

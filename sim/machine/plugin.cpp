@@ -3,7 +3,7 @@
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
 //   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,lines=on][,seed=N][,stall=A:B][,trace=FILE]
-//     [,misplace=OFFSET]
+//     [,misplace=OFFSET][,interrupt_us=N]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
@@ -14,6 +14,7 @@
 //   seed        recorded in the digest. The CPUs have no other randomness than `stall`.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
+//   interrupt_us  for tests: the host interrupts the CPUs' runs about every N us of its time. The run MUST NOT change.
 //   trace       each sleep, wake-up and stall, as text
 //
 // A refusal is one sentence on standard error and status 2; no instruction has run then.
@@ -90,6 +91,7 @@ constexpr qemu::Hooks hooks{
 
 struct Words {
   std::string model, link;
+  unsigned interrupt_us = 0;  // 0: not
   Options options;
 };
 
@@ -128,6 +130,10 @@ Words parse_words(int argc, char** argv) {
       const auto ns = std::strtoul(value, &end, 10);
       if (*end != '\0' || ns < 100 || ns > 1'000'000) refuse("quantum_ns takes 100 to 1000000");
       words.options.quantum = from_ns(ns);
+    } else if (key == "interrupt_us") {
+      const auto us = std::strtoul(value, &end, 10);
+      if (*end != '\0' || us < 1 || us > 1'000'000) refuse("interrupt_us takes 1 to 1000000");
+      words.interrupt_us = static_cast<unsigned>(us);
     } else if (key == "misplace") {
       misplace(value);
     } else if (key == "seed") {
@@ -136,7 +142,7 @@ Words parse_words(int argc, char** argv) {
     } else if (key == "stall") {
       if (!words.options.stall.parse(value)) refuse("stall takes two times in us, 1 to 1000000: MEAN:MAX");
     } else {
-      refuse("unknown option " + key + "; accepted: model link misplace out quantum_ns stay lines seed stall trace");
+      refuse("unknown option " + key + "; accepted: model link misplace interrupt_us out quantum_ns stay lines seed stall trace");
     }
   }
   return words;
@@ -173,6 +179,7 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
         if (cpu == 0) machine->start_world();
       },
       nullptr);
+  if (words.interrupt_us != 0) qemu::interrupt_runs(words.interrupt_us);
   constexpr int interrupts_and_exceptions = 3;
   qemu_plugin_register_vcpu_discon_cb(
       plugin, interrupts_and_exceptions,

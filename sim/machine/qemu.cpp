@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <random>
+#include <thread>
 
 #include "sim/machine/qemu_cpu.hpp"
 
@@ -41,7 +44,8 @@ void end_current_run() { q.cpu_exit(*current); }
 
 void set_budget(unsigned cpu, std::uint64_t instructions) {
   Cpu* const one = cpus[cpu];
-  const std::uint64_t budget = std::min(instructions, budget_max), low = std::min(budget, budget_low_max);
+  // What is `ahead` is taken from the budget already.
+  const std::uint64_t budget = std::min(instructions - std::min(instructions, ahead), budget_max), low = std::min(budget, budget_low_max);
   q.icount_update(one);
   field<std::int64_t>(one, offset::budget) = static_cast<std::int64_t>(budget);
   field<std::uint16_t>(one, offset::budget_low) = static_cast<std::uint16_t>(low);
@@ -55,6 +59,19 @@ void notify_card_vector(unsigned number) {
   static void* card = nullptr;
   if (card == nullptr) card = q.object_resolve_path_type("", "vfio-user-pci", nullptr);
   if (card != nullptr) q.msix_notify(card, number);
+}
+
+void interrupt_runs(unsigned mean_us) {
+  std::thread([mean_us] {
+    std::mt19937 random(std::random_device{}());
+    std::uniform_int_distribution<unsigned> wait_us(1, 2 * mean_us);
+    for (;;) {  // until the process ends
+      std::this_thread::sleep_for(std::chrono::microseconds(wait_us(random)));
+      for (Cpu* const one : cpus) {
+        if (one != nullptr) q.cpu_exit(one);
+      }
+    }
+  }).detach();
 }
 
 void end_process(int status) {

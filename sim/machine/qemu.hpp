@@ -95,6 +95,9 @@ void clear_timer();
 /// Sends the card's message of vector `number`.
 void notify_card_vector(unsigned number);
 
+/// For tests: from now on another thread interrupts the CPUs' runs again and again, at host times about `mean_us` apart.
+void interrupt_runs(unsigned mean_us);
+
 /// Ends QEMU's process at once with this status; files of the model MUST be written before.
 [[noreturn]] void end_process(int status);
 

@@ -44,7 +44,10 @@ void enter(Cpu* cpu) {
   set_budget(number, hooks.enter(number));
 }
 
+// QEMU also enters a CPU whose turn it is not. It would take an interrupt there, at a moment that depends on the host, although one of a
+// higher priority may still come before its turn.
 bool exec_interrupt(Cpu* cpu, int request) {
+  if (field<std::uint16_t>(cpu, offset::budget_low) == 0 && field<std::int64_t>(cpu, offset::budget_rest) == 0) return false;
   const bool taken = next_interrupt(cpu, request);
   if (taken) hooks.interrupt_taken(number_of(cpu));
   return taken;

@@ -130,6 +130,15 @@ def test_equal_runs_are_equal_on_a_busy_host(cores: int, tmp_path: Path) -> None
             assert other.lines == first.lines
 
 
+def test_the_host_interrupts_runs_without_effect(tmp_path: Path) -> None:
+    """With HWP, wake-ups and the ends of periods change the pace of all cores. They come at the same instructions however the host cuts."""
+    path = image("tests/target", "spawns_all_arrive")
+    alone, interrupted = (run(path, tmp_path / str(us), model="xeon-6430", cores=4, interrupt_us=us) for us in (None, 100))
+    assert alone.status == SUCCESS, "\n".join(alone.lines)
+    assert interrupted.snapshots == alone.snapshots
+    assert interrupted.lines == alone.lines
+
+
 def test_a_seed_changes_the_digest(tmp_path: Path) -> None:
     path = image("tests/target", "boots")
     one, other = (run(path, tmp_path / str(seed), model="e5-2690", words="expected_cores=1", seed=seed) for seed in (1, 2))

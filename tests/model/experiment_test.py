@@ -52,6 +52,13 @@ def test_equal_seeds_give_equal_runs(tmp_path: Path, cores: int) -> None:
         assert other.digest != first.digest and logs(tmp_path / "other") != logs(tmp_path / "first")
 
 
+def test_random_numbers_of_the_cpu_come_from_the_seed(tmp_path: Path) -> None:
+    """This model has RDRAND, and memcached's table takes its key from it."""
+    wanted = Experiment("xeon-6430", rate=40_000, window_ms=2, warm_up_ms=1)
+    first, again = (run(wanted, tmp_path / name) for name in ("first", "again"))
+    assert first == again and logs(tmp_path / "first") == logs(tmp_path / "again")
+
+
 def test_sixteen_cores_serve_and_repeat(tmp_path: Path) -> None:
     wanted = Experiment("e5-2690", rate=200_000, window_ms=2, warm_up_ms=1, cores=16, connections=128, depth=1)
     first, again = (run(wanted, tmp_path / name) for name in ("first", "again"))

@@ -44,11 +44,13 @@ def options(
     lines: bool = False,
     trace: Path | None = None,
     stall: tuple[int, int] | None = None,
+    interrupt_us: int | None = None,
     made: Path | None = None,
 ) -> list[str]:
     """QEMU's options beside -accel and -cpu. The model's flat file and the snapshots are in `directory`.
 
     stall: mean distance and largest length, in us, of random times for which a core is held (sim/machine/stalls.hpp).
+    interrupt_us: mean distance of the host's interruptions of QEMU, in us of its time, which MUST NOT change the run.
     made: the compiled plugin, if not this checkout's."""
     flat = directory / f"{cpu.name}.model"
     flat.write_text(cpu.flat())
@@ -63,10 +65,14 @@ def options(
         words.append("lines=on")
     if stall:
         words.append(f"stall={stall[0]}:{stall[1]}")
+    if interrupt_us:
+        words.append(f"interrupt_us={interrupt_us}")
     if trace:
         words.append(f"trace={trace}")
     clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
-    return [*clock, *qemu_plugin.option(made or library(), *words)]
+    # RDRAND and the seed that QEMU gives to Linux would otherwise come from the host.
+    randomness = ["-seed", str(seed)]
+    return [*clock, *randomness, *qemu_plugin.option(made or library(), *words)]
 
 
 def snapshots(directory: Path) -> list[dict[str, Any]]:
