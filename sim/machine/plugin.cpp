@@ -11,11 +11,12 @@
 //   quantum_ns  length of a round of the cores (clock.hpp), 2000 by default
 //   stay        on: the world's last phase does not end the run
 //   lines       on: a snapshot at the end of each line on the first serial port
-//   seed        recorded in the digest. The CPUs have no other randomness than `stall`.
+//   seed        recorded in the digest, and where `stall` begins. RDRAND follows QEMU's option -seed.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
-//   interrupt_us  for tests: the host interrupts the CPUs' runs about every N us of its time. The run MUST NOT change.
 //   trace       each sleep, wake-up and stall, as text
+//   interrupt_us
+//               for tests: the host interrupts the CPUs' runs about every N us of its time. The results MUST NOT change.
 //
 // A refusal is one sentence on standard error and status 2; no instruction has run then.
 #include <algorithm>
