@@ -205,8 +205,6 @@ def cpupower(on: JudgedGuest) -> list[Judgement]:
         judged("cpupower", "lowest, kHz", int(limits[0]), values["frequency.min_ratio"] * 1e5),
         judged("cpupower", "highest, kHz", int(limits[1]), values["frequency.turbo_ratios"][0] * 1e5),
     ]
-    latencies = dict(re.findall(r"^(C\w+):\n.*\nLatency: (\d+)", on.linux.output_of("cpupower idle-info"), re.MULTILINE))
-    found += [judged("cpupower", f"{name} latency, us", int(latencies[name]), values[f"sleep.{name}.exit_latency_us"]) for name in STATES]
     done = on.measured(f"cpupower monitor -i {NAP_SECONDS}")
     names, shares = (re.split(r"[\s|]+", line.strip(" |")) for line in done.output.strip().splitlines()[-2:])
     seen = dict(zip(reversed(names), reversed(shares), strict=True))  # from the right: names occur twice, the first are the MSRs'

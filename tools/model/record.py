@@ -29,7 +29,7 @@ VERSION = 1
 # The JSON types of an Experiment's fields; all others are numbers.
 TEXTS = ("model", "load", "memory", "protocol")
 LISTS = ("arguments", "faults", "world_options")
-FLAGS = ("trace_interrupts", "trace")
+FLAGS = ("trace_interrupts", "trace", "smt")
 OPTIONAL = ("keys", "value_bytes")
 
 
