@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Events of a run that are planned in advance: faults of card, cable and network, commands to control, and clients that end connections.
 //!
-//! A driver's and a stack's recovery is tested by faults in the middle of traffic. Here each of them has its virtual time, so a failure that
+//! A driver's and a stack's recovery is tested by faults in the middle of traffic. Here each fault has its virtual time, so a failure that
 //! depends on the order of two events repeats. Times count from the machine's reset, or from the beginning of the measured window, whose
 //! time is not known in advance:
 //!

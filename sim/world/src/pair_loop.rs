@@ -229,10 +229,12 @@ impl PairLoop {
         let machine = |side: usize| -> Value {
             let machine = self.pair.side(side);
             let losses = machine.losses();
+            let counts = machine.machine.rig.statistics().into_iter();
+            let card: serde_json::Map<_, _> = counts.map(|(name, count)| (name, json!(count))).collect();
             json!({
                 "frames": {"to_card": machine.counts().to_card, "from_card": machine.counts().from_card},
                 "losses": {"chance": losses.lost, "queue_full": losses.queue_full, "unknown_address": losses.unknown_address},
-                "card": machine.machine.rig.statistics().into_iter().map(|(name, count)| (name, json!(count))).collect::<serde_json::Map<_, _>>(),
+                "card": card,
                 "digest": machine.digest().text(),
             })
         };
