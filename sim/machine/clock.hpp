@@ -16,7 +16,7 @@
 
 namespace neap::model {
 
-/// What a core has done since reset, at all privilege levels or at level 3.
+/// The work of a core since reset, at all privilege levels or at level 3.
 struct Work {
   std::uint64_t instructions = 0;
   Ticks busy = 0;        ///< time in C0, without wake-ups

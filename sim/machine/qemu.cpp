@@ -44,7 +44,7 @@ void end_current_run() { q.cpu_exit(*current); }
 
 void set_budget(unsigned cpu, std::uint64_t instructions) {
   Cpu* const one = cpus[cpu];
-  // What is `ahead` is taken from the budget already.
+  // The instructions in `ahead` were already subtracted from the budget.
   const std::uint64_t budget = std::min(instructions - std::min(instructions, ahead), budget_max), low = std::min(budget, budget_low_max);
   q.icount_update(one);
   field<std::int64_t>(one, offset::budget) = static_cast<std::int64_t>(budget);

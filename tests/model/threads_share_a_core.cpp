@@ -20,7 +20,7 @@ void compute() {
 
 void mark(std::uint32_t number) { (void)x86::cpuid(x86::model_machine_leaf, number); }
 
-/// What leaves 1, 4 and 0Bh state (SDM 2A, CPUID).
+/// The topology in CPUID leaves 1, 4 and 0Bh (SDM 2A, CPUID).
 struct Place {
   std::uint32_t id = 0, threads_of_core = 0, thread_bits = 0, threads_of_package = 0, threads_of_first_cache = 0;
 };

@@ -50,7 +50,7 @@ def file_hash(path: Path) -> str:
 
 
 def programs_of(wanted: Experiment, image: Path, programs: Programs) -> dict[str, str]:
-    """What a run depends on beside its settings."""
+    """Returns versions and hashes of the programs that a run depends on."""
     return {
         "image": file_hash(image),
         "CPU model": hashlib.sha256(cpu_model.load(wanted.model).flat().encode()).hexdigest(),

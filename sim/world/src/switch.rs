@@ -27,7 +27,7 @@ pub struct NetworkOptions {
     pub delay_ns: u64,
     /// Of the cable of each client.
     pub rate_mbps: u64,
-    /// What the switch does to frames by chance.
+    /// Random changes of frames: loss, corruption, order, copies, delay.
     pub impairments: Impairments,
     /// Bytes that may wait for one cable.
     pub queue_bytes_max: u64,
