@@ -28,9 +28,9 @@ ReplyPool::Chunk* ReplyPool::new_chunk(std::size_t bytes) noexcept {
   }
   Chunk* chunk = free_;
   if (chunk != nullptr) {
-    require(free_count_ > 0, "memcached: a spare chunk that is not counted");
+    require(free_count_.value() > 0, "memcached: a spare chunk that is not counted");
     free_ = chunk->next;
-    --free_count_;
+    free_count_.subtract(1);
   } else {
     chunk = static_cast<Chunk*>(std::malloc(sizeof(Chunk)));
     if (chunk == nullptr) return nullptr;
@@ -72,13 +72,13 @@ void ReplyPool::release_chunk(void* pointer) noexcept {
   require(pool.chunks_out_ > 0, "memcached: a chunk that its pool has not given out");
   --pool.chunks_out_;
   pool.account_.discharge(sizeof(Chunk));
-  if (pool.free_count_ >= free_chunks_max) {
+  if (pool.free_count_.value() >= free_chunks_max) {
     std::free(chunk);
     return;
   }
   chunk->next = pool.free_;
   pool.free_ = chunk;
-  ++pool.free_count_;
+  pool.free_count_.add();
 }
 
 void Reply::put(std::string_view text) noexcept {

@@ -7,7 +7,7 @@
 //
 // The size is bounded: when the reply is `full()`, the parser stops before the next command (or the next key of a get) until the reply has
 // room. A reply that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk
-// in use. Chunks in use are charged to the core's account of reply memory (reply_memory.hpp).
+// in use. Chunks in use are charged to the core's account of reply memory (reply_memory.hpp). Spare chunks have their own count.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 
 #include "apps/memcached/item.hpp"
 #include "apps/memcached/reply_memory.hpp"
+#include "kernel/counter.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
@@ -48,6 +49,8 @@ class ReplyPool {
   /// Releases one reference. The signature is that of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
   [[nodiscard]] ReplyAccount& account() noexcept { return account_; }
+  /// Returns the memory of free chunks. Any core MAY call it.
+  [[nodiscard]] std::size_t spare_bytes() const noexcept { return free_count_.value() * sizeof(Chunk); }
   [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared chunks in use, including the current one
 
  private:
@@ -57,7 +60,8 @@ class ReplyPool {
   ReplyAccount account_;
   Chunk* current_ = nullptr;
   Chunk* free_ = nullptr;
-  unsigned free_count_ = 0, chunks_out_ = 0;
+  Counter free_count_;
+  unsigned chunks_out_ = 0;
 };
 
 class Reply {

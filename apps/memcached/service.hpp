@@ -70,7 +70,8 @@ class Service {
   /// Returns the sum over all cores since start or the last reset.
   [[nodiscard]] std::uint64_t total(Count which) const noexcept;
   void reset_totals() noexcept;
-  [[nodiscard]] std::uint64_t connections() const noexcept;  ///< number of open connections
+  [[nodiscard]] std::size_t reply_spare_bytes() const noexcept;  ///< memory of the free chunks of all cores
+  [[nodiscard]] std::uint64_t connections() const noexcept;      ///< number of open connections
 
  private:
   std::unique_ptr<CoreState[]> cores_;

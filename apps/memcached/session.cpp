@@ -122,7 +122,7 @@ void Session::settle_acknowledged() noexcept {
   if (in_flight == 0) return settle_all();
   require(in_flight <= reply_.taken(), "memcached: more bytes in flight than were taken from the reply", in_flight);
   if (reply_.taken() - in_flight < boundary_) return;
-  core_.replies.account().discharge(older_cost_);
+  if (older_cost_ != 0) core_.replies.account().discharge(older_cost_);
   older_cost_ = newer_cost_;
   newer_cost_ = 0;
   boundary_ = reply_.taken();

@@ -81,6 +81,7 @@ void show_general(Service& service, Lines lines) {
   lines.number("held_bytes", service.store.held_bytes());
   lines.number("reply_bytes", service.reply_memory.bytes());
   lines.number("reply_limit_bytes", service.reply_memory.limit_bytes());
+  lines.number("reply_spare_bytes", service.reply_spare_bytes());
   lines.number("curr_items", store.items);
   lines.number("total_items", store.items_ever);
   lines.number("expired_unfetched", store.expired_unfetched);
@@ -183,6 +184,7 @@ void report_counters(Service& service, std::optional<unsigned> core, const Emit&
   emit("held_bytes", service.store.held_bytes());
   emit("reply_bytes", service.reply_memory.bytes());
   emit("reply_limit_bytes", service.reply_memory.limit_bytes());
+  emit("reply_spare_bytes", service.reply_spare_bytes());
   emit("curr_items", store.items);
   emit("evictions", store.evictions);
   emit("chain_evictions", store.chain_evictions);
@@ -199,6 +201,12 @@ std::uint64_t Service::total(Count which) const noexcept {
 
 void Service::reset_totals() noexcept {
   for (std::size_t at = 0; at < at_reset_.size(); ++at) at_reset_[at].fetch_add(total(static_cast<Count>(at)), std::memory_order_relaxed);
+}
+
+std::size_t Service::reply_spare_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (unsigned core = 0; core < core_count; ++core) sum += cores_[core].replies.spare_bytes();
+  return sum;
 }
 
 std::uint64_t Service::connections() const noexcept {

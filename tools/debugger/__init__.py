@@ -35,8 +35,9 @@ def symbols_of(image: Path) -> Path:
     return path
 
 
-def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
-    """Returns gdb's command line for a machine that waits at `socket`."""
+def command(image: Path, socket: Path, more: Sequence[str] = (), *, exact_steps: bool = False) -> list[str]:
+    """Returns gdb's command line for a machine that waits at `socket`. exact_steps: a step is what the machine would do without gdb. By
+    default QEMU takes no interrupt in a step, and stops its timers."""
     argv = ["gdb", "-q", f"--directory={build.REPOSITORY}", str(symbols_of(image))]
     if chain := toolchain.find():
         # The cross compiler includes gdb's printers for the image's std:: types.
@@ -45,17 +46,20 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
     # Before the kernel sets up page tables, its addresses are not mapped. So gdb reads code from the file. The breakpoint is a hardware
     # breakpoint, because KVM cannot write a software breakpoint to an unmapped address.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
-    words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
+    words += [f"target remote {socket}"]
+    if exact_steps:
+        words += ["maintenance packet Qqemu.sstep=1"]
+    words += [f"thbreak {FIRST_STOP}", "continue"]
     for word in words:
         argv += ["-ex", word]
     return argv + list(more)
 
 
-def debug(image: Path, socket: Path) -> None:
-    """Runs gdb in this terminal until the user ends it."""
-    progress.say("neap: gdb: 'neap' lists its own commands, 'continue' lets the machine run, Ctrl-C stops it, 'quit' ends both")
+def debug(image: Path, socket: Path, *, exact_steps: bool = False, end: str = "'quit' ends both") -> None:
+    """Runs gdb in this terminal until the user ends it. `end` tells the user how to end the machine."""
+    progress.say(f"neap: gdb: 'neap' lists its own commands, 'continue' lets the machine run, Ctrl-C stops it, {end}")
     with _interrupts_are_gdbs():
-        run_in_terminal(command(image, socket))
+        run_in_terminal(command(image, socket, exact_steps=exact_steps))
 
 
 @contextlib.contextmanager
