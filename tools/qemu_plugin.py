@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, cache, packages, qemu
+from tools import build, cache, packages, progress, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
@@ -34,7 +34,7 @@ def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], com
     packages.require("card")
     fresh = made.with_suffix(".new")
     argv = [*compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
-    with cache.lock(directory / "lock"):
+    with cache.lock(directory / "lock"), progress.step(f"building QEMU's plugin {name}"):
         run_logged([*argv, "-o", str(fresh), *map(str, sources)], build.log_path(name), f"building {name}")
         fresh.replace(made)
     return made

@@ -143,6 +143,7 @@ void read_energy(Reader& in, CpuModel& cpu) {
     std::string key = std::string("energy.uncore_") + package_state_names[i] + "_w";
     cpu.uncore_w[i] = in.number(key);
   }
+  cpu.uncore_dynamic_w_per_v2_ghz = in.number("energy.uncore_dynamic_w_per_v2_ghz");
   cpu.dram_idle_w = in.number("energy.dram_idle_w");
   cpu.dram_w_per_active_core = in.number("energy.dram_w_per_active_core");
   cpu.tdp_w = in.number("energy.tdp_w");
@@ -206,6 +207,12 @@ double CpuModel::core_watts(State state, unsigned ratio) const noexcept {
   const CorePower& power = sleep[index_of(state)].power;
   const double v = volts(used);
   return power.dynamic_w_per_v2_ghz * v * v * gigahertz_of(used) + power.leakage_w_per_v * v;
+}
+
+double CpuModel::uncore_watts(PackageState state, unsigned ratio) const noexcept {
+  const double v = volts(ratio);
+  const double clocked_w = state <= PackageState::pc2 ? uncore_dynamic_w_per_v2_ghz * v * v * gigahertz_of(ratio) : 0;
+  return uncore_w[index_of(state)] + clocked_w;
 }
 
 State CpuModel::state_of_hint(std::uint8_t hint) const noexcept {

@@ -64,6 +64,7 @@ struct CpuModel {
   std::array<SleepState, state_count> sleep{};  ///< C0's power is that of a running core
   Ticks package_exit_latency = 0;               ///< added if the package slept in PC6 or PC7
   std::array<double, package_state_count> uncore_w{};
+  double uncore_dynamic_w_per_v2_ghz = 0;  ///< of the part that runs at the cores' clock, in PC0 and PC2: added to the above
   double dram_idle_w = 0, dram_w_per_active_core = 0;
   double tdp_w = 0, power_min_w = 0, power_max_w = 0;
   unsigned energy_unit_exponent = 0, dram_unit_exponent = 0;  ///< a unit is 2^-exponent J
@@ -77,6 +78,8 @@ struct CpuModel {
   /// `shared`: the core's other thread runs, too.
   [[nodiscard]] Ticks time_per_instruction(unsigned ratio, bool shared = false) const noexcept;
   [[nodiscard]] double core_watts(State state, unsigned ratio) const noexcept;
+  /// `ratio`: of the cores' clock.
+  [[nodiscard]] double uncore_watts(PackageState state, unsigned ratio) const noexcept;
   /// The state that a hint of MWAIT requests: the one with this hint; otherwise the deepest whose hint is lower. Bits 3:0 are a sub-state
   /// (SDM 2B, MWAIT).
   [[nodiscard]] State state_of_hint(std::uint8_t hint) const noexcept;

@@ -12,6 +12,7 @@ namespace {
 using qemu::AfterInstruction;
 
 constexpr std::uint64_t timer_horizon_ns = 100'000'000;  // a run is no longer than this
+constexpr Ticks count_interval = 10 * ticks_per_ms;      // of counts of instructions, if they have a limit
 constexpr std::uint8_t first_hint_of_c0 = 0xf0;          // SDM 2B, MWAIT: bits 7:4 are 0Fh for C0
 // Ports that end the machine: isa-debug-exit as the launcher places it, and the chipset's PM1a control with SLP_EN (ACPI 4.8.3.2.1).
 constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_enable = 1 << 13;
@@ -19,6 +20,7 @@ constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_
 constexpr std::uint32_t console_port = 0x3f8;  // COM1's data
 
 constexpr int status_finished = 0, status_world_gone = 3, status_clock_ended = 4;
+constexpr int status_endless = 6;  // the debug exit of a guest has odd ones
 // Ticks of 64 bits hold 13 days. A guest that waits for input from outside passes idle days in seconds.
 constexpr std::uint64_t clock_ends_ns = std::uint64_t{12} * 24 * 3600 * 1'000'000'000;
 
@@ -28,6 +30,7 @@ bool Machine::Watch::changed() const noexcept { return armed && line != nullptr 
 
 Machine::Machine(const CpuModel& cpu, unsigned cores, const Options& options, Link link)
     : package_(cpu, cores), rounds_(options.quantum), link_(link), options_(options), stalls_(options.stall, options.seed) {
+  if (options.instructions_max != 0) next_count_ = count_interval;
   digest_.add(options.seed);
   // Cores that wait for their start-up interrupt sleep as deep as they can.
   for (unsigned i = 1; i < cores; ++i) package_.fall_asleep(i, cpu.deepest());
@@ -95,9 +98,9 @@ Ticks Machine::next_expiry(unsigned core) noexcept {
   return from_ns(at_ns < 0 ? horizon_ns : std::min(static_cast<std::uint64_t>(at_ns), horizon_ns));
 }
 
-/// Local time of the next moment at which a run must end: a timer of QEMU's, or a control period.
+/// Local time of the next moment at which a run must end: a timer of QEMU's, a control period, a stall, or a count of instructions.
 Ticks Machine::next_timer(unsigned core) noexcept {
-  const Ticks end = std::min({next_expiry(core), package_.next_control(), next_stall()});
+  const Ticks end = std::min({next_expiry(core), package_.next_control(), next_stall(), next_count_});
   return end - std::min(end, package_.skipped());
 }
 
@@ -149,6 +152,19 @@ void Machine::control_if_due() noexcept {
   if (least != ~Ticks{0} && least >= package_.next_control()) package_.control(least);
 }
 
+/// At planned moments, which no run goes beyond: then the sum does not depend on where the host has interrupted a run.
+void Machine::end_if_endless() noexcept {
+  const Ticks least = least_now();
+  if (least == ~Ticks{0} || least < next_count_) return;
+  next_count_ = least + count_interval;
+  std::uint64_t executed = 0;
+  for (unsigned i = 0; i < package_.cores(); ++i) executed += package_.executed(i).instructions;
+  if (executed <= options_.instructions_max) return;
+  std::fprintf(stderr, "neap-machine: the guest has executed more than %" PRIu64 " instructions\n", options_.instructions_max);
+  snapshot("error", 0, least);
+  qemu::end_process(status_endless);
+}
+
 std::uint64_t Machine::enter(unsigned core) noexcept {
   settle();
   if (exit_written_) return 0;  // QEMU's main thread has not yet stopped the machine
@@ -161,6 +177,7 @@ std::uint64_t Machine::enter(unsigned core) noexcept {
   }
   wake_called_cores();
   hold_late_cores();
+  end_if_endless();
   if (least_now() >= next_expiry(core)) return 0;
   control_if_due();
   run_end_ = rounds_.end_of_run(core, look_at_cores(), next_timer(core), watched);

@@ -28,6 +28,7 @@ struct Options {
   std::FILE* trace = nullptr;
   std::uint64_t seed = 0;
   StallOptions stall;
+  std::uint64_t instructions_max = 0;  ///< of all cores, since reset; a guest that executes more is ended. 0: no limit
 };
 
 class Machine {
@@ -93,6 +94,7 @@ class Machine {
   void wake(unsigned core) noexcept;
   void wake_called_cores() noexcept;
   void control_if_due() noexcept;
+  void end_if_endless() noexcept;
   void note_call(unsigned core, WakeCause cause) noexcept;
   [[nodiscard]] std::uint64_t plan_run_again(unsigned core) noexcept;
   [[nodiscard]] std::uint64_t idle_until_ns(std::uint64_t now_ns) const noexcept;
@@ -120,6 +122,7 @@ class Machine {
   Ticks run_end_ = 0;                                             // local, of the run in progress
   std::atomic<Ticks> latest_{0};                                  // local: what other threads see as the time
   Ticks world_acts_ = ~Ticks{0};                                  // absolute: the next moment at which the world acts by itself
+  Ticks next_count_ = ~Ticks{0};                                  // absolute: the next count of executed instructions
   Phase phase_ = Phase::set_up;
   std::uint64_t lines_ = 0;   // on the first serial port
   bool as_of_start_ = false;  // QEMU is asked for a time since the start

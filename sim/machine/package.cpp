@@ -171,17 +171,21 @@ void Package::set_core_power(unsigned core, Ticks now) noexcept {
 void Package::settle_changes(Ticks now) noexcept {
   set_package_state(now);
   const auto ratios = frequency_.ratios(states_of_cores());
-  unsigned active = 0;
+  unsigned active = 0, package_ratio = 0;
   for (unsigned i = 0; i < cores_; ++i) {
     Core& core = core_[i];
     const bool is_first = first_thread(i) == i;
     active += is_first && core.whole.state == State::c0 ? 1 : 0;
+    if (core_state(i) <= State::c1) package_ratio = std::max<unsigned>(package_ratio, ratios[i]);
     const bool new_ratio = ratios[i] != core.clock.ratio();
     if (!new_ratio && is_shared(i) == core.clock.is_shared()) continue;
     core.clock.set_pace(cpu_, ratios[i], is_shared(i));
     if (new_ratio && is_first) set_core_power(i, now);
   }
-  uncore_.set_watts(now, cpu_.uncore_w[index_of(package_state_)]);
+  // In C1E and deeper states cores request the lowest ratio (datasheet E5-2600 volume 1, 4.2.4).
+  const bool is_clocked = package_ratio != 0 && package_state_ <= PackageState::pc2;
+  uncore_.set_watts(now, cpu_.uncore_watts(package_state_, std::max(package_ratio, cpu_.min_ratio)));
+  uncore_share_.set_watts(now, is_clocked ? cpu_.uncore_dynamic_w_per_v2_ghz : 0);
   dram_.set_watts(now, cpu_.dram_idle_w + active * cpu_.dram_w_per_active_core);
 }
 
@@ -201,7 +205,8 @@ void Package::set_turbo_off(unsigned core, bool off) noexcept {
 }
 
 double Package::highest_watts() const noexcept {
-  return cpu_.uncore_w[0] + whole_cores() * cpu_.core_watts(State::c0, cpu_.highest_ratio()) + other_cores_.watts();
+  return cpu_.uncore_watts(PackageState::pc0, cpu_.highest_ratio()) + whole_cores() * cpu_.core_watts(State::c0, cpu_.highest_ratio()) +
+         other_cores_.watts();
 }
 
 void Package::set_power_limit(unsigned core, bool on, double watts, double window_seconds) noexcept {
@@ -228,6 +233,7 @@ void Package::control(Ticks now) noexcept {
     frequency_.set_utilization(i, std::min(1.0, to_seconds(core.clock.busy() - core.busy_at_period) / seconds));
     core.busy_at_period = core.clock.busy();
   }
+  dynamic += uncore_share_.joules();
   const double joules = package_joules(now);
   PowerShares shares{.dynamic_w_per_v2_ghz = (dynamic - dynamic_at_period_) / seconds,
                      .leakage_w_per_v = (leakage - leakage_at_period_) / seconds};
@@ -261,6 +267,7 @@ void Package::book(Ticks now) noexcept {
   }
   other_cores_.book(now);
   uncore_.book(now);
+  uncore_share_.book(now);
   dram_.book(now);
 }
 

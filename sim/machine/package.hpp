@@ -151,7 +151,7 @@ class Package {
   PackageState package_state_ = PackageState::pc0;
   Ticks package_since_ = 0;
   std::array<Ticks, package_state_count> package_residency_{};
-  EnergyMeter uncore_, dram_, other_cores_;
+  EnergyMeter uncore_, uncore_share_, dram_, other_cores_;
   Ticks period_began_ = 0;
   double joules_at_period_ = 0, dynamic_at_period_ = 0, leakage_at_period_ = 0;
 };

@@ -27,6 +27,28 @@ TEST(Package, EnergyIsPowerTimesTime) {
   EXPECT_EQ(read(package, 0, 0x611), 983U);
 }
 
+TEST(Package, TheUncoreFollowsTheCoresClock) {
+  Package package(test_model("uncore_dynamic_w_per_v2_ghz = 0", "uncore_dynamic_w_per_v2_ghz = 3"), 2);
+  const auto uncore_watts = [&] {
+    const Ticks from = package.now(0);
+    const double before = package.package_joules(from) - package.cores_joules(from);
+    package.set_skipped(package.skipped() + from_ns(1'000'000));
+    const Ticks to = package.now(0);
+    return (package.package_joules(to) - package.cores_joules(to) - before) / to_seconds(to - from);
+  };
+  for (unsigned core : {0U, 1U}) EXPECT_TRUE(write_msr(package, core, 0x199, 15 << 8));
+  EXPECT_NEAR(uncore_watts(), 10 + 3 * 1.5, 1e-6);
+  EXPECT_TRUE(write_msr(package, 1, 0x199, 20 << 8));
+  EXPECT_NEAR(uncore_watts(), 10 + 3 * 2.0, 1e-6);
+  package.fall_asleep(1, State::c6);  // its request does not count any more
+  EXPECT_NEAR(uncore_watts(), 10 + 3 * 1.5, 1e-6);
+  package.fall_asleep(0, State::c1);  // keeps its clock
+  EXPECT_NEAR(uncore_watts(), 10 + 3 * 1.5, 1e-6);
+  package.wake(0);
+  package.fall_asleep(0, State::c6);
+  EXPECT_NEAR(uncore_watts(), 5, 1e-6);
+}
+
 TEST(Package, ASleepOfTheTargetResidencyCostsWhatC1Would) {
   for (const State state : {State::c1, State::c6}) {
     Package package(test_model(), 1);
@@ -119,6 +141,19 @@ TEST(Package, ThePowerLimitHoldsOverItsWindow) {
   EXPECT_GE(watts, 14.0);
   EXPECT_TRUE(write_msr(package, 0, 0x610, limit_w * 8));  // off
   EXPECT_EQ(package.clock(0).ratio(), 40U);
+}
+
+TEST(Package, ThePowerLimitCountsTheUncoresClock) {
+  Package package(test_model("uncore_dynamic_w_per_v2_ghz = 0", "uncore_dynamic_w_per_v2_ghz = 3"), 1);
+  EXPECT_TRUE(write_msr(package, 0, 0x199, 40 << 8));       // 10 + (2 + 3) * 4 + 1 = 31 W
+  constexpr std::uint64_t limit_w = 24, enabled = 1 << 15;  // a window of one period
+  EXPECT_TRUE(write_msr(package, 0, 0x610, limit_w * 8 | enabled));
+  for (unsigned period = 0; period < 10; ++period) {
+    while (package.now(0) < package.next_control()) package.run(0, 1000);
+    package.control(package.now(0));
+  }
+  // 10 + (2 + 3) * 2.6 + 1 = 24 W; without the uncore's share the estimate would allow too high a ratio.
+  EXPECT_NEAR(package.clock(0).ratio(), 26, 2);
 }
 
 TEST(Package, HwpKeepsWithinTheRequestedRange) {

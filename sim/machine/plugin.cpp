@@ -3,7 +3,7 @@
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
 //   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,lines=on][,seed=N][,stall=A:B][,trace=FILE]
-//     [,misplace=OFFSET][,interrupt_us=N]
+//     [,instructions_max=N][,misplace=OFFSET][,interrupt_us=N]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
@@ -13,6 +13,8 @@
 //   lines       on: a snapshot at the end of each line on the first serial port
 //   seed        recorded in the digest, and where `stall` begins. RDRAND follows QEMU's option -seed.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
+//   instructions_max
+//               the run ends with status 6 when the cores have executed more than N instructions; a guest that polls never ends by itself
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
 //   trace       each sleep, wake-up and stall, as text
 //   interrupt_us
@@ -135,6 +137,9 @@ Words parse_words(int argc, char** argv) {
       const auto us = std::strtoul(value, &end, 10);
       if (*end != '\0' || us < 1 || us > 1'000'000) refuse("interrupt_us takes 1 to 1000000");
       words.interrupt_us = static_cast<unsigned>(us);
+    } else if (key == "instructions_max") {
+      words.options.instructions_max = std::strtoul(value, &end, 10);
+      if (*end != '\0' || words.options.instructions_max == 0) refuse("instructions_max takes a number above 0");
     } else if (key == "misplace") {
       misplace(value);
     } else if (key == "seed") {
@@ -143,7 +148,8 @@ Words parse_words(int argc, char** argv) {
     } else if (key == "stall") {
       if (!words.options.stall.parse(value)) refuse("stall takes two times in us, 1 to 1000000: MEAN:MAX");
     } else {
-      refuse("unknown option " + key + "; accepted: model link misplace interrupt_us out quantum_ns stay lines seed stall trace");
+      refuse("unknown option " + key +
+             "; accepted: model link instructions_max misplace interrupt_us out quantum_ns stay lines seed stall trace");
     }
   }
   return words;

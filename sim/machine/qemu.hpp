@@ -8,8 +8,8 @@
 // Symbols and offsets are those of one version. `attach` compares the version, finds every symbol and checks the tables. `check_cpu` checks
 // the offsets inside a CPU before its first instruction. A difference is reported in one sentence, and nothing runs.
 //
-// The hooks are plain functions that return. QEMU's code leaves helpers by longjmp, and only functions of qemu_instructions.cpp are on the
-// stack then. They hold no object with a destructor.
+// The hooks are plain functions that return. QEMU's code leaves helpers by longjmp, and only functions of qemu_instructions.cpp and
+// qemu_debugger.cpp are on the stack then. They hold no object with a destructor.
 #pragma once
 
 #include <cstddef>

@@ -40,8 +40,14 @@ void enter(Cpu* cpu) {
     }
     layout_checked = true;
   }
+  if (const char* const why = keep_kick_timer()) {
+    std::fprintf(stderr, "neap-machine: %s\n", why);
+    end_process(2);
+  }
   const unsigned number = number_of(cpu);
-  set_budget(number, hooks.enter(number));
+  const std::uint64_t budget = hooks.enter(number);
+  set_budget(number, budget);
+  if (budget == 0 && step_cannot_go_on(cpu)) request_stop(cpu);
 }
 
 // QEMU also enters a CPU whose turn it is not. It would take an interrupt there, at a moment that depends on the host, although one of a
@@ -159,6 +165,7 @@ const char* attach(const Hooks& given) {
       field<void*>(q.x86_tcg_ops, offset::exec_enter) == nullptr) {
     return "QEMU's functions of a CPU are not where 11.1.3 has them";
   }
+  if (const char* const wrong = replace_debug_exception()) return wrong;
   next_enter = field<void (*)(Cpu*)>(q.x86_tcg_ops, offset::exec_enter);
   field<void*>(q.x86_tcg_ops, offset::exec_enter) = as_pointer(enter);
 
@@ -180,8 +187,8 @@ const char* check_cpu(unsigned number) {
   constexpr std::uint64_t rip_at_reset = 0xfff0, flags_at_reset = 2;  // SDM 3A, table 10-1
   constexpr std::uint64_t cr0_at_reset = 0x6000'0010;
   constexpr std::uint32_t hidden_flags_at_reset = 0x40;  // QEMU's: segments have bases (real mode)
-  constexpr std::int32_t no_exception = -1;              // the member behind `halted`, before a CPU has run
-  if (cpu == nullptr || number_of(cpu) != number || field<std::int32_t>(cpu, offset::halted + 4) != no_exception ||
+  constexpr std::int32_t no_exception = -1;
+  if (cpu == nullptr || number_of(cpu) != number || exception_of(cpu) != no_exception ||
       field<std::uint32_t>(cpu, offset::halted) != (number == 0 ? 0U : 1U) || field<bool>(cpu, offset::running)) {
     return "a CPU's state is not where QEMU 11.1.3 has it";
   }
@@ -196,6 +203,7 @@ const char* check_cpu(unsigned number) {
   const bool requests_there = requested == (before | unused_interrupt);
   q.cpu_reset_interrupt(cpu, unused_interrupt);
   if (!requests_there) return "a CPU's interrupt requests are not where QEMU 11.1.3 has them";
+  if (const char* const wrong = check_debugger(cpu)) return wrong;
   cpus[number] = cpu;
   if (number >= cpu_count) cpu_count = number + 1;
   if (current != nullptr) return nullptr;

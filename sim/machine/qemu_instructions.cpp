@@ -60,20 +60,34 @@ bool skip_idle_time(Cpu* cpu) {
   }
   field<bool>(cpu, offset::running) = true;
   const bool ended = field<std::uint32_t>(cpu, offset::halted) == 0;
+  if (is_stepped(cpu)) field<std::uint32_t>(cpu, offset::halted) = 0;  // see request_stop
   q.bql_unlock();
   return ended;
 }
 
 // --- Instructions. Functions that do not return end by longjmp: no destructors in them ---------------------------------------------------
 
+// A step of gdb's ends after these instructions, too. QEMU would go on with the next one, or sleep.
+void end_step(void* registers, bool sleeps = false) {
+  Cpu* const cpu = cpu_of(registers);
+  if (!is_stepped(cpu)) return;
+  clear_interrupt_shadow(registers);
+  field<std::uint64_t>(registers, offset::flags) &= ~flag_resume;
+  request_stop(cpu, sleeps);
+  q.cpu_loop_exit(cpu);
+}
+
 [[noreturn]] void end_run_after(void* registers, int bytes) {
   field<std::uint64_t>(registers, offset::rip) += static_cast<unsigned>(bytes);
+  end_step(registers);
   q.helper_pause(registers);
 }
 
 [[noreturn]] void sleep_now(void* registers) {
   clear_interrupt_shadow(registers);
-  if (skip_idle_time(cpu_of(registers))) q.helper_pause(registers);
+  const bool ended = skip_idle_time(cpu_of(registers));
+  end_step(registers, !ended);
+  if (ended) q.helper_pause(registers);
   q.helper_hlt(registers);
 }
 
@@ -85,7 +99,11 @@ void (*next_port_write[3])(void*, std::uint32_t, std::uint32_t);
 
 void wait_for_tsc(Cpu* cpu, const void* caller) {
   if (hooks.may_read_tsc(number_of(cpu))) return;
-  q.cpu_exit(cpu);
+  if (step_cannot_go_on(cpu)) {
+    request_stop(cpu);
+  } else {
+    q.cpu_exit(cpu);
+  }
   q.cpu_loop_exit_restore(cpu, reinterpret_cast<std::uintptr_t>(caller));
 }
 
@@ -188,7 +206,9 @@ void helper_monitor(void* registers, std::uint64_t address) {
 
 // QEMU leaves the CPU's run at each PAUSE, which costs the host a microsecond. Here a CPU that spins uses up its turn like any other.
 [[noreturn]] void helper_pause(void* registers) {
-  if (hooks.pause(number_of(cpu_of(registers))) == AfterInstruction::end_run) q.helper_pause(registers);
+  const bool ends = hooks.pause(number_of(cpu_of(registers))) == AfterInstruction::end_run;
+  end_step(registers);
+  if (ends) q.helper_pause(registers);
   field<std::uint64_t>(registers, offset::flags) &= ~flag_resume;
   clear_interrupt_shadow(registers);
   q.cpu_loop_exit_noexc(cpu_of(registers));

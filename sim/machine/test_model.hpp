@@ -46,6 +46,7 @@ energy.uncore_PC2_w = 10
 energy.uncore_PC3_w = 10
 energy.uncore_PC6_w = 5
 energy.uncore_PC7_w = 5
+energy.uncore_dynamic_w_per_v2_ghz = 0
 energy.dram_idle_w = 4
 energy.dram_w_per_active_core = 1
 energy.tdp_w = 100

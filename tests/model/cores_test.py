@@ -15,8 +15,8 @@ import pytest
 
 from tests.model.modelled import ModelledRun, image, run
 from tools.bench.determinism import busy_host
-from tools.machine import SUCCESS
-from tools.model import cpu_model
+from tools.machine import SUCCESS, MachineError
+from tools.model import cpu_model, plugin
 
 RUNS = 5
 # Reading all counters takes some hundred instructions, between the first counter and the snapshot; a part takes at least 5 ms.
@@ -137,6 +137,21 @@ def test_the_host_interrupts_runs_without_effect(tmp_path: Path) -> None:
     assert alone.status == SUCCESS, "\n".join(alone.lines)
     assert interrupted.snapshots == alone.snapshots
     assert interrupted.lines == alone.lines
+
+
+def test_a_guest_that_executes_too_much_ends_at_equal_instructions(tmp_path: Path) -> None:
+    path, limit = image("tests/target", "spawns_all_arrive"), 1_000_000
+    ends = []
+    for us in (None, 500):
+        with pytest.raises(MachineError) as ended:
+            run(path, tmp_path / str(us), model="xeon-6430", cores=4, interrupt_us=us, instructions_max=limit)
+        assert any(f"neap-machine: the guest has executed more than {limit} instructions" in line for line in ended.value.details)
+        ends.append(plugin.snapshots(tmp_path / str(us)))
+    assert ends[0] == ends[1]
+    last = ends[0][-1]
+    executed = sum(core["instructions"] for core in last["cpus"])
+    # Counts are 10 ms apart, and a core executes less than 3 instructions in 1 ns.
+    assert last["event"] == "error" and limit < executed < limit + 4 * 30_000_000
 
 
 def test_a_seed_changes_the_digest(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_a_machine_without_icount_is_refused(tmp_path: Path) -> None:
     [
         (["model=/nowhere"], "cannot read the model file '/nowhere'"),
         (["quantum_ns=1"], "quantum_ns takes 100 to 1000000"),
+        (["instructions_max=0"], "instructions_max takes a number above 0"),
         (["colour=red"], "unknown option colour"),
         (["misplace=nothing"], "there is no offset nothing"),
     ],

@@ -6,7 +6,7 @@
 ./neap soak model --seeds 3 --fault 'at window+5s drop tx all'    with a fault that does not end, so that the checks must find it
 
 tools/model/campaign_plan.py draws the faults, campaign_checks.py has the checks. Time is virtual, so a finding does not depend on the host.
-The image, the world and the plugin are copied first, so that a build in the meantime does not change a campaign.
+The image, the programs and the CPU model are copied first, so that a build in the meantime does not change a campaign.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from pathlib import Path
 
 from tools import build, progress, qemu, run
 from tools.errors import EXIT_FAILURE, Failure, UsageError
-from tools.model import experiment, plugin
+from tools.model import cpu_model, experiment, plugin
 from tools.model.campaign_checks import check
-from tools.model.campaign_plan import CORES, Plan, plan
+from tools.model.campaign_plan import CORES, MODEL, Plan, plan
 
 SEEDS = 1000
 FIRST_SEED = 1
 JOBS = 2
-# A run takes some seconds. This limit is of the host's time, and ends a guest that executes without an end.
-RUN_SECONDS = 600.0
+# A run takes some seconds. A plan limits the instructions of its guest; this limit of the host's time is for a QEMU or a world that hangs.
+RUN_SECONDS = 1800.0
+# The world may say these after QEMU has ended. They depend on the host: sometimes they come too late to be read.
+CONSEQUENCES = ("neap-world: the machine ended", "neap-world: this program was told to end")
 SHOWN_LINES = 30
 PROGRESS_EVERY = 50
 
@@ -61,15 +63,17 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Image and programs that all runs use."""
+    """Image, programs and CPU model that all runs use. model: a .toml file, if not the checkout's."""
 
     image: Path
     programs: experiment.Programs
+    model: Path | None = None
 
     @classmethod
     def copied(cls, image: Path, programs: experiment.Programs, directory: Path) -> Machine:
         world, library = (Path(shutil.copy2(path, directory)) for path in (programs.world, programs.plugin))
-        return cls(Path(shutil.copy2(image, directory)), experiment.Programs(world, library))
+        model = Path(shutil.copy2(cpu_model.MODELS / f"{MODEL}.toml", directory))
+        return cls(Path(shutil.copy2(image, directory)), experiment.Programs(world, library), model)
 
 
 def run_plan(drawn: Plan, machine: Machine) -> Outcome:
@@ -78,7 +82,8 @@ def run_plan(drawn: Plan, machine: Machine) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         out = Path(scratch)
         try:
-            result = experiment.run(drawn.experiment, machine.image, out, console.append, machine.programs, RUN_SECONDS)
+            wanted = dataclasses.replace(drawn.experiment, model=str(machine.model or drawn.experiment.model))
+            result = experiment.run(wanted, machine.image, out, console.append, machine.programs, RUN_SECONDS)
             findings = check(drawn, result.world, out / experiment.LOG, console)
             return Outcome(drawn, findings, result.digest, result.world["trial"]["requests"]["answered"], console)
         except Failure as failure:
@@ -86,7 +91,7 @@ def run_plan(drawn: Plan, machine: Machine) -> Outcome:
                 raise
             # The reason is the last line of the world's or of QEMU's messages, if there is one.
             said = [line.partition("| ")[2] for line in failure.details if line.startswith(("card ", "qemu "))]
-            reasons = [line for line in said if line.startswith(("neap-world:", "neap-machine:"))]
+            reasons = [line for line in said if line.startswith(("neap-world:", "neap-machine:")) and not line.startswith(CONSEQUENCES)]
             snapshots = plugin.snapshots(out)
             return Outcome(drawn, [*dict.fromkeys(reasons), str(failure)], snapshots[-1]["digest"] if snapshots else "none", 0, console)
 

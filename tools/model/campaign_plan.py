@@ -23,11 +23,19 @@ KEYS = 200
 CORES = 4
 WATCHDOG_MS = 500
 INCIDENTS_MAX = 12
-# Cores that poll execute instructions all the time, so a virtual second takes the host a minute.
-POLLING_SPAN_MS_MAX = 50
+# Four cores that poll execute 7 instructions in a nanosecond, so a virtual second takes the host minutes. In a plan with this word the
+# cores poll from the window's begin, not from the start, and all plans with polling are short.
+POLL = "idle=poll"
+POLLING_SPAN_MS_MAX = 20
+# Then the cores halt as soon as control accepts it. Before, the last delayed frames arrive (5 ms) and the last held cores go on (5 ms): an
+# earlier `idle,poll` that was executed after `idle,halt` would last.
+HALT = "require idle,halt"
+HALT_DELAY_MS = 10
+# Most runs execute less than 100 million instructions, and those with polling less than a thousand. More than this is no end at all.
+INSTRUCTIONS_MAX = 10_000_000_000
 # Words of the image's command line.
 BOOT_WORDS = (
-    *("idle=halt", "idle=c1", "idle=c6", "idle=c7", "idle=deepest", "idle=poll", "idle=monitor", "itr=0", "itr=8us", "itr=100us"),
+    *("idle=halt", "idle=c1", "idle=c6", "idle=c7", "idle=deepest", POLL, "idle=monitor", "itr=0", "itr=8us", "itr=100us"),
     *("poll_budget=20us", "tso=copy", "tso=chain", "rx_ring=64", "rx_ring=256", "tx_ring=128", "rx_budget=4", "head_write_back=on"),
     *("flow_control=both", "preset=study", "pstate=12", "pstate=20", "rsc=on", "cores=2"),
 )
@@ -137,10 +145,11 @@ def plan(seed: int, cores: int = CORES, added: Sequence[str] = ()) -> Plan:
         protocol=protocol,
         depth=chance.of((1, 1, 4, 16)),
         seed=seed,
-        arguments=[f"watchdog={WATCHDOG_MS}ms", *boot_words],
+        arguments=[f"watchdog={WATCHDOG_MS}ms", *(word for word in boot_words if word != POLL)],
         faults=[*faults, *added],
         world_options=[*options, "--network", network],
         stall=(mean_us, max(1, round(mean_us * chance.real(0.05, 1.0)))) if chance.happens(0.6) else None,
+        instructions_max=INSTRUCTIONS_MAX,
     )
     return Plan(seed, harmless, wanted, tuple(added))
 
@@ -183,11 +192,14 @@ def _faults(chance: Chance, harmless: bool, window_ms: float, cores: int, boot_w
     if not harmless and chance.happens(0.1):
         early.append("eeprom")
     ends = ["off", "link up", "network"]
-    if "idle=poll" in boot_words or any(words.startswith("control idle,poll") for _, words in incidents):
+    halt = []
+    if POLL in boot_words:
+        incidents.insert(0, (0, "control idle,poll"))
+    if any(words.startswith("control idle,poll") for _, words in incidents):
         span_ms = min(span_ms, POLLING_SPAN_MS_MAX)
-        ends.insert(0, "control idle,halt")
+        halt.append(f"at window+{(span_ms + HALT_DELAY_MS) * 1e3:.0f}us {HALT}")
     incidents += [(1, words) for words in ends]
-    return [*early, *(f"at window+{part * span_ms * 1e3:.0f}us {words}" for part, words in incidents)]
+    return [*early, *(f"at window+{part * span_ms * 1e3:.0f}us {words}" for part, words in incidents), *halt]
 
 
 # Commands that stop queues cost frames.

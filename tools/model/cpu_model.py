@@ -70,6 +70,7 @@ NUMBERS: dict[str, Number] = {
     "energy.uncore_PC3_w": WATTS,
     "energy.uncore_PC6_w": WATTS,
     "energy.uncore_PC7_w": WATTS,
+    "energy.uncore_dynamic_w_per_v2_ghz": CORE_DYNAMIC,
     "energy.dram_idle_w": WATTS,
     "energy.dram_w_per_active_core": WATTS,
     "energy.tdp_w": WATTS,

@@ -41,6 +41,7 @@ class Experiment:
     stall: mean distance and largest length, in us, of random times for which a core is held.
     trace: the cores' sleeps are written to TRACE; that does not change the run.
     smt: `cores` counts threads, two on each modelled core.
+    instructions_max: a guest that executes more on all cores together is ended. Unlike a time of the host, that repeats.
     """
 
     model: str
@@ -63,6 +64,7 @@ class Experiment:
     stall: tuple[int, int] | None = None
     trace: bool = False
     smt: bool = False
+    instructions_max: int | None = None
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -128,6 +130,7 @@ class ModelMachine(machine.Machine):
         out: Path,
         on_line: Callable[[str], None] | None = None,
         programs: Programs | None = None,
+        debugger: bool = False,
     ):
         self._programs = programs or Programs.built()
         self._system = system
@@ -146,6 +149,7 @@ class ModelMachine(machine.Machine):
             one_thread=True,
             on_line=on_line,
             soft_card=self._programs.world,
+            debugger=debugger,
         )
 
     def start_card(self) -> None:
@@ -170,7 +174,14 @@ class ModelMachine(machine.Machine):
         trace = self._out / TRACE if wanted.trace else None
         made = self._programs.plugin
         self.qemu_options = plugin.options(
-            self._cpu_model, self._out, link=link, seed=wanted.seed, trace=trace, stall=wanted.stall, made=made
+            self._cpu_model,
+            self._out,
+            link=link,
+            seed=wanted.seed,
+            trace=trace,
+            stall=wanted.stall,
+            instructions_max=wanted.instructions_max,
+            made=made,
         )
 
     def failed(self, message: str) -> machine.MachineError:

@@ -5,11 +5,15 @@ A run follows from its settings, its seed and its programs. So a record holds th
 image, of neap-world, of the plugin, and QEMU's version; and beside them the results. The model machine has no input from outside: its
 clients, commands and faults are part of the settings. A replay refuses if any of the programs is another one, because it would be another
 run. Otherwise it has to give the same files, byte by byte.
+
+With --gdb the machine waits for gdb before its first instruction. Virtual time stands still while gdb has stopped the machine. So
+breakpoints are hit at the same virtual times in each replay, and the files are equal, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import tempfile
@@ -17,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools import build, progress, qemu
+from tools import build, debugger, progress, qemu
 from tools.errors import Failure, UsageError
 from tools.foreign import parse_json, read_bounded, shown_lines
 from tools.model import cpu_model, experiment, plugin
@@ -25,12 +29,13 @@ from tools.model.experiment import Experiment, Programs
 
 RECORD = "record.json"
 RECORD_BYTES_MAX = 1 << 20
+END_WORDS = "'quit' lets it run to its end, 'kill' ends it"
 VERSION = 1
 # The JSON types of an Experiment's fields; all others are numbers.
 TEXTS = ("model", "load", "memory", "protocol")
 LISTS = ("arguments", "faults", "world_options")
 FLAGS = ("trace_interrupts", "trace", "smt")
-OPTIONAL = ("keys", "value_bytes")
+OPTIONAL = ("keys", "value_bytes", "instructions_max")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,20 +158,37 @@ def require_same_programs(record: Record, programs: Programs) -> None:
             raise Failure(f"{name} is not the recorded one{was}", "a replay needs the programs of the recording")
 
 
-def replay(directory: str) -> int:
+def replay(directory: str, with_gdb: bool = False) -> int:
     """Repeats a recorded run and compares its files. Returns the launcher's exit status."""
     folder = Path(directory)
     record = read(folder)
+    if with_gdb:
+        debugger.require()
     if not build.WORLD.is_file():
         build.build_world()
     programs = Programs.built()
     require_same_programs(record, programs)
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         out = Path(scratch)
-        experiment.run(record.experiment, record.image, out, lambda line: progress.say(shown_lines(line)), programs)
+        if with_gdb:
+            _run_under_gdb(record, out, programs)
+            if not (out / experiment.WORLD_RESULT).is_file():
+                progress.say("neap: replay: gdb ended the machine before the end of the run, so no files are compared")
+                return 0
+        else:
+            experiment.run(record.experiment, record.image, out, lambda line: progress.say(shown_lines(line)), programs)
         require_equal(record, results_of(out))
     print(f"replayed: all {len(record.files)} files are equal, modelled ({record.experiment.model}, seed {record.experiment.seed})")
     return 0
+
+
+def _run_under_gdb(record: Record, out: Path, programs: Programs) -> None:
+    """Runs the machine under gdb in this terminal. gdb's `quit` leaves the machine running, and then its end is waited for."""
+    system = experiment.System(record.image)
+    console = functools.partial(print, flush=True)
+    with experiment.ModelMachine(system, record.experiment, out, lambda line: console(shown_lines(line)), programs, debugger=True) as vm:
+        debugger.debug(record.image, vm.debugger_socket, exact_steps=True, end=END_WORDS)
+        vm.wait_exit(experiment.TIME_OUT_SECONDS)
 
 
 def require_equal(record: Record, files: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ use crate::guest::Guest;
 use crate::link::{Field, Input, Link, NEVER_NS};
 use crate::machine::CardMachine;
 use crate::options::Options;
-use crate::report::{report, Figures, Trial};
+use crate::report::{report, Figures};
 use crate::world::World;
 use soft82599::commands::entry_as_json;
 use soft82599::control::Control;
@@ -230,32 +230,14 @@ impl EventLoop {
     }
 
     fn write_report(&self) -> Result<(), String> {
-        let (Some(path), Some(load)) = (&self.out, self.world.experiment().load()) else { return Ok(()) };
-        let mut losses = self.world.switch().losses;
+        let (Some(path), Some(mut figures)) = (&self.out, Figures::of(&self.world, self.seed, self.rate)) else { return Ok(()) };
         let machine = &self.world.machine;
-        losses.queue_full += machine.held_dropped;
+        figures.losses.queue_full += machine.held_dropped;
         for faults in [&machine.rig.host.receive_faults, &machine.rig.host.transmit_faults] {
-            losses.fault += faults.counts.dropped + faults.counts.overflowed;
+            figures.losses.fault += faults.counts.dropped + faults.counts.overflowed;
         }
-        let figures = Figures {
-            seed: self.seed,
-            rate: self.rate,
-            window_ns: self.world.experiment().window_ns(),
-            measurement: &load.recorder().measurement,
-            connections: load.counts,
-            losses,
-            frames: self.world.counts(),
-            interrupts: self.interrupts.1 - self.interrupts.0,
-            card: machine.rig.statistics(),
-            digest: self.world.digest(),
-            trial: Trial {
-                impaired: self.world.switch().impaired,
-                totals: load.totals,
-                changes: self.world.steering().counts,
-                recovery: load.recovery().map(|recorder| &recorder.measurement),
-                statistics: self.world.experiment().statistics(),
-            },
-        };
+        figures.interrupts = self.interrupts.1 - self.interrupts.0;
+        figures.card = machine.rig.statistics();
         std::fs::write(path, format!("{}\n", report(&figures))).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 

@@ -8,18 +8,14 @@
 //!   25ms hang tx 0              window+5ms network loss=0.1,reorder=0.2      window+9ms control itr,100us
 //!   window+1ms link flap 2000000 3          window+2ms close 5               window+3ms reset 6
 
-use crate::clients::Host;
 use crate::impairments::Impairments;
-use crate::neap_control::{Answer, NeapControl};
 use crate::options::time;
 use soft82599::fault_words::{self, Fault};
 use std::collections::VecDeque;
 
-/// The client whose control connection carries the commands.
-pub const STEERING_HOST: usize = 0;
 const FLAPS_MAX: u64 = 1000;
 const FLAP_NS_MIN: u64 = 1000;
-const OTHERS: &str = "network LIST, link up|down|flap NS TIMES, control LINE, close N, reset N";
+const OTHERS: &str = "network LIST, link up|down|flap NS TIMES, control LINE, require LINE, close N, reset N";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incident {
@@ -27,6 +23,8 @@ pub enum Incident {
     Network(Impairments),
     /// A line for Neap's control. A refusal is counted.
     Control(String),
+    /// A line that control has to accept, or the run fails. It is sent until it was accepted.
+    Require(String),
     /// A client ends a connection: by FIN, or at once by RST.
     End {
         connection: usize,
@@ -66,6 +64,7 @@ fn incident(text: &str, seed: u64) -> Result<Incident, String> {
     match kind {
         "network" => rest.parse().map(Incident::Network),
         "control" if !rest.is_empty() => Ok(Incident::Control(rest.into())),
+        "require" if !rest.is_empty() => Ok(Incident::Require(rest.into())),
         "link" => cable(rest).map(Incident::Card).ok_or_else(wrong),
         "close" => connection(false),
         "reset" => connection(true),
@@ -136,68 +135,6 @@ impl Incidents {
     }
 }
 
-/// Answers to the commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SteeringCounts {
-    pub accepted: u64,
-    pub refused: u64,
-    /// No answer came, or the connection broke: the command may have had its effect.
-    pub failed: u64,
-}
-
-/// Sends commands to control in the middle of faults. Unlike the experiment's own control connection, it may fail.
-pub struct Steering {
-    control: NeapControl,
-    lines: VecDeque<String>,
-    is_busy: bool,
-    pub counts: SteeringCounts,
-}
-
-impl Steering {
-    pub fn new(control: NeapControl) -> Self {
-        Self { control, lines: VecDeque::new(), is_busy: false, counts: SteeringCounts::default() }
-    }
-
-    pub fn is_idle(&self) -> bool {
-        !self.is_busy && self.lines.is_empty()
-    }
-
-    pub fn next_ns(&self) -> Option<u64> {
-        self.control.next_ns()
-    }
-
-    /// Sends a line, after those before it have their answers.
-    pub fn add(&mut self, line: String, now_ns: u64, host: &mut Host) {
-        self.lines.push_back(line);
-        self.go_on(now_ns, host);
-    }
-
-    fn go_on(&mut self, now_ns: u64, host: &mut Host) {
-        while !self.is_busy {
-            let Some(line) = self.lines.pop_front() else { return };
-            match self.control.ask(&line, now_ns, host) {
-                Ok(()) => self.is_busy = true,
-                Err(_) => self.counts.failed += 1,
-            }
-        }
-    }
-
-    /// The host's stack has worked, or a time-out is due.
-    pub fn service(&mut self, now_ns: u64, host: &mut Host) {
-        match self.control.service_any(now_ns, host) {
-            Ok(None) => return,
-            Ok(Some(Answer::Refused(_))) => self.counts.refused += 1,
-            Ok(Some(_)) => self.counts.accepted += 1,
-            Err(_) => {
-                self.counts.failed += 1;
-                self.control.abandon(host);
-            }
-        }
-        self.is_busy = false;
-        self.go_on(now_ns, host);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +149,7 @@ mod tests {
             ("link flap 2000 3", Moment::SinceReset(0), Incident::Card(CardIncident::Flap { every_ns: 2000, times: 3 })),
             ("at window+0ns network loss=0.5", Moment::SinceWindow(0), Incident::Network(impairments)),
             ("at 1s control itr,8us,3", Moment::SinceReset(1_000_000_000), Incident::Control("itr,8us,3".into())),
+            ("at window+1ms require idle,halt", Moment::SinceWindow(1_000_000), Incident::Require("idle,halt".into())),
             ("close 4", Moment::SinceReset(0), Incident::End { connection: 4, at_once: false }),
             ("reset 4", Moment::SinceReset(0), Incident::End { connection: 4, at_once: true }),
         ] {
@@ -221,9 +159,20 @@ mod tests {
 
     #[test]
     fn an_invalid_incident_is_refused() {
-        for words in
-            ["", "at", "at 5 ecc", "at 5ms", "at window ecc", "explode", "control", "close", "reset x", "link sideways", "network speed=3"]
-        {
+        for words in [
+            "",
+            "at",
+            "at 5 ecc",
+            "at 5ms",
+            "at window ecc",
+            "explode",
+            "control",
+            "require",
+            "close",
+            "reset x",
+            "link sideways",
+            "network speed=3",
+        ] {
             assert!(parse(words, 1).is_err(), "{words}");
         }
         for words in ["link flap 10 3", "link flap 2000 0", "link flap 2000 1001"] {

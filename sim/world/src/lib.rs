@@ -23,5 +23,6 @@ pub mod pair;
 pub mod pair_loop;
 pub mod report;
 pub mod start;
+pub mod steering;
 pub mod switch;
 pub mod world;

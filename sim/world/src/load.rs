@@ -14,7 +14,7 @@ use load::distributions::Rng;
 use load::protocol::Outcome;
 use load::recorder::{Failure, Recorder, Times};
 use load::workload::{Mix, Request, Requests, Sizes};
-use rand::SeedableRng as _;
+use rand::{Rng as _, SeedableRng as _};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ const HOUSEKEEPING_NS: u64 = 5_000_000;
 /// Random streams of requests (`stream_seed`).
 const WINDOW_STREAM: u64 = 1;
 const RECOVERY_STREAM: u64 = 2;
+/// Random stream of the choice of connections.
+const CONNECTIONS_STREAM: u64 = 3;
 /// Time limit of a request after the faults: some retransmissions, because a core that is late may still miss frames.
 const RECOVERY_TIME_OUT_NS: u64 = 10_000_000_000;
 
@@ -42,6 +44,9 @@ pub struct LoadOptions {
     /// Requests a second over all connections.
     pub rate: f64,
     pub connections: usize,
+    /// A request takes any connection that has room, by chance. Otherwise it takes the one that has waited longest; then connections whose
+    /// answers came together stay together, and the requests reach one core of the server after the other.
+    pub any_connection: bool,
     /// Of a request.
     pub time_out_ns: u64,
     pub seed: u64,
@@ -82,6 +87,8 @@ pub struct Load {
     of_host: Vec<Vec<usize>>,
     /// Connections with room, each once; the first has waited longest.
     ready: VecDeque<usize>,
+    /// For `any_connection`, from the first request on.
+    chance: Option<Rng>,
     is_ready: Vec<bool>,
     /// Connections that may be opened. First one, because the guest may not listen yet; then one of each host, because the guest keeps few
     /// packets while it asks for the host's address; then all.
@@ -113,6 +120,7 @@ impl Load {
         Self {
             of_host,
             ready: VecDeque::new(),
+            chance: None,
             is_ready: vec![false; connections.len()],
             wanted: 0,
             queue: VecDeque::new(),
@@ -166,6 +174,9 @@ impl Load {
         let sizes = Arc::new(Sizes::new(&self.options.mix));
         let requests = Requests::new(self.options.mix.clone(), sizes, Rng::seed_from_u64(seed))?;
         let arrivals = Arrivals::new(&self.options.process, self.options.rate, Rng::seed_from_u64(seed.wrapping_add(1)));
+        if self.options.any_connection {
+            self.chance = Some(Rng::seed_from_u64(stream_seed(self.options.seed, 0, CONNECTIONS_STREAM, stream)));
+        }
         self.gave_up = false;
         self.open_loop = Some(OpenLoop { start_ns: now_ns, end_ns: u64::MAX, demand: Open::process(arrivals, requests) });
         Ok(())
@@ -291,7 +302,9 @@ impl Load {
     }
 
     fn take_ready(&mut self) -> Option<usize> {
-        while let Some(index) = self.ready.pop_front() {
+        while !self.ready.is_empty() {
+            let place = self.chance.as_mut().map_or(0, |chance| chance.random_range(0..self.ready.len()));
+            let Some(index) = self.ready.swap_remove_front(place) else { break };
             self.is_ready[index] = false;
             // A lost connection may still be in the list.
             if self.connections[index].has_room(&self.options.settings) {

@@ -52,7 +52,8 @@ pub struct Options {
     #[arg(long, value_name = "stop", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = strict)]
     pub strict: Option<Strict>,
     /// A fault as of soft82599, from the start or at a virtual time, repeatable: 'drop rx chance 0.01', 'at 25ms hang tx 0'. Further
-    /// kinds: 'at window+5ms network loss=0.1', 'link down', 'link flap NS TIMES', 'control LINE', 'close N', 'reset N' (a connection)
+    /// kinds: 'at window+5ms network loss=0.1', 'link down', 'link flap NS TIMES', 'control LINE', 'require LINE' (until
+    /// control has accepted it), 'close N', 'reset N' (a connection)
     #[arg(long, value_name = "WORDS")]
     pub fault: Vec<String>,
     /// Record every frame of the card, with virtual times
@@ -85,6 +86,9 @@ pub struct Options {
     /// Connections, over all clients
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub connections: u32,
+    /// A request takes any connection that has room, by chance, instead of the one that has waited longest
+    #[arg(long, requires = "load")]
+    pub any_connection: bool,
     /// Requests in flight on one connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub depth: u32,
@@ -201,6 +205,7 @@ impl Options {
             process: self.arrivals.clone().unwrap_or(usual),
             rate: self.rate,
             connections: self.connections as usize,
+            any_connection: self.any_connection,
             time_out_ns: self.time_out,
             seed: self.seed,
         })

@@ -3,10 +3,11 @@
 
 use crate::digest::Digest;
 use crate::impairments::ImpairmentCounts;
-use crate::incidents::SteeringCounts;
 use crate::load::{ConnectionCounts, Totals};
+use crate::machine::Machine;
+use crate::steering::SteeringCounts;
 use crate::switch::Losses;
-use crate::world::FrameCounts;
+use crate::world::{FrameCounts, World};
 use load::protocol::Outcome;
 use load::recorder::{Failure, Measurement, Tally};
 use load::workload::Operation;
@@ -42,6 +43,34 @@ pub struct Trial<'m> {
     pub recovery: Option<&'m Measurement>,
     /// Control's answers to `stats`: before and after the log's begin, and before and after its end.
     pub statistics: &'m [String],
+}
+
+impl<'m> Figures<'m> {
+    /// The figures that network, clients and load give. The caller adds those of the machine: its lost frames, `interrupts` and `card`.
+    /// None: the world has no load.
+    pub fn of<M: Machine>(world: &'m World<M>, seed: u64, rate: f64) -> Option<Self> {
+        let experiment = world.experiment();
+        let load = experiment.load()?;
+        Some(Self {
+            seed,
+            rate,
+            window_ns: experiment.window_ns(),
+            measurement: &load.recorder().measurement,
+            connections: load.counts,
+            losses: world.switch().losses,
+            frames: world.counts(),
+            interrupts: 0,
+            card: Vec::new(),
+            digest: world.digest(),
+            trial: Trial {
+                impaired: world.switch().impaired,
+                totals: load.totals,
+                changes: world.steering().counts,
+                recovery: load.recovery().map(|recorder| &recorder.measurement),
+                statistics: experiment.statistics(),
+            },
+        })
+    }
 }
 
 pub fn report(figures: &Figures) -> Value {

@@ -3,12 +3,13 @@
 
 use crate::clients::{client_mac, Host};
 use crate::experiment::Experiment;
-use crate::incidents::{Incidents, Steering};
+use crate::incidents::Incidents;
 use crate::load::Load;
 use crate::machine::{CardMachine, Machine};
 use crate::neap_control::NeapControl;
 use crate::options::{Options, Stream};
 use crate::pair::Pair;
+use crate::steering::Steering;
 use crate::switch::Switch;
 use crate::world::World;
 use card::{Card, Configuration};

@@ -12,8 +12,9 @@ use crate::agenda::Agenda;
 use crate::clients::Host;
 use crate::digest::Digest;
 use crate::experiment::Experiment;
-use crate::incidents::{Incident, Incidents, Steering, STEERING_HOST};
+use crate::incidents::{Incident, Incidents};
 use crate::machine::Machine;
+use crate::steering::{Steering, STEERING_HOST};
 use crate::switch::{Port, Switch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -143,6 +144,7 @@ impl<M: Machine> World<M> {
             Incident::Card(incident) => self.machine.suffer(self.now_ns, &incident),
             Incident::Network(impairments) => self.switch.impair(impairments),
             Incident::Control(line) => self.steering.add(line, self.now_ns, &mut self.hosts[STEERING_HOST]),
+            Incident::Require(line) => self.steering.require(line, self.now_ns, &mut self.hosts[STEERING_HOST]),
             Incident::End { connection, at_once } => self.experiment.end_connection(connection, at_once, self.now_ns, &mut self.hosts)?,
         }
         Ok(())
@@ -187,12 +189,12 @@ impl<M: Machine> World<M> {
                 self.hosts[host].poll(self.now_ns);
                 self.experiment.service(self.now_ns, host, &mut self.hosts)?;
                 if host == STEERING_HOST {
-                    self.steering.service(self.now_ns, &mut self.hosts[host]);
+                    self.steering.service(self.now_ns, &mut self.hosts[host])?;
                 }
             }
         }
         if self.steering.next_ns().is_some_and(|at_ns| at_ns <= self.now_ns) {
-            self.steering.service(self.now_ns, &mut self.hosts[STEERING_HOST]);
+            self.steering.service(self.now_ns, &mut self.hosts[STEERING_HOST])?;
         }
         Ok(())
     }

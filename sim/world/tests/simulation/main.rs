@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use world::experiment::Phase;
 use world::machine::Machine;
 use world::options::Options;
-use world::report::{report, Figures, Trial};
+use world::report::{report, Figures};
 use world::start;
 use world::world::World;
 
@@ -54,26 +54,7 @@ fn run(options: &Options) -> Result<Run, String> {
 
 impl Run {
     fn report(&self, options: &Options) -> Value {
-        let load = self.world.experiment().load().unwrap();
-        report(&Figures {
-            seed: options.seed,
-            rate: options.rate,
-            window_ns: self.world.experiment().window_ns(),
-            measurement: &load.recorder().measurement,
-            interrupts: 0,
-            connections: load.counts,
-            losses: self.world.switch().losses,
-            frames: self.world.counts(),
-            card: Vec::new(),
-            digest: self.world.digest(),
-            trial: Trial {
-                impaired: self.world.switch().impaired,
-                totals: load.totals,
-                changes: self.world.steering().counts,
-                recovery: load.recovery().map(|recorder| &recorder.measurement),
-                statistics: self.world.experiment().statistics(),
-            },
-        })
+        report(&Figures::of(&self.world, options.seed, options.rate).unwrap())
     }
 }
 
@@ -95,6 +76,17 @@ fn equal_options_and_seeds_give_equal_runs() {
     assert_eq!(first, report_of(&format!("{words} 4")));
     let other = report_of(&format!("{words} 5"));
     assert_ne!((&first["digest"], &first["offered"]), (&other["digest"], &other["offered"]));
+}
+
+/// The same requests, over other connections.
+#[test]
+fn a_request_takes_any_connection_by_chance() {
+    let words = "--load usr --rate 20000 --keys 200 --connections 32 --window 40ms --check-bytes";
+    let (in_turn, by_chance) = (report_of(words), report_of(&format!("{words} --any-connection")));
+    assert_eq!(by_chance, report_of(&format!("{words} --any-connection")));
+    assert_eq!((&by_chance["offered"], &by_chance["answered"]), (&in_turn["offered"], &in_turn["offered"]));
+    assert_eq!(by_chance["failed"], 0);
+    assert_ne!(by_chance["digest"], in_turn["digest"]);
 }
 
 #[test]
@@ -196,6 +188,48 @@ fn incidents_happen_in_their_order_and_afterwards_each_request_is_answered() {
     let requests = &trial["requests"];
     assert!(requests["submitted"].as_u64() >= requests["answered"].as_u64(), "{trial}");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The lines that control got from the window's begin to the statistics at the end, and the counts of their answers.
+fn commands_of(name: &str, faults: &[&str]) -> Result<(Vec<String>, Value), String> {
+    let folder = folder(name);
+    let words = format!("--load usr --keys 50 --window 20ms --time-out 300ms --recovery 20 --log {}", folder.display());
+    let options = Options { fault: faults.iter().map(ToString::to_string).collect(), ..options(&words) };
+    let result = run(&options).map(|run| {
+        let lines = run.world.machine.service.commands.iter();
+        let lines = lines.filter(|line| !["stats", "status", "start", "stop"].contains(&line.as_str()) && !line.starts_with("get,"));
+        (lines.cloned().collect(), run.report(&options)["trial"]["changes"].clone())
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+    result
+}
+
+#[test]
+fn a_required_command_reaches_control_as_soon_as_the_network_lets_it() {
+    let (lines, counts) = commands_of(
+        "required",
+        &[
+            "at window+1ms network loss=0.999999",
+            "at window+2ms control idle,poll",
+            "at window+3ms control itr,8us",
+            "at window+4ms require idle,halt",
+            "at window+5ms require idle,c1",
+            "at window+6ms control itr,16us",
+            "at window+250ms network",
+        ],
+    )
+    .unwrap();
+    // Twice: in the second place a command that a held core executes late would be overridden. The commands before are given up.
+    assert_eq!(lines, ["idle,halt", "idle,halt", "idle,c1", "idle,c1", "itr,16us"]);
+    assert_eq!(counts, serde_json::json!({"accepted": 3, "refused": 0, "failed": 2}));
+}
+
+#[test]
+fn a_required_command_that_is_not_accepted_ends_the_run() {
+    let why = commands_of("refused", &["at window+2ms require itr,900us"]).unwrap_err();
+    assert!(why.contains("control did not accept itr,900us within 3 s: the last answer was \"error: itr:"), "{why}");
+    let why = commands_of("unheard", &["at window+1ms network loss=0.999999", "at window+2ms require idle,halt"]).unwrap_err();
+    assert!(why.contains("control did not accept idle,halt within 3 s: there was no answer"), "{why}");
 }
 
 #[test]
