@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench NAME`: costs and rates, as a table or as JSON.
+"""`./neap bench NAME ...`: costs and rates, as tables or as JSON.
 
 Instruction counts are the same everywhere. Times depend on this machine and on emulation. So they have no targets, and are reported beside
 the times of another program (the peer) in the same run.
@@ -13,6 +13,7 @@ from tools import run
 from tools.bench import (
     ancestor,
     card,
+    cleaners,
     determinism,
     driver,
     hostile,
@@ -24,6 +25,7 @@ from tools.bench import (
     model_speed,
     netpipe,
     netpipe_model,
+    report_page,
     request,
     sleep_states,
     stream,
@@ -56,16 +58,25 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
     "determinism": Benchmark(determinism.rows, determinism.show),
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
+    "cleaners": Benchmark(cleaners.rows, cleaners.show),
+    "report-page": Benchmark(report_page.rows),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 
 
-def bench(name: str, as_json: bool) -> int:
-    """Runs one benchmark and prints its table. Returns 1 if a value misses its target."""
-    benchmark = BENCHMARKS.get(name)
-    if benchmark is None:
-        raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
+def bench(names: Sequence[str], as_json: bool) -> int:
+    """Runs the benchmarks one after the other and prints their tables, or one JSON list. Returns 1 if a value misses its target."""
+    for name in names:
+        if name not in BENCHMARKS:
+            raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
     run.require_build_packages()
-    rows = benchmark.measure()
-    print(json.dumps([row.fields() for row in rows], indent=2) if as_json else benchmark.show(rows))
-    return 1 if any(row.missed for row in rows) else 0
+    found: list[Row] = []
+    for number, name in enumerate(names):
+        benchmark = BENCHMARKS[name]
+        rows = benchmark.measure()
+        found += rows
+        if not as_json:
+            print("\n" * bool(number) + benchmark.show(rows), flush=True)
+    if as_json:
+        print(json.dumps([row.fields() for row in found], indent=2))
+    return 1 if any(row.missed for row in found) else 0

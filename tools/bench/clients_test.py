@@ -73,12 +73,12 @@ def test_a_client_that_cannot_be_had_does_not_stop_the_other_clients(
     monkeypatch.setattr(clients.build, "build_load", lambda: None)
     monkeypatch.setattr(load_accuracy, "rows", lambda: [Row("load.rate.10%", "% missed", 0.5, 1.0)])
     monkeypatch.setattr(bench.run, "require_build_packages", lambda: None)
-    assert bench.bench("load", as_json=True) == 0
+    assert bench.bench(["load"], as_json=True) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["load.good.each"]["value"] == 100
     assert rows["load.lacking"] == {"name": "load.lacking", "unit": "it cannot be had", "value": None, "target": None}
     assert rows["load.broken"]["unit"] == "it broke"
     assert rows["load.rate.10%"]["target"] == 1.0
-    assert bench.bench("load", as_json=False) == 0
+    assert bench.bench(["load"], as_json=False) == 0
     table = capsys.readouterr().out
     assert re.search(r"^good +10 ", table, re.MULTILINE) and re.search(r"^load\.rate\.10% +0\.5 +< 1 ", table, re.MULTILINE), table

@@ -1,34 +1,151 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Lets Chromium render report pages, so that tests can check the elements that were drawn."""
+"""Shows report pages in headless Chromium, for tests and for `./neap bench report-page`.
 
-import re
+The browser is driven through two pipes by the DevTools protocol: each message is JSON and ends with a zero byte. So a test can wait for
+what the page has drawn in real time, press keys, and read the page's own data.
+"""
+
+import base64
+import json
+import os
+import select
+import time
 from pathlib import Path
+from typing import Any
 
-from tools.process import finished
+from tools.errors import Failure
+from tools.process import spawn
 
 # Chromium's options to run as root, without a GPU, and without requests to the vendor's servers.
 CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
-CHROMIUM += "--disable-component-update --disable-sync --window-size=1200,3300 --virtual-time-budget=60000".split()
-BROWSER_SECONDS = 180
+CHROMIUM += "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars --remote-debugging-pipe".split()
+# A busy host may take this long for the start, or for a page of five million records.
+SECONDS_MAX = 180.0
+POLL_SECONDS = 0.05
+MESSAGE_BYTES_MAX = 1 << 30
 
 
-def browse(tmp_path: Path, url: str, *options: str) -> str:
-    """Returns Chromium's standard output; with --dump-dom, the page's final DOM."""
-    done = finished([*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url], BROWSER_SECONDS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+class Browser:
+    """A browser with one page: a context manager. `directory`: an empty folder for its profile."""
 
+    def __init__(self, directory: Path, width: int = 1400, height: int = 1000, dark: bool = False):
+        self._directory = directory
+        self._size = (width, height)
+        self._dark = dark
+        self._number = 0
+        self._received = b""
+        self._session: str | None = None
 
-def plots(dom: str) -> dict[str, str]:
-    """Returns the part of the drawn page that belongs to each plot, by the plot's name."""
-    return {match.group(1): match.group(2) for match in re.finditer(r'<div id="([a-z]+)"(.*?)</section>', dom, re.DOTALL)}
+    def __enter__(self) -> "Browser":
+        commands_out, self._to = os.pipe()
+        self._from, answers_in = os.pipe()
+        # The browser reads commands from descriptor 3 and writes answers to descriptor 4.
+        shell = f'exec 3<&{commands_out} 4>&{answers_in}; exec "$@"'
+        argv = ["/bin/bash", "-c", shell, "bash", *CHROMIUM, f"--user-data-dir={self._directory}", "about:blank"]
+        log = open(self._directory.with_suffix(".browser.log"), "wb")  # noqa: SIM115
+        try:
+            self._child = spawn(argv, pass_fds=(commands_out, answers_in), stdout=log, stderr=log)
+        finally:
+            log.close()
+            os.close(commands_out)
+            os.close(answers_in)
+        try:
+            target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            width, height = self._size
+            self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            if self._dark:
+                self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
+    def __exit__(self, *_exception) -> None:
+        for descriptor in (self._to, self._from):
+            os.close(descriptor)
+        # The pipe's end ends the browser with all its processes.
+        try:
+            self._child.wait(10)
+        except Exception:
+            self._child.kill()
+            self._child.wait()
 
-def lines_in(plot: str) -> int:
-    """Returns the number of traces that have a line. The line of a trace with unknown values has several pieces."""
-    traces = plot.split('<g class="trace scatter')[1:]
-    return sum(any(len(d) > 10 for d in re.findall(r'<path class="js-line" d="([^"]*)"', trace)) for trace in traces)
+    def ask(self, method: str, /, **parameters) -> dict[str, Any]:
+        """Sends a command and returns its result. Raises Failure for an error or after SECONDS_MAX."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        data = memoryview(json.dumps(message).encode() + b"\0")
+        while data:
+            data = data[os.write(self._to, data) :]
+        ends = time.monotonic() + SECONDS_MAX
+        while True:
+            answer = json.loads(self._message(ends))
+            if answer.get("id") != self._number:
+                continue  # an event
+            if "error" in answer:
+                raise Failure(f"the browser refused {method}: {answer['error'].get('message')}")
+            return answer["result"]
 
+    def _message(self, ends: float) -> bytes:
+        while True:
+            found, zero, rest = self._received.partition(b"\0")
+            if zero:
+                self._received = rest
+                return found
+            pieces = [found]
+            while b"\0" not in pieces[-1]:
+                if not select.select([self._from], [], [], max(0.0, ends - time.monotonic()))[0]:
+                    raise Failure(f"the browser gave no answer within {SECONDS_MAX:.0f} s")
+                piece = os.read(self._from, 1 << 20)
+                if not piece or sum(map(len, pieces)) > MESSAGE_BYTES_MAX:
+                    raise Failure("the browser ended")
+                pieces.append(piece)
+            self._received = b"".join(pieces)
 
-def marks_in(plot: str) -> int:
-    return len(re.findall(r"<path[^>]*stroke: rgb\(214, 0, 143\)", plot))
+    def open(self, url: str) -> None:
+        self.ask("Page.navigate", url=url)
+
+    def evaluate(self, expression: str) -> Any:
+        """Returns the value of a JavaScript expression in the page, after its promise has settled. Raises Failure for an exception."""
+        result = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise Failure(f"the page raised {result['exceptionDetails'].get('exception', {}).get('description')}")
+        return result["result"].get("value")
+
+    def wait(self, expression: str) -> Any:
+        """Waits until an expression has a value that counts as true, and returns it."""
+        ends = time.monotonic() + SECONDS_MAX
+        while not (value := self.evaluate(expression)):
+            if time.monotonic() > ends:
+                raise Failure(f"the page did not get to {expression} within {SECONDS_MAX:.0f} s")
+            time.sleep(POLL_SECONDS)
+        return value
+
+    def show(self, url: str) -> dict[str, str]:
+        """Opens a report page and waits until its points are drawn. Returns the marks that the page leaves in its DOM."""
+        self.open(url)
+        marks = json.loads(
+            self.wait("(d => (d.drawn && d.pointsMs) || d.error ? JSON.stringify(d) : '')({...document.documentElement?.dataset})")
+        )
+        if "error" in marks:
+            raise Failure(f"the page could not be drawn: {marks['error']}")
+        return marks
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Drags with the left button, in pixels of the window."""
+        common = {"button": "left", "buttons": 1, "clickCount": 1}
+        self.ask("Input.dispatchMouseEvent", type="mousePressed", x=start[0], y=start[1], **common)
+        self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=end[0], y=end[1], button="left", buttons=1)
+        self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], **common)
+
+    def key(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.ask("Input.dispatchKeyEvent", type=kind, key=key)
+
+    def screenshot(self, path: Path, whole: bool = True) -> None:
+        """Writes the page as a PNG: all of it, or what the window shows."""
+        found = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(found["data"]))

@@ -13,20 +13,21 @@ def convert(arguments) -> int:
     """Executes a command; `arguments` come from the parser in cli.py."""
     if arguments.action == "csv" and arguments.study:
         return _study(arguments)
-    run = decode.load(arguments.places)
     if arguments.action == "summary":
-        from tools.log import summary
+        return _summary(arguments)
+    if arguments.action == "diff":
+        from tools.log import diff
 
-        found = summary.summarise(run)
-        print(json.dumps(found, indent=2) if arguments.json else summary.text(found))
-        return 0
+        return diff.command(arguments.first, arguments.second, arguments.json)
     if arguments.action == "report":
         from tools.log import report
 
+        runs = report.load(arguments.places)
         out = Path(arguments.out or _beside(arguments.places, "report.html"))
-        size = report.write(run, out)
+        size = report.write(runs, out)
         progress.say(f"neap: {out}, {size / 1e6:.1f} MB: open it in a browser")
         return 0
+    run = decode.load(arguments.places)
     from tools.log import tables
 
     pieces = tables.tables(run, arguments.table, arguments.untrimmed)
@@ -39,15 +40,42 @@ def convert(arguments) -> int:
     return 0
 
 
-def _study(arguments) -> int:
-    from tools.log import study
+def _summary(arguments) -> int:
+    from tools.log import repeats, summary
 
-    name = study.check_name(arguments.study)
+    runs = repeats.load(arguments.places, [Path(file) for file in arguments.load or ()], arguments.steady)
+    found = [{**summary.summarise(each.run, each.windows), "load": each.file and str(each.file)} for each in runs]
+    for each, row in zip(runs, found):
+        if arguments.steady is not None and not each.windows:
+            row["phase_remarks"].append("no time of steady load was found, so phases have all of the run")
+    if len(found) > 1:
+        table = repeats.compare(found, [each.name for each in runs])
+        print(json.dumps(table, indent=2) if arguments.json else repeats.text(table))
+    else:
+        print(json.dumps(found[0], indent=2) if arguments.json else summary.text(found[0]))
+    return 0
+
+
+def _study(arguments) -> int:
+    from tools.log import repeats, study, study_layout
+
+    layout, setting = study_layout.parse_study(arguments.study)
+    if arguments.setting is not None:
+        setting = study_layout.parse_setting(arguments.setting, "--setting")
     if arguments.repetition < 0:
         raise UsageError("--repetition takes a number from 0 on")
+    if arguments.qps is not None and not arguments.qps.isdecimal():
+        raise UsageError(f"--qps takes requests per second, like 200000, not '{arguments.qps}'")
+    runs = repeats.load(arguments.places, [Path(arguments.load)] if arguments.load else [])
+    if len(runs) > 1:
+        raise UsageError("--study takes one run", "--repetition I numbers the runs of one folder")
     folder = Path(arguments.out or _beside(arguments.places, "study"))
-    for path in study.write(decode.load(arguments.places), name, arguments.repetition, folder):
+    wanted = study.Wanted(layout, setting, arguments.qps, arguments.repetition)
+    written, remarks = study.write(runs[0].run, wanted, folder, runs[0].windows)
+    for path in written:
         print(path)
+    for remark in remarks:
+        progress.say(f"neap: note: {remark}")
     return 0
 
 

@@ -85,9 +85,13 @@ class CoreLog:
 
 @dataclasses.dataclass
 class RunLog:
-    """The logs of all cores of one run, in order."""
+    """The logs of all cores of one run, in order. Data of other origin lacks some figures: `unknown` names them, `notes` tells the reader,
+    and `windows` has the measured windows of the load that came with the data."""
 
     cores: list[CoreLog]
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    windows: tuple = ()
 
     @property
     def about(self) -> dict:
@@ -106,7 +110,8 @@ def find_files(places: Sequence[str]) -> list[Path]:
     found = []
     for place in map(Path, places):
         if place.is_dir():
-            there = log_files(place)
+            # `--load-out DIR` and `--model` leave the logs in DIR/log.
+            there = log_files(place) or (log_files(place / "log") if (place / "log").is_dir() else [])
             if not there:
                 unfinished = any(place.glob("core*.part"))
                 hint = "./neap log collect goes on with what is there" if unfinished else "./neap log collect or fetch brings them"
@@ -117,8 +122,20 @@ def find_files(places: Sequence[str]) -> list[Path]:
     return found
 
 
+def is_published(places: Sequence[str]) -> bool:
+    """True if places name files of the published studies."""
+    from tools.log import study_reader
+
+    return bool(places) and all(study_reader.is_published(place) for place in places)
+
+
 def load(places: Sequence[str]) -> RunLog:
-    """Reads one run's files. Raises Damaged for a file that is no log, and Failure for files of different runs."""
+    """Reads one run's files, also those of the published studies. Raises Damaged for a file that is no log, and Failure for files of
+    different runs."""
+    if is_published(places):
+        from tools.log import study_reader
+
+        return study_reader.load(places)
     by_core: dict[int, list[tuple[Header, Path]]] = {}
     first: tuple[Header, Path] | None = None
     for path in find_files(places):

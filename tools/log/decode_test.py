@@ -10,7 +10,7 @@ import pytest
 
 from tools.conftest import REPOSITORY
 from tools.errors import Failure
-from tools.log import decode, layout, report, schema, study, summary, synthetic, tables
+from tools.log import decode, layout, report, schema, study, study_layout, summary, synthetic, tables
 from tools.log.crc32c import crc32c
 from tools.log.synthetic import SCHEMA, TYPES
 from tools.log.trim import trim
@@ -174,8 +174,10 @@ def test_random_entries_in_a_whole_file_are_only_strange(tmp_path: Path) -> None
         path.write_bytes(layout.build_header(0, count, 0, 0, header.tsc_hz, header.about) + entries.tobytes())
         run = decode.load([str(path)])
         summary.text(summary.summarise(run))
-        report.build(run) if turn % 10 == 1 else None
-        study.table(trim(run.cores[0]), None)
+        report.build([report.NamedRun("", run, [])]) if turn % 10 == 1 else None
+        core = trim(run.cores[0])
+        for made_for in study_layout.LAYOUTS.values():
+            study.table(core, None, 1.0, core.begin_tsc, made_for)
         for which in tables.TABLES:
             assert sum(1 for _ in tables.tables(run, which, False)) == 1
 

@@ -29,8 +29,9 @@ from unittest import mock
 
 from tools import boot_machines, control_client, ctl, machine_registry, power_control, progress, top
 from tools.errors import Failure
-from tools.log import collect, decode, fetch, folder, report, study, summary, synthetic, tables
+from tools.log import collect, decode, fetch, folder, report, study, study_layout, summary, synthetic, tables
 from tools.log.inventions import CORES, Inventor
+from tools.log.trim import trim
 
 NAME = "fuzz_collector"
 # Limits of CPU time and of real time; on a busy host a case may wait for long.
@@ -150,10 +151,14 @@ def play_decode(inventor: Inventor, place: Path) -> None:
         require_no_formula(piece)
     action = inventor.random.randrange(4)
     if action == 0:
-        with mock.patch.object(report, "get_plotlyjs", lambda: ""):
-            require_page(report.build(run))
+        require_page(report.build([report.NamedRun("a run", run, [out])]))
     elif action == 1:
-        study.write(run, "8_0x1800_135", 0, out / "study")
+        for layout in study_layout.LAYOUTS.values():
+            with contextlib.suppress(Failure):
+                known = study.logged_settings([trim(core) for core in run.cores], may_change=True)
+                setting = study_layout.Setting(known["itr"] or "8", known["dvfs"] or "0x1800", known["rapl"] or "135")
+                study.write(run, study.Wanted(layout, setting, "200000"), out / layout.name)
+                summary.text(summary.summarise(decode.load([str(out / layout.name)])))
     elif action == 2:
         tables.write_csv(tables.tables(run, which, False), str(out / "table.csv"))
     elif inventor.chance(4):
@@ -257,7 +262,8 @@ def require_no_formula(piece) -> None:
 
 def require_page(page: str) -> None:
     """Raises Wrong unless the page's data is JSON that a browser reads, and the page has no scripts except its own."""
-    if page.count("<script") != 3:
+    columns = len(re.findall(r'<script type="text/plain" id="column-0-[0-9]+-[a-z0-9_]+">[A-Za-z0-9+/=]+</script>', page))
+    if page.count("<script") != 2 + columns:
         raise Wrong("a report has another script than its own")
     require_json(page.split('id="data">', 1)[1].split("</script>", 1)[0])
 

@@ -1,214 +1,290 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log report`: one HTML page that contains all its data and scripts, so it opens without a network.
+"""`./neap log report`: one HTML page that contains its data and scripts, so it opens without a network.
 
-A browser cannot draw a million records. So the page holds the packed records, and report.js thins them for the visible span of time.
-report.js draws the minimum and the maximum of each group of adjacent records, so that no peak is lost. In a short span it draws single
-records. If a run has more than POINTS_MAX records, the page itself holds only the minimum and maximum of each group.
+The page shows points, one for each log record, in a panel for each core, with a free choice of axes and colour. Curves over time are below
+them. Two runs are shown side by side, with equal scales. page_data.py packs the records, page_series.py makes the curves, and page/*.js
+draws. The head of the page has a small table of counts. From it the browser draws the first picture before it has read the records.
 
-A content security policy in the page's head forbids all connections, also by the plot library (Plotly) or by text from a log.
+A content security policy in the page's head forbids all connections, also by text from a log.
 """
 
-import base64
+import dataclasses
 import html
 import json
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from plotly.offline import get_plotlyjs
-
-from tools.log import summary
-from tools.log.decode import RunLog
+from tools.errors import UsageError
+from tools.foreign import shown
+from tools.log import decode, load_results, load_windows, page_data, page_series, phases, repeats, summary
+from tools.log.decode import KIND_NAMES, RunLog
 from tools.log.tables import Making
-from tools.log.trim import CoreRun, package_energy, packages, ticks_since, trim
+from tools.log.trim import trim
 
-HERE = Path(__file__).parent
-POINTS_MAX = 2_000_000
-TIME_BINS = 500
-SERIES_POINTS = 2000
-MARKS_MAX = 200
-HISTOGRAM_BINS_PER_DECADE = 10
-FIELDS = ("rx_bytes", "tx_bytes", "rx_descriptors", "tx_descriptors")
+HERE = Path(__file__).parent / "page"
+SCRIPTS = ("data.js", "quantities.js", "scales.js", "panels.js", "strips.js", "controls.js", "page.js")
+RUNS_MAX = 2
+MODELLED = "modelled "
+NAME_CHARACTERS_MAX = 60
 
 
-def write(run: RunLog, out: Path) -> int:
+@dataclasses.dataclass(frozen=True)
+class NamedRun:
+    """One run of the page. `folders`: where its files are."""
+
+    name: str
+    log: RunLog
+    folders: list[Path]
+
+
+def load(places: Sequence[str]) -> list[NamedRun]:
+    """Reads the runs that `places` name, grouped as for a summary (repeats.py). Raises UsageError for more than RUNS_MAX runs."""
+    groups = repeats.group(places)
+    if len(groups) > RUNS_MAX:
+        raise UsageError(f"the files are of {len(groups)} runs, a page shows at most {RUNS_MAX}", "./neap log report RUN1 RUN2")
+    return [NamedRun(_name_of(members), decode.load(members), _folders(members)) for members in groups]
+
+
+def _name_of(places: Sequence[str]) -> str:
+    path = Path(places[0]).resolve()
+    folder = path if path.is_dir() else path.parent
+    return shown(folder.parent.name if folder.name == "log" else folder.name, NAME_CHARACTERS_MAX)
+
+
+def _folders(places: Sequence[str]) -> list[Path]:
+    """Returns the folders of the logs. The logs of DIR may be in DIR/log."""
+    found = []
+    for path in map(Path, places):
+        folder = path if path.is_dir() else path.parent
+        found.append(folder / "log" if (folder / "log/core0.log").is_file() and not (folder / "core0.log").is_file() else folder)
+    return list(dict.fromkeys(found))
+
+
+def write(runs: Sequence[NamedRun], out: Path) -> int:
     """Writes the page. Returns its size in bytes. Raises Failure if it cannot be written."""
-    page = build(run)
+    page = build(runs)
     with Making(out) as making, open(making, "w", encoding="utf-8") as file:
         file.write(page)
     return len(page)
 
 
-def build(run: RunLog) -> str:
-    found = summary.summarise(run)
-    cores = [trim(core) for core in run.cores]
-    begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
-    marks = policy_marks(found["settings"])
-    if len(marks) > MARKS_MAX:
-        found["remarks"].append(f"{len(marks)} policy changes; the first {MARKS_MAX} are marked in the plots")
+def _windows(named: NamedRun) -> list[load_windows.LoadWindow]:
+    """Returns the measured windows of the load whose result is beside the run's files."""
+    file = next((found for folder in named.folders if (found := load_windows.beside(str(folder)))), None)
+    return repeats.windows_in(file, named.log, asked=False) or list(named.log.windows)
+
+
+class _Prepared:
+    """A run with everything that the page shows of it."""
+
+    def __init__(self, named: NamedRun):
+        self.named = named
+        self.log = named.log
+        self.summary = summary.summarise(named.log, _windows(named))
+        self.cores = [trim(core) for core in named.log.cores]
+        self.begin, self.seconds = page_series.span_of(self.cores)
+        about = named.log.about
+        axis = load_results.TimeAxis.of(about, self.begin, self.cores[0].log.tsc_hz, self.seconds)
+        self.load = load_results.read(named.folders, axis)
+        cpu = about.get("cpu", "")
+        self.model = (self.load.model or cpu.removeprefix(MODELLED)) if cpu.startswith(MODELLED) else None
+        self.title = f"run {self.summary['run']} of {shown(about.get('application', 'an application'))}"
+        missing = self.summary["cores"] - len(self.cores)
+        if missing > 0 and self.summary["total"]["joules"] is not None:
+            self.summary["remarks"].append("energy per interrupt counts only the interrupts of the cores that are there")
+
+    @property
+    def heading(self) -> str:
+        return f"{self.named.name}: {self.title}" if self.named.name else self.title
+
+
+def build(runs: Sequence[NamedRun]) -> str:
+    prepared = [_Prepared(run) for run in runs]
+    bounds = [found for each in prepared if (found := page_series.interval_bounds(each.cores))]
+    interval_bounds = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
+    seconds = max(each.seconds for each in prepared)
+    steps = page_data.steps([core for each in prepared for core in each.cores])
+    texts: list[str] = []
     data = {
-        "seconds": found["total"]["seconds"],
-        "cores": [_core(core, begin, POINTS_MAX // max(1, len(cores))) for core in cores],
-        "histogram": _histogram(cores),
-        "packages": [_package(run, number, members, begin) for number, members in packages(cores).items()],
-        "marks": marks[:MARKS_MAX],
+        "runs": [_run(each, number, seconds, interval_bounds, steps, texts) for number, each in enumerate(prepared)],
+        "interval_bounds": interval_bounds,
+        "first_cells": page_series.FIRST_CELLS,
     }
+    titles = [each.title for each in prepared] if len(prepared) == 1 else [each.heading for each in prepared]
     replacements = {
-        "@TITLE@": html.escape(f"run {found['run']} of {found['application']}"),
-        "@STYLE@": (HERE / "report.css").read_text(),
-        "@SUMMARY@": _summary_html(found),
-        "@PLOTLY@": get_plotlyjs(),
+        "@TITLE@": html.escape(" and ".join(titles)),
+        "@STYLE@": (HERE / "page.css").read_text(),
+        "@HEAD@": _head(prepared),
         "@DATA@": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-        "@SCRIPT@": (HERE / "report.js").read_text(),
+        "@SCRIPT@": "\n".join((HERE / name).read_text() for name in SCRIPTS),
+        "@TABLES@": "\n".join(_tables(each, len(prepared) > 1) for each in prepared),
+        "@COLUMNS@": "\n".join(texts),
     }
-    page = (HERE / "report.html").read_text()
+    page = (HERE / "page.html").read_text()
     # All placeholders are replaced in one pass over the page's own text, because the inserted texts may contain placeholders, too.
     parts = []
     for line in page.splitlines():
         name = line.strip()
-        parts.append(replacements.get(name) or line.replace("@TITLE@", replacements["@TITLE@"]))
+        parts.append(replacements[name] if name in replacements else line.replace("@TITLE@", replacements["@TITLE@"]))
     return "\n".join(parts) + "\n"
 
 
-# ---- records ----
-
-
-def pack(values: np.ndarray) -> dict:
-    """Packs unsigned integers: base64 of deflated byte planes, the lowest bytes first. Planes compress better than whole numbers."""
-    maximum = int(values.max()) if len(values) else 0
-    width = next(width for width in (1, 2, 4) if maximum < 1 << 8 * width or width == 4)
-    plain = np.minimum(values, (1 << 32) - 1).astype(f"<u{width}")
-    planes = np.ascontiguousarray(plain.view(np.uint8).reshape(-1, width).T)
-    return {"width": width, "count": len(plain), "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
-
-
-def _core(core: CoreRun, begin: int, points_max: int) -> dict:
-    records = core.inside
-    ticks = core.interval_ticks[1:] if core.started else core.interval_ticks
-    hz = core.log.tsc_hz
-    offsets = ticks_since(records["tsc"], begin)
-    step = max(1, -(-len(records) // points_max))
-    groups = np.arange(0, len(records), step)
-    # Times are stored as differences, in a unit in which the longest difference fits into 32 bits.
-    moments = offsets[groups] if len(records) else offsets
-    deltas = np.diff(moments, prepend=0)
-    unit = max(1, -(-int(deltas.max(initial=1)) // ((1 << 32) - 1)))
-    rounded = np.diff(np.maximum(moments, 0) // unit, prepend=0)
-    interval_unit = max(1, -(-int(ticks.max(initial=1)) // ((1 << 32) - 1)))
-    columns = {name: records[name].astype(np.int64) for name in FIELDS} | {"interval": ticks // interval_unit}
-    found = {
-        "core": core.log.core,
-        "records": len(records),
-        "step": step,
-        "time_unit": unit / hz,
-        "interval_unit": interval_unit * 1e6 / hz,
-        "time": pack(rounded),
-        "max": {name: pack(np.maximum.reduceat(values, groups) if len(values) else values) for name, values in columns.items()},
-        "asleep": _asleep(core, ticks, offsets / hz),
-        "non_idle": _ratio_over_time(core, "reference_cycles", begin),
-        "residency": {state: _ratio_over_time(core, f"core_{state}", begin) for state in ("c3", "c6", "c7")},
-        "idle_by_state": {
-            core.log.schema.idle_name(state): count / max(1, core.ticks) for state, count in summary.idle_ticks(core).items()
-        },
+def _run(
+    each: _Prepared,
+    number: int,
+    seconds: float,
+    interval_bounds: tuple[float, float] | None,
+    steps: tuple[int, int],
+    texts: list[str],
+) -> dict:
+    """Returns a run's part of the page's JSON, and appends the packed columns to `texts`."""
+    shared = page_data.Packages(each.log, each.cores)
+    marks = page_series.policy_marks(each.summary["settings"])
+    if len(marks) > page_series.MARKS_MAX:
+        each.summary["remarks"].append(f"{len(marks)} policy changes; the first {page_series.MARKS_MAX} are marked in the plots")
+    if any(len(core.log.settings) > page_data.SETTINGS_MAX for core in each.cores):
+        each.summary["remarks"].append(f"the axes know the first {page_data.SETTINGS_MAX} changes of settings of each core")
+    cores = []
+    for core in each.cores:
+        first_about, first_text = page_data.pack(page_series.first_density(core, each.begin, seconds, interval_bounds), deflated=False)
+        records = page_data.core_columns(core, each.begin, steps[0])
+        stretches = page_data.stretch_columns(core, shared, each.begin, steps[1])
+        cores.append({**records.about, **stretches.about, "first_about": first_about, "first_text": first_text})
+        for name, text in {**records.texts, **stretches.texts}.items():
+            texts.append(f'<script type="text/plain" id="column-{number}-{core.log.core}-{name}">{text}</script>')
+    schema = each.log.cores[0].schema
+    return {
+        "name": each.heading,
+        "model": each.model,
+        "seconds": each.seconds,
+        "tsc_hz": each.cores[0].log.tsc_hz,
+        "energy_unit": each.log.energy_unit("package_energy"),
+        "dram_energy_unit": each.log.energy_unit("dram_energy"),
+        "unknown": list(each.log.unknown),
+        "idle_states": list(schema.idle_states),
+        "kinds": [KIND_NAMES.get(kind, str(kind)) for kind in range(max(KIND_NAMES) + 1)],
+        "marks": marks[: page_series.MARKS_MAX],
+        "latency": {"windows": each.load.windows, "note": each.load.note},
+        "packages": page_series.by_package(each.log, each.cores, each.begin, shared),
+        "over_time": page_series.cores_over_time(each.cores, each.begin, each.seconds, each.log.unknown),
+        "cores": cores,
     }
-    if step > 1:
-        found["min"] = {name: pack(np.minimum.reduceat(values, groups)) for name, values in columns.items()}
-    return found
-
-
-def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """Returns the share of time asleep in each of TIME_BINS spans of time. A record's interval belongs to the span of its end."""
-    if not len(seconds):
-        return {"x": [], "y": []}
-    edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
-    spent, _ = np.histogram(seconds, edges, weights=ticks)
-    asleep = np.where(core.inside["idle_state"] == core.log.schema.idle_poll, 0, core.inside["idle_ticks"])
-    slept, _ = np.histogram(seconds, edges, weights=asleep)
-    there = spent > 0
-    middle = (edges[:-1] + edges[1:]) / 2
-    return {"x": _short(middle[there]), "y": _short(np.minimum(slept[there] / spent[there], 1))}
-
-
-def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
-    """Returns a counter's increase per TSC tick between samples; None if there are fewer than two samples."""
-    at, total = core.sampled(counter)
-    if len(at) < 2:
-        return None
-    chosen = np.unique(np.linspace(0, len(at) - 1, min(len(at), TIME_BINS + 1)).astype(int))
-    tsc = ticks_since(core.tsc[at[chosen]], begin)
-    grown = np.diff(total[chosen].astype(np.float64))
-    return {"x": _short(tsc[1:] / core.log.tsc_hz), "y": _short(grown / np.maximum(np.diff(tsc), 1))}
-
-
-def _histogram(cores: list[CoreRun]) -> list[dict]:
-    """Returns a histogram of each core's intervals in microseconds. The ratio of upper to lower bound is the same for all bins."""
-    found = []
-    for core in cores:
-        ticks = core.interval_ticks[core.interval_ticks > 0]
-        places = np.floor(np.log10(ticks * 1e6 / core.log.tsc_hz) * HISTOGRAM_BINS_PER_DECADE).astype(int)
-        bins, counts = np.unique(places, return_counts=True)
-        spread = np.arange(bins[0], bins[-1] + 1) if len(bins) else bins
-        filled = np.zeros(len(spread), int)
-        filled[bins - (bins[0] if len(bins) else 0)] = counts
-        found.append({"core": core.log.core, "x": _short(10 ** ((spread + 0.5) / HISTOGRAM_BINS_PER_DECADE)), "y": filled.tolist()})
-    return found
-
-
-# ---- packages and policy ----
-
-
-def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> dict:
-    found: dict = {"number": number, "cores": [core.log.core for core in members]}
-    for counter, name in (("package_energy", "package"), ("dram_energy", "memory")):
-        series = package_energy(run, members, counter)
-        if series is None:
-            found[name] = None
-            continue
-        # Of several readings at the same time, only the last is kept: power is energy divided by a time, which must not be 0.
-        tsc, last = np.unique(series.tsc[::-1], return_index=True)
-        joules = series.joules[::-1][last]
-        chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))
-        seconds = ticks_since(tsc[chosen], begin) / members[0].log.tsc_hz
-        watts = np.diff(joules[chosen]) / np.maximum(np.diff(seconds), 1e-9)
-        found[name] = {"x": _short(seconds), "joules": _short(joules[chosen]), "watts": _short(watts)}
-    found["residency"] = {state: _ratio_over_time(members[0], f"package_{state}", begin) for state in ("c2", "c3", "c6", "c7")}
-    return found
-
-
-def policy_marks(settings: list[dict]) -> list[dict]:
-    """Returns one mark per change, at the time of the first core that made the change. Its text is like 'itr=8us', with the core's number
-    if the change was for one core only."""
-    marks: dict[int, dict] = {}
-    for row in settings:
-        if row["changed"] == "start" or row["seconds"] < 0:
-            continue
-        mark = marks.setdefault(row["generation"], {"x": round(row["seconds"], 9), "text": summary.change_text(row), "cores": []})
-        mark["cores"].append(row["core"])
-    for mark in marks.values():
-        if len(mark["cores"]) == 1:
-            mark["text"] += f" (core {mark['cores'][0]})"
-    return list(marks.values())
-
-
-def _short(values: np.ndarray) -> list[float]:
-    return [float(f"{value:.9g}") for value in values.tolist()]
 
 
 # ---- text ----
 
 
-def _summary_html(found: dict) -> str:
-    total = found["total"]
-    parts = [f"<p>{html.escape(line)}</p>" for line in summary.head(found)]
-    parts.append(_table_html(found["cores_detail"], summary.CORE_COLUMNS))
-    parts.append(_table_html(found["packages"], summary.PACKAGE_COLUMNS))
-    if total["joules"] is None:
-        parts.append("<p>This CPU has no energy counter: energy and power are not drawn.</p>")
-    parts += [f'<p class="remark">{html.escape(remark)}</p>' for remark in found["remarks"]]
+def _head(prepared: Sequence[_Prepared]) -> str:
+    parts = ['<div class="heads">']
+    for each in prepared:
+        parts.append('<div class="head">')
+        lines = [html.escape(line) for line in summary.head(each.summary)]
+        if len(prepared) > 1:
+            parts.append(f"<h2>{html.escape(each.heading)}</h2>")
+        if each.model is not None:
+            parts.append(
+                f'<p><span class="modelled">modelled ({html.escape(shown(each.model))})</span> No figure is of a real machine.</p>'
+            )
+        parts += [f"<p>{line}</p>" for line in lines]
+        if each.summary["total"]["joules"] is None:
+            parts.append("<p>This CPU has no energy counter: energy and power are not drawn.</p>")
+        parts += [f'<p class="remark">{html.escape(remark)}</p>' for remark in each.summary["remarks"]]
+        parts.append("</div>")
+    parts.append("</div>")
+    if len(prepared) > 1:
+        parts.append(_comparison(prepared))
     return "\n".join(parts)
 
 
-def _table_html(rows: list[dict], columns: tuple) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name, _ in columns)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell(row))}</td>" for _, cell in columns) + "</tr>" for row in rows)
+FIGURES = (
+    ("seconds", lambda each: each.summary["total"]["seconds"]),
+    ("requests per second", lambda each: each.summary["total"]["requests_per_second"]),
+    ("interrupts per second", lambda each: each.summary["total"]["interrupts_per_second"]),
+    ("share of time asleep", lambda each: each.summary["total"]["asleep_share"]),
+    ("instructions per cycle", lambda each: each.summary["total"]["ipc"]),
+    ("power (W)", lambda each: each.summary["total"]["watts"]),
+    ("energy per request (uJ)", lambda each: _micro(each.summary["total"]["joules_per_request"])),
+    (
+        "package energy per interrupt (uJ)",
+        lambda each: _micro(summary.ratio(each.summary["total"]["joules"], each.summary["total"]["interrupts"])),
+    ),
+    ("latency p50 (us)", lambda each: (each.load.whole or {}).get("p50")),
+    ("latency p99 (us)", lambda each: (each.load.whole or {}).get("p99")),
+)
+
+
+def _micro(value: float | None) -> float | None:
+    return None if value is None else value * 1e6
+
+
+def _comparison(prepared: Sequence[_Prepared]) -> str:
+    """Returns a table of the main figures of two runs, with the second as a multiple of the first."""
+    first, second = prepared[:2]
+    rows = []
+    for name, of in FIGURES:
+        values = of(first), of(second)
+        if values != (None, None):
+            rows.append((name, *map(_figure, values), _figure(summary.ratio(values[1], values[0]))))
+    head = ("", *(each.named.name or each.title for each in (first, second)), "second / first")
+    return _table(head, rows)
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _tables(each: _Prepared, is_named: bool) -> str:
+    name = f" of {html.escape(each.heading)}" if is_named else ""
+    of_cores = _table([name for name, _ in summary.CORE_COLUMNS], _cells(each.summary["cores_detail"], summary.CORE_COLUMNS))
+    of_packages = _table([name for name, _ in summary.PACKAGE_COLUMNS], _cells(each.summary["packages"], summary.PACKAGE_COLUMNS))
+    changes = [(f"{row['seconds']:.6f}", row["generation"], row["cores"], row["text"]) for row in summary.shared_settings(each.summary)]
+    of_settings = _table(("seconds", "generation", "cores", "set"), changes[: page_data.SETTINGS_MAX])
+    of_settings = of_settings.replace("<table>", '<table class="settings">')
+    return "\n".join(
+        f'<details class="tables"><summary>{title}{name}</summary>\n{content}\n</details>'
+        for title, content in (
+            ("Figures by phase, between changes of settings", _phases(each)),
+            ("Figures by core and package", of_cores + of_packages),
+            ("Where the time went, by core", _shares(each)),
+            ("Settings", of_settings),
+        )
+    )
+
+
+def _phases(each: _Prepared) -> str:
+    text = "\n".join(phases.lines(each.summary)).strip()
+    return f"<pre>{html.escape(text)}</pre>" if text else "<p>No record in this run.</p>"
+
+
+def _shares(each: _Prepared) -> str:
+    """Returns a bar for each core: shares of the time asleep by requested state, in checks without work, and at work."""
+    rows = [row for row in each.summary["cores_detail"] if row["idle_share_by_state"] is not None]
+    if not rows:
+        return "<p>The files do not have the time asleep.</p>"
+    names = list(dict.fromkeys(name for row in rows for name in row["idle_share_by_state"]))
+    colours = ("#16205c", "#2b6fb0", "#3199c4", "#5cc0c0", "#9fdcb8", "#b0579a", "#e08a00")
+    of_name = {name: colours[number % len(colours)] for number, name in enumerate(names)}
+
+    def text(name: str) -> str:
+        return html.escape("checks without work" if name == "poll" else f"asleep, {name} asked for")
+
+    keys = "".join(f'<span><span class="key" style="background:{colour}"></span>{text(name)}</span> ' for name, colour in of_name.items())
+    parts = [f'<p class="legend">{keys}<span>rest: at work</span></p>', '<div class="shares">']
+    for row in rows:
+        shares = row["idle_share_by_state"]
+        bars = "".join(
+            f'<span style="width:{min(1.0, share):.2%};background:{of_name[name]}" title="{text(name)} {share:.1%}"></span>'
+            for name, share in shares.items()
+        )
+        parts.append(f'<span>core {row["core"]}, at work {max(0.0, 1 - sum(shares.values())):.1%}</span><span class="bar">{bars}</span>')
+    return "".join(parts) + "</div>"
+
+
+def _cells(rows: list[dict], columns: tuple) -> list[tuple]:
+    return [tuple(cell(row) for _, cell in columns) for row in rows]
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"

@@ -4,10 +4,17 @@
 An unknown figure is None, never 0. It is printed as "not on this CPU" in the text, and as null in JSON.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tools.foreign import shown
+from tools.log import phases
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
+from tools.log.load_windows import LoadWindow
+from tools.log.shared_settings import change_text as change_text
+from tools.log.shared_settings import folded
+from tools.log.shared_settings import lines as settings_lines
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
 
 COUNTED = COUNTS[:10]
@@ -16,20 +23,26 @@ PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
 
 
-def summarise(run: RunLog) -> dict:
-    """Returns the whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
+def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
+    """Returns the whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds.
+    `loads`: measured windows of a load, from which phases take requests and latencies."""
     cores = [trim(core) for core in run.cores]
     rows = [_core(core) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
     about = run.about
+    split = phases.split(run, cores, loads)
+    total = _total(cores, rows, package_rows)
+    for row in (total, *rows, *split["phases"]) if run.unknown else ():
+        row |= {name: None for name in run.unknown if name in row}
     names = ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full", "control_core")
     return {
         **{name: about.get(name) for name in names},
         "tsc_hz": cores[0].log.tsc_hz,
-        "total": _total(cores, rows, package_rows),
+        "total": total,
         "packages": package_rows,
         "cores_detail": rows,
         "settings": settings(run),
+        **split,
         "remarks": remarks(run, cores, package_rows),
     }
 
@@ -194,25 +207,23 @@ def settings(run: RunLog) -> list[dict]:
     return sorted(rows, key=lambda row: (row["tsc"], row["core"]))
 
 
-def change_text(setting: dict) -> str:
-    """Returns a changed setting and its value, like 'itr=8us'."""
-    if "value" not in setting:
-        return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
-    return f"{setting['changed']}={setting['value']}"
+def shared_settings(summary: dict) -> list[dict]:
+    """Returns a summary's changes of settings, folded by cores that share them (shared_settings.folded)."""
+    return folded(summary["settings"], [row["core"] for row in summary["cores_detail"]])
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
     """Returns remarks on the log that a reader of the figures needs."""
-    said = []
+    said = list(run.notes)
     expected = run.cores[0].header.cores
     missing = sorted(set(range(expected)) - {core.core for core in run.cores})
     if missing:
         said.append(f"{len(missing)} of {expected} cores are not among the files: {', '.join(map(str, missing))}")
     for core in cores:
         log: CoreLog = core.log
-        if not core.started:
+        if not core.started and not run.notes:
             said.append(f"core {log.core}: no start anchor, counted from its first record")
-        if not core.stopped:
+        if not core.stopped and not run.notes:
             said.append(f"core {log.core}: no stop anchor, counted to its last record")
         if log.header.unwritten:
             said.append(f"core {log.core}: {log.header.unwritten:,} entries found the log full and were not written")
@@ -232,11 +243,12 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
 def head(summary: dict) -> list[str]:
     """Returns the run and its main figures, in a few lines."""
     total = summary["total"]
+    polls = "unknown" if total["polls"] is None else _number(total["polls"])
     return [
         f"run {summary['run']} of {shown(summary['application'])} {shown(summary['neap'])} on {summary['cores']} cores, "
         f"{shown(summary['cpu'])}, "
         f"TSC {summary['tsc_hz'] / 1e6:.1f} MHz",
-        f"{total['seconds']:.6f} s, {total['interrupts']:,} interrupts, {total['polls']:,} polls, "
+        f"{total['seconds']:.6f} s, {total['interrupts']:,} interrupts, {polls} polls, "
         f"{'no' if total['requests'] is None else _number(total['requests'])} requests counted, asleep {_percent(total['asleep_share'])}",
         f"energy {_joules(total['joules'])}, power {_watts(total['watts'])}, memory {_joules(total['dram_joules'])}",
         f"non-idle ratio {_number(total['non_idle_ratio'])}, IPC {_number(total['ipc'])}, "
@@ -247,12 +259,9 @@ def head(summary: dict) -> list[str]:
 
 def text(summary: dict) -> str:
     lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
+    lines += phases.lines(summary)
     if summary["settings"]:
-        lines += ["", "set:"]
-        lines += [
-            f"  {row['seconds']:12.6f} s  core {row['core']:3}  {change_text(row)}  (generation {row['generation']})"
-            for row in summary["settings"]
-        ]
+        lines += ["", "set:", *settings_lines(shared_settings(summary))]
     if summary["remarks"]:
         lines += ["", *(f"note: {remark}" for remark in summary["remarks"])]
     return "\n".join(lines)
@@ -284,13 +293,13 @@ CORE_COLUMNS = (
     ("core", lambda row: str(row["core"])),
     ("seconds", lambda row: f"{row['seconds']:.3f}"),
     ("interrupts", lambda row: f"{row['interrupts']:,}"),
-    ("polls", lambda row: f"{row['polls']:,}"),
+    ("polls", lambda row: _short(row["polls"])),
     ("p50 us", lambda row: f"{row['interval_us']['p50']:.1f}" if row["interval_us"] else "-"),
-    ("rx frames", lambda row: f"{row['application_rx_frames']:,}"),
+    ("rx frames", lambda row: _short(row["application_rx_frames"])),
     ("rx bytes", lambda row: f"{row['application_rx_bytes']:,}"),
-    ("tx frames", lambda row: f"{row['application_tx_frames']:,}"),
+    ("tx frames", lambda row: _short(row["application_tx_frames"])),
     ("tx bytes", lambda row: f"{row['application_tx_bytes']:,}"),
-    ("control", lambda row: f"{row['control_rx_frames'] + row['control_tx_frames']:,}"),
+    ("control", lambda row: _short(total_or_none([row["control_rx_frames"], row["control_tx_frames"]]))),
     ("asleep", lambda row: _percent(row["asleep_share"])),
     ("polling", lambda row: _percent(row["polling_in_vain_share"])),
     ("non-idle", lambda row: _short(row["non_idle_ratio"])),

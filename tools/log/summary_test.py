@@ -7,35 +7,14 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from pyarrow import parquet
 
 from tools.conftest import neap
 from tools.errors import UsageError
-from tools.log import decode, layout, study, summary, synthetic
-from tools.log.decode import ANCHOR, COUNTERS, INTERRUPT, POLL, SAMPLE, START, STOP
-from tools.log.synthetic import TYPES
-
-HZ = 1_000_000_000
-
-
-def entry(form: str, **fields) -> bytes:
-    made = np.zeros(1, TYPES[form])
-    for name, value in fields.items():
-        made[name] = value
-    return made.tobytes()
-
-
-def record(kind: int, tsc: int, sampled: dict | None = None, **fields) -> bytes:
-    flags = sum(1 << COUNTERS.index(name) for name in sampled or {})
-    data = entry("record", kind=kind, tsc=tsc, flags=flags, **fields)
-    return data + (entry("sample", kind=SAMPLE, tsc=tsc, flags=flags, **sampled) if sampled else b"")
-
-
-def write_core(folder: Path, core: int, entries: bytes, **about) -> None:
-    text = {**synthetic.about(synthetic.Shape(cores=2, tsc_hz=HZ), core), "package": 0, **about}
-    (folder / f"core{core}.log").write_bytes(layout.build_header(core, len(entries) // 64, 0, 0, HZ, text) + entries)
+from tools.log import decode, study_layout, summary, synthetic
+from tools.log.by_hand import HZ, entry, record, write_core
+from tools.log.decode import ANCHOR, COUNTERS, INTERRUPT, POLL, START, STOP
 
 
 @pytest.fixture
@@ -184,14 +163,16 @@ def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampl
     done = neap("log", "csv", str(by_hand), "--study", "8_0x1800_135", "--repetition", "3")
     folder = by_hand / "study"
     assert done.stdout.splitlines() == [str(folder / f"memcached.log.3_{core}_8_0x1800_135") for core in (0, 1)]
-    rows = [dict(zip(study.COLUMNS, map(int, text.split(" ")))) for text in (folder / "memcached.log.3_0_8_0x1800_135").open()]
+    rows = [dict(zip(study_layout.LINUX_COLUMNS, map(int, text.split(" ")))) for text in (folder / "memcached.log.3_0_8_0x1800_135").open()]
     names = "i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc"
-    assert tuple(names.split()) == study.COLUMNS
+    assert tuple(names.split()) == study_layout.LINUX_COLUMNS
     assert [row["i"] for row in rows] == [0, 1, 2, 3]
     assert [row["tsc"] for row in rows] == [HZ, HZ + HZ // 2, 2 * HZ, 3 * HZ]
     assert [row["rx_bytes"] for row in rows] == [0, 1000, 60, 0]
-    assert [row["instructions"] for row in rows] == [(1 << 48) - 10, 0, 0, 990]
-    assert [row["ref_cycles"] for row in rows] == [0, 0, 0, 500_000_000]
+    # The counter of 48 bits wrapped. The file's counters do not wrap.
+    assert [row["instructions"] for row in rows] == [(1 << 48) - 10, 0, 0, (1 << 48) + 990]
+    # A counter that begins with 0 is raised by 1, because 0 means "not sampled".
+    assert [row["ref_cycles"] for row in rows] == [1, 0, 0, 500_000_001]
     # c1 and c7 count the requests of the idle state so far, in rows with a sample.
     assert [row["c1"] for row in rows] == [0, 0, 1, 1] and [row["c7"] for row in rows] == [0, 0, 0, 1]
     # `joules` are counts of 2^-16 J, begin with 1, and do not wrap.
@@ -201,4 +182,4 @@ def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampl
 @pytest.mark.parametrize("name", ["", "8", "8_0x1800", "8_0x1800_135_2", "8/_0_1", "a b_c_d"])
 def test_a_study_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="--study takes ITR_DVFS_RAPL"):
-        study.check_name(name)
+        study_layout.parse_study(name)

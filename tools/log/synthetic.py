@@ -37,6 +37,10 @@ class Shape:
     seed: int = 1
     run: int = 1
     application: str = "memcached"
+    package_watts: tuple[float, ...] = ()  # if given, of each package in place of `watts`
+    itr_us: int = 8  # of the first policy; the second has twice as much
+    performance: int = 0
+    power_limit_mw: int = 0
 
 
 @dataclasses.dataclass
@@ -76,12 +80,16 @@ def about(shape: Shape, core: int) -> dict:
     }
 
 
+def watts_of(shape: Shape, package: int) -> float:
+    return shape.package_watts[package] if shape.package_watts else shape.watts
+
+
 def make(shape: Shape) -> tuple[list[bytes], Truth]:
     """Returns each core's log file, and the figures of the whole log."""
     truth = Truth([], [], [], [], [0.0] * shape.packages)
     files = [_core(shape, core, truth) for core in range(shape.cores)]
     if "package_energy" in shape.counters:
-        truth.joules = [round(shape.watts * shape.seconds * 65536) / 65536] * shape.packages
+        truth.joules = [round(watts_of(shape, package) * shape.seconds * 65536) / 65536 for package in range(shape.packages)]
     return files, truth
 
 
@@ -141,7 +149,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
         "dram_energy": cumulative(5 * 65536 / shape.tsc_hz, 11, (1 << 32) - 1),
         **{name: cumulative(share, 9, (1 << 64) - 1) for name, share in zip(COUNTERS[6:], (0.05, 0.2, 0.3, 0.04, 0.05, 0.1, 0.15))},
     }
-    counts = np.round(elapsed / shape.tsc_hz * shape.watts * 65536).astype(np.uint64)
+    counts = np.round(elapsed / shape.tsc_hz * watts_of(shape, core * shape.packages // shape.cores) * 65536).astype(np.uint64)
     values["package_energy"] = (np.uint64(shape.energy_start) + counts) & np.uint64((1 << 32) - 1)
     entries = _interleave(shape, core, records, sampled, flags, values, change_at)
 
@@ -196,7 +204,8 @@ def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: d
     settings["tsc"], settings["kind"], settings["idle_state"] = records["tsc"][has_settings], SETTINGS, 5
     settings["generation"] = np.arange(1, len(settings) + 1)
     settings["changed"] = [255, *([1] * (len(settings) - 1))]
-    settings["itr_us"] = 8 * settings["generation"]
+    settings["itr_us"] = shape.itr_us * settings["generation"]
+    settings["performance"], settings["power_limit_mw"] = shape.performance, shape.power_limit_mw
     settings["turbo"] = 2
     entries[at[has_settings]] = settings.view(TYPES["record"])
     return entries

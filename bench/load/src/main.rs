@@ -150,12 +150,14 @@ impl Bench<'_> {
             None => None,
         };
         let start_ns = team.next_start_ns();
+        let mut over_time = Vec::new();
         let outcomes = std::thread::scope(|scope| {
             let starter = control
                 .as_mut()
                 .filter(|_| !starts_at_once)
                 .map(|control| start_log(scope, control, environment, start_ns + run.warm_up_ns));
             let outcomes = team.run(&run, &order, start_ns, |second| {
+                over_time.push(report::second_json(second, run.warm_up_ns));
                 if !quiet {
                     print_status(&report::second(second));
                 }
@@ -176,11 +178,12 @@ impl Bench<'_> {
         };
         let outcomes = outcomes?;
         let log = json!({"clock": clock, "started": started, "stopped": stopped.transpose()?});
+        let more = json!({"over_time": over_time, "log": log});
         print(&report::table(&outcomes, asked))?;
         if self.is_stopped() {
             print("stopped before its time")?;
         }
-        self.results.push((outcomes, asked, log));
+        self.results.push((outcomes, asked, more));
         Ok(&self.results[self.results.len() - 1].0)
     }
 
@@ -208,9 +211,11 @@ impl Bench<'_> {
             let runs: Vec<Value> = self
                 .results
                 .iter()
-                .map(|(outcomes, asked, log)| {
+                .map(|(outcomes, asked, more)| {
                     let mut object = report::json(outcomes, *asked);
-                    object["log"] = log.clone();
+                    for name in ["over_time", "log"] {
+                        object[name] = more[name].clone();
+                    }
                     object
                 })
                 .collect();

@@ -157,6 +157,17 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
+/// Returns the figures of one second as JSON. `from_s` counts from the start of the window, so it is negative in the warm-up. The latencies
+/// are those of all connections whose replies came in this second.
+pub fn second_json(second: &Second, warm_up_ns: u64) -> Value {
+    let mut object = latency_json(&second.latency);
+    object["from_s"] = json!((second.number as f64).mul_add(SECOND_NS as f64, -(warm_up_ns as f64)) / SECOND_NS as f64);
+    object["answered"] = json!(second.tally.answered());
+    object["errors"] = json!(second.tally.errors());
+    object["waiting"] = json!(second.backlog);
+    object
+}
+
 /// Returns all figures as JSON. Times are in nanoseconds, rates in requests a second.
 pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     json!({

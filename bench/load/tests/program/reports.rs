@@ -71,6 +71,21 @@ fn json_and_table_have_all_figures() {
 }
 
 #[test]
+fn json_has_the_latencies_of_each_second() {
+    let stub = Stub::start("--delay-us fixed:2000");
+    let finished = load(&stub.address, "--rate 400 -w 0.5 -s 1.5 -c 8 --time-out 50");
+    assert!(finished.is_good, "{}", finished.stderr);
+    let seconds = finished.json["runs"][0]["over_time"].as_array().unwrap();
+    let begins: Vec<f64> = seconds.iter().map(|second| second["from_s"].as_f64().unwrap()).collect();
+    // On a busy machine the last answers may come after the window.
+    assert_eq!(begins[..2], [-0.5, 0.5], "{seconds:?}");
+    for second in &seconds[..2] {
+        assert!(second["answered"].as_u64() > Some(0) && second["errors"] == 0, "{second}");
+        assert!(second["p50_ns"].as_u64() >= Some(2_000_000) && second["p100_ns"].as_u64() >= second["p99_ns"].as_u64(), "{second}");
+    }
+}
+
+#[test]
 fn a_scan_has_a_run_for_each_rate() {
     let stub = Stub::start("");
     let finished = load(&stub.address, "--no-preload -w 0 -s 0.3 --scan 500:1500:500 -c 20 -q --time-out 50");
