@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools import cache, compile_cache, progress, sources, toolchain
+from tools import build_progress, cache, compile_cache, progress, sources, toolchain
 from tools.errors import Failure, UsageError
 from tools.process import output_or_none, run_logged
 
@@ -102,7 +102,7 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
     argv = ["cmake", "--build", str(BUILD / preset)]
     if targets:
         argv += ["--target", *targets]
-    with progress.step(what):
+    with build_progress.building(what, log):
         run_logged(argv, log, what, cwd=REPOSITORY, env=compile_cache.environment(REPOSITORY), timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
@@ -161,7 +161,10 @@ def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) 
     }
     with cache.lock(BUILD / f"{log_name}.lock"):
         log.unlink(missing_ok=True)
-        with progress.step(what):
+        if arguments[0] == "build":
+            # cargo prints its finished steps only to a terminal, unless it is told otherwise.
+            environment |= {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "80"}
+        with build_progress.building(what, log) if arguments[0] == "build" else progress.step(what):
             run_logged([program, *arguments], log, what, cwd=crate.source, env=environment, timeout_seconds=BUILD_TIMEOUT_SECONDS)
     return log
 

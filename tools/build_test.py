@@ -41,6 +41,43 @@ def test_cmake_runs_once_and_again_when_its_words_change(checkout: Path, monkeyp
     assert (checkout / "build/image/kept").exists()
 
 
+def test_only_a_build_that_builds_something_is_printed(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(trial NONE)\n"
+        "add_custom_command(OUTPUT made COMMAND ${CMAKE_COMMAND} -E touch made)\nadd_custom_target(one DEPENDS made)\n"
+    )
+    printed = "neap: building one (image)\n"
+    build.build("image", ["one"])
+    assert printed in capsys.readouterr().err
+    build.build("image", ["one"])
+    assert "building" not in capsys.readouterr().err
+    (checkout / "build/image/made").unlink()
+    build.build("image", ["one"])
+    assert printed in capsys.readouterr().err
+
+
+CARGO = """\
+#!/bin/sh
+printf '%s\\n' "$CARGO_TERM_PROGRESS_WHEN"
+[ -e built ] || { touch built; printf '   Compiling card v0.1.0\\n    Building [=> ] 1/2: card\\r'; }
+echo '    Finished `release` profile'
+"""
+
+
+def test_only_a_cargo_that_compiles_is_printed(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    crate = build.Crate("the soft card", checkout / "card", "card")
+    crate.source.mkdir()
+    (crate.source / "Cargo.toml").touch()
+    (checkout / "cargo").write_text(CARGO)
+    (checkout / "cargo").chmod(0o755)
+    monkeypatch.setattr(build, "find_cargo", lambda: str(checkout / "cargo"))
+    for printed in ("neap: building the card\n", ""):
+        log = build.cargo_run(crate, ["build"], "building the card", "card")
+        assert (capsys.readouterr().err, "always" in log.read_text()) == (printed, True)
+    log = build.cargo_run(crate, ["test"], "testing the card", "card")
+    assert (capsys.readouterr().err, "always" in log.read_text()) == ("neap: testing the card\n", False)
+
+
 def test_another_compiler_starts_the_build_directory_over(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for toolchain in ("/one", "/two"):
         words = [f"{build.TOOLCHAIN_WORD}{toolchain}"]

@@ -21,7 +21,7 @@ commands:
                                          build an application, of this checkout or in its own folder, and run it on an
                                          emulated machine; --vfio ADDRESS passes a real card through, --gdb starts gdb
                                          on it, --trace CORE records the functions that a core calls
-  replay DIR                             repeat a run that `run --model ... --record DIR` kept, and compare it
+  replay DIR [--gdb]                     repeat a run that `run --model ... --record DIR` kept, and compare it
   new NAME [--dir D]                     make a folder with a new application, outside this checkout
   vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
   ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
@@ -29,6 +29,7 @@ commands:
   load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
   log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
+  log diff DIR DIR                       compare two runs
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
@@ -43,7 +44,7 @@ commands:
   iso APP|PATH [--out FILE] [-- key=value ...]
                                          make one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    measure costs and rates: observe kernel request stream netpipe card linux-card load
+  bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
@@ -164,6 +165,10 @@ def _parser() -> Parser:
     run.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
     accelerators = "kvm: this CPU; tcg: an emulated one (default); auto: kvm if possible"
     run.add_argument("--accel", dest="accelerator", choices=("kvm", "tcg", "auto"), help=accelerators)
+    run.add_argument("--cpu", metavar="MODEL", help="an emulated CPU with its features, like Haswell or EPYC,-avx2 (max: all features)")
+    run.add_argument(
+        "--slow", type=int, metavar="N", help="the soft card's clock runs N times slower, which shows its moderation (2 to 1000)"
+    )
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
     run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
@@ -182,6 +187,7 @@ def _parser() -> Parser:
 
     replay = command("replay", _call, "Repeat a recorded run of the model machine, and compare all its files.", builds=False)
     replay.add_argument("directory", metavar="DIR")
+    replay.add_argument("--gdb", dest="with_gdb", action="store_true", help="gdb in this terminal; breakpoints do not change the run")
 
     new = command("new", _call, "Make the folder of an application of your own, outside this checkout.", builds=False)
     new.add_argument("name", metavar="NAME")
@@ -227,9 +233,11 @@ def _parser() -> Parser:
         "bench",
         _call,
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
-        "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander.",
+        "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
+        "report-page the page of a log of five million records. "
+        "cleaners compares the figures of the published studies' scripts with the truth.",
     )
-    bench.add_argument("name", metavar="NAME")
+    bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
 
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
@@ -292,20 +300,31 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         ("csv", "A run's records as CSV, on standard output or to a file."),
         ("parquet", "A run's records as Parquet."),
         ("summary", "Totals of a run: counts, time asleep, energy and derived figures."),
-        ("report", "One page of plots that needs no network: report.html."),
+        ("report", "One page of plots that needs no network: report.html. Two folders of different runs: side by side."),
     ):
         reading = action(name, summary)
         reading.add_argument("places", nargs="+", metavar="DIR|FILE")
         if name == "summary":
             reading.add_argument("--json", action="store_true")
+            reading.add_argument(
+                "--load", action="append", metavar="FILE", help="the result of the load, for requests and latencies by phase"
+            )
+            reading.add_argument("--steady", type=float, metavar="PERCENT", help="find the time in which received frames vary by less")
         else:
             reading.add_argument("--out", metavar="F")
         if name in ("csv", "parquet"):
             reading.add_argument("--table", choices=("records", "settings", "idle"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
-            reading.add_argument("--study", metavar="ITR_DVFS_RAPL", help="files in the published studies' layout, into the folder --out")
+            reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")
+            reading.add_argument("--setting", metavar="ITR_DVFS_RAPL", help="of --study: settings that the log does not know")
+            reading.add_argument("--qps", metavar="N", help="of --study: the offered rate, if --load does not say it")
+            reading.add_argument("--load", metavar="FILE", help="of --study: result of the load, with rate and latencies")
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
+    difference = action("diff", "Compare two runs: configuration, changes of settings, figures.")
+    difference.add_argument("first", metavar="RUN")
+    difference.add_argument("second", metavar="RUN")
+    difference.add_argument("--json", action="store_true")
 
 
 # Functions import the modules that they use, because `./neap --help` must not depend on these modules' requirements. The table maps

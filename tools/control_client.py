@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tools.errors import Failure
-from tools.foreign import U64_MAX, decimal
+from tools.foreign import U64_MAX, decimal, shown
 
 ANSWER_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
@@ -22,6 +22,19 @@ TOKEN_BYTES_MAX = 1024
 RECEIVE_BYTES = 1 << 18
 # The time limit of a read is its time-out, plus the time that its bytes need at this rate.
 SLOWEST_BYTES_PER_SECOND = 16_384
+# The form of an answer (docs/control.md, "Rules").
+ANSWER = re.compile(r"ok(\s|$)|error:")
+# The beginnings of other servers' answers to a line that they do not know, or of their greetings.
+OTHER_SERVERS = (
+    (re.compile(rb"SSH-"), "an SSH server"),
+    (re.compile(rb"HTTP/|<"), "an HTTP server"),  # a server that takes the line for HTTP 0.9 answers with a page alone
+    (re.compile(rb"(CLIENT_|SERVER_)?ERROR|STAT |VERSION "), "a memcached"),
+    (re.compile(rb"-ERR"), "a Redis server"),
+    (re.compile(rb"220[ -]"), "a mail or FTP server"),
+    (re.compile(rb"\x15\x03"), "a TLS server"),  # an alert record
+)
+WHERE_CONTROL_IS = "a machine serves control on port 5002, or on the port of its word control="
+SHOWN_CHARACTERS_MAX = 60
 
 
 class Lost(Failure):
@@ -32,13 +45,19 @@ class Refused(Failure):
     """The machine answered with an error."""
 
 
+class NotControl(Failure):
+    """The peer is no control server."""
+
+
 class Control(contextlib.AbstractContextManager):
-    """One connection, as a context manager. Raises Lost if connecting fails, and Refused if the token is wrong."""
+    """One connection, as a context manager. Raises Lost if connecting fails, Refused if the token is wrong, and NotControl if the first
+    answer is none of a control server."""
 
     def __init__(self, host: str, port: int, token: str | None = None, answer_seconds: float = ANSWER_SECONDS):
         self.name = f"{host}:{port}"
         self._answer_seconds = answer_seconds
         self._buffer = bytearray()
+        self._is_control = False
         try:
             self._socket = socket.create_connection((host, port), CONNECT_SECONDS)
         except (OSError, UnicodeError) as error:
@@ -73,7 +92,25 @@ class Control(contextlib.AbstractContextManager):
 
     def ask(self, line: str) -> str:
         self.send(line)
-        return self.read_line()
+        if self._is_control:
+            return self.read_line()
+        try:
+            answer = self.read_line()
+        except Lost as lost:
+            self._refuse_other_servers(bytes(self._buffer))
+            raise Lost(lost.message, lost.hint or WHERE_CONTROL_IS) from None
+        if not ANSWER.match(answer):
+            self._refuse_other_servers(answer.encode())
+            answer = shown(answer, SHOWN_CHARACTERS_MAX)
+            raise NotControl(f"{self.name} is no control server: it answers '{answer}'", WHERE_CONTROL_IS)
+        self._is_control = True
+        return answer
+
+    def _refuse_other_servers(self, beginning: bytes) -> None:
+        """Raises NotControl if the bytes are the beginning of an answer of a server of another kind."""
+        for pattern, kind in OTHER_SERVERS:
+            if pattern.match(beginning):
+                raise NotControl(f"{self.name} is no control server: {kind} answers there", WHERE_CONTROL_IS)
 
     def read_line(self) -> str:
         deadline = time.monotonic() + self._answer_seconds
@@ -81,7 +118,7 @@ class Control(contextlib.AbstractContextManager):
             if len(self._buffer) > ANSWER_BYTES_MAX:
                 raise Lost(f"{self.name} answers with no end; that is no control server")
             if not self._receive(self._answer_seconds, deadline):
-                raise Lost(f"{self.name} ended the connection without an answer", "does that port lead to a machine that serves control?")
+                raise Lost(f"{self.name} ended the connection without an answer", WHERE_CONTROL_IS)
         line = bytes(self._buffer[:end]).decode("utf-8", "replace").rstrip("\r")
         del self._buffer[: end + 1]
         return line

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers in order, one per line."""
+"""`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers in order, one per line.
+
+If there are several lines, each is printed before its answer, after `> `.
+"""
 
 import json
 from collections.abc import Sequence
@@ -27,11 +30,13 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     answers = []
     with control_client.Control(host, port, token) as connection:
         for line in lines:
+            shown = "token,..." if line.strip().lower().startswith("token") else line
+            if len(lines) > 1 and not as_json:
+                print(f"> {shown_lines(shown)}", flush=True)
             answer = connection.ask(line)
             if not as_json and show_text(connection, line, answer):
                 answers.append({"ok": True})
                 continue
-            shown = "token,..." if line.strip().lower().startswith("token") else line
             answers.append({"line": shown, "ok": answer == "ok" or answer.startswith("ok "), "answer": answer})
             if not as_json:
                 print(shown_lines(answer), flush=True)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 """`ctl`, `top`, and the search for the machine that the user means."""
 
+import contextlib
+import http.server
 import json
 import os
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -94,12 +97,14 @@ def ask(machine_: FakeMachine, *lines: str, token_file: str | None = None, as_js
 ANSWERS = {"status": lambda: "ok run=1; logging=on", "itr": lambda: "ok itr=8us generation=5 cores=0-3"}
 
 
-def test_answers_are_printed_in_order_and_an_error_is_the_status(capsys) -> None:
+def test_answers_are_printed_in_order_after_their_questions_and_an_error_is_the_status(capsys) -> None:
     with FakeMachine([], answers=ANSWERS) as fake:
         assert ask(fake, "itr,8us", "status") == 0
-        assert capsys.readouterr().out.splitlines() == ["ok itr=8us generation=5 cores=0-3", "ok run=1; logging=on"]
+        printed = ["> itr,8us", "ok itr=8us generation=5 cores=0-3", "> status", "ok run=1; logging=on"]
+        assert capsys.readouterr().out.splitlines() == printed
         assert ask(fake, "walk", "status") == 1
-        assert capsys.readouterr().out.splitlines() == ["error: no command walk", "ok run=1; logging=on"]
+        assert capsys.readouterr().out.splitlines() == ["> walk", "error: no command walk", "> status", "ok run=1; logging=on"]
+        assert (ask(fake, "status"), capsys.readouterr().out) == (0, "ok run=1; logging=on\n")
         assert ask(fake, "walk", "status", as_json=True) == 1
         rows = json.loads(capsys.readouterr().out)
     assert [(row["line"], row["ok"]) for row in rows] == [("walk", False), ("status", True)]
@@ -126,7 +131,9 @@ def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) ->
         with pytest.raises(control_client.Refused) as caught:
             ask(fake, "status", token_file=str(tmp_path / "wrong"))
         assert ask(fake, "token,s3cret", "status", as_json=True) == 0
+        assert ask(fake, "token,s3cret", "status") == 0
     output = capsys.readouterr()
+    assert output.out.splitlines()[-4] == "> token,..."
     assert "oth3r" not in caught.value.report() and "s3cret" not in output.out + output.err
     for content in (b"", b"\n", b"a,b\n", b"\xff\n"):
         (tmp_path / "token").write_bytes(content)
@@ -134,6 +141,73 @@ def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) ->
             control_client.read_token(str(tmp_path / "token"))
     with pytest.raises(Failure, match="cannot read the token file"):
         control_client.read_token(str(tmp_path / "none"))
+
+
+@pytest.fixture
+def peer() -> Iterator[Callable[[bytes, bool], int]]:
+    """Returns a function that starts a server on a port, which it returns. The server sends `answer` at the end of the first line, or at
+    once if it greets, and waits then for the client's end."""
+    servers: list[socket.socket] = []
+
+    def start(answer: bytes, greets: bool) -> int:
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                with connection, connection.makefile("rb") as lines:
+                    if not greets:
+                        lines.readline()
+                    connection.sendall(answer)
+                    lines.readline()
+
+        threading.Thread(target=serve, daemon=True).start()
+        return server.getsockname()[1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "greets", "kind"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", False, "an HTTP server answers there"),
+        (b"ERROR\r\n", False, "a memcached answers there"),
+        (b"STAT pid 1\r\nEND\r\n", False, "a memcached answers there"),
+        (b"SSH-2.0-OpenSSH_10.0p2 Debian-7\r\n", True, "an SSH server answers there"),
+        (b"220 mail.example ESMTP\r\n", True, "a mail or FTP server answers there"),
+        (b"okay\x1b[2J\n", False, r"it answers 'okay\\x1b\[2J'"),
+    ],
+)
+def test_another_server_is_named(peer: Callable[[bytes, bool], int], answer: bytes, greets: bool, kind: str) -> None:
+    port = peer(answer, greets)
+    with pytest.raises(control_client.NotControl, match=f"^127.0.0.1:{port} is no control server: {kind}") as caught:
+        ctl.ctl(f"127.0.0.1:{port}", ["status"], pid=None, token_file=None, as_json=False)
+    assert caught.value.hint == control_client.WHERE_CONTROL_IS
+
+
+def test_pythons_own_http_server_is_named() -> None:
+    # It takes a line of one word for HTTP 0.9, and answers with a page without a status line.
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        server.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(control_client.NotControl, match="an HTTP server answers there"):
+            ctl.ctl(f"127.0.0.1:{server.server_port}", ["status"], pid=None, token_file=None, as_json=False)
+
+
+def test_a_server_without_line_ends_is_named_when_it_stops(peer: Callable[[bytes, bool], int]) -> None:
+    alert = bytes([0x15, 3, 1, 0, 2, 2, 70])
+    named = pytest.raises(control_client.NotControl, match="a TLS server answers there")
+    with control_client.Control("127.0.0.1", peer(alert, False), answer_seconds=0.2) as connection, named:
+        connection.ask("status")
+
+
+def test_a_silent_peer_is_one_error_with_the_port_of_control(peer: Callable[[bytes, bool], int]) -> None:
+    named = pytest.raises(control_client.Lost, match=r"sent nothing for 0.2 s \(a machine serves control on port 5002")
+    with control_client.Control("127.0.0.1", peer(b"", False), answer_seconds=0.2) as connection, named:
+        connection.ask("status")
 
 
 def test_a_port_without_a_server_or_that_closes_is_one_error() -> None:

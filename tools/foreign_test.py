@@ -53,7 +53,7 @@ def test_answers_of_control_are_printed_escaped(capsys: pytest.CaptureFixture[st
     with FakeMachine([], answers=answers) as fake:
         monkeypatch.setattr(ctl, "find_control", lambda *_: fake.address)
         assert ctl.ctl("x", ["status", "dmesg"], pid=None, token_file=None, as_json=False) == 0
-    assert capsys.readouterr().out == "ok \\x1b[2J\\x9b\na\\x1b[31m\nb\n"
+    assert capsys.readouterr().out == "> status\nok \\x1b[2J\\x9b\n> dmesg\na\\x1b[31m\nb\n"
 
 
 @pytest.mark.parametrize(

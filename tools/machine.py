@@ -50,6 +50,7 @@ SOFT_CARD = REPOSITORY / "build/soft82599/release/soft82599"
 LOOPBACK = "127.0.0.1"
 CARD_START_SECONDS = 20.0
 QEMU_START_SECONDS = 30.0
+QEMU_END_SECONDS = 5.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
@@ -179,6 +180,12 @@ class Machine:
         """The path of QEMU's socket for gdb, after the start."""
         assert self.directory
         return self.directory / "gdb"
+
+    @property
+    def qemu_log(self) -> Path:
+        """The path of QEMU's messages, after the start."""
+        assert self.directory
+        return self.directory / "qemu.log"
 
     @property
     def running(self) -> bool:
@@ -324,7 +331,12 @@ class Machine:
             self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._reader = threading.Thread(target=self._read_console, daemon=True)
         self._reader.start()
-        self._qmp = Qmp.connect(monitor, self._qemu, QEMU_START_SECONDS)
+        try:
+            self._qmp = Qmp.connect(monitor, self._qemu, QEMU_START_SECONDS)
+        except Failure as failure:
+            # QEMU listens before it has read all its options. After an error in one, its message is complete when it has ended.
+            wait_unreaped(self._qemu, QEMU_END_SECONDS)
+            raise self._error(f"QEMU did not start: {failure.message}") from None
         if self._qmp is None:
             raise self._error("QEMU did not start")
         # QEMU waited for `cont` (-S), so that even the shortest run cannot end before we are connected to its monitor.

@@ -151,7 +151,7 @@ time.sleep(300)
     assert alive(int(qemu_pid)) and alive(int(card_pid))
     launcher.kill()
     launcher.wait()
-    assert wait_until(lambda: not alive(int(qemu_pid)) and not alive(int(card_pid)), 5)
+    assert wait_until(lambda: not alive(int(qemu_pid)) and not alive(int(card_pid)), 60)
     assert Path(directory).is_dir()
     with Machine(**fakes) as vm:
         assert vm.running and not Path(directory).exists()
@@ -195,6 +195,12 @@ def test_a_card_that_does_not_start_is_an_error_and_leaves_nothing_running(fakes
         vm.start()
     assert any("cannot bind" in line for line in caught.value.details), caught.value.details
     assert not vm.directory.exists()
+
+
+def test_an_option_that_qemu_refuses_is_an_error_with_qemus_own_words(guest) -> None:
+    with pytest.raises(MachineError, match="QEMU did not start") as caught, guest("halt", cpu="Haswell,enforce=on"):
+        pass
+    assert any(line.startswith("qemu    | ") and "TCG doesn't support requested features" in line for line in caught.value.details)
 
 
 def test_a_missing_card_is_named(fakes: dict, tmp_path: Path) -> None:

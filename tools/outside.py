@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools import build, cache, progress
+from tools import build, build_progress, cache, progress
 from tools.errors import Failure, UsageError
 from tools.process import run_logged
 
@@ -93,14 +93,16 @@ def _build(path: Path, preset: str, prefix: Path) -> Application:
     stamp = directory / ".neap-configured"
     log = path / "build" / f"{preset}.log"
     log.unlink(missing_ok=True)
-    with progress.step(f"building {path.name} ({preset})"), cache.disk_full_named(f"building {path.name}"):
+    with cache.disk_full_named(f"building {path.name}"):
         if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
             cache.remove(directory)
             argv = ["cmake", "-S", str(path), "-B", str(directory), "-G", "Ninja", *arguments]
-            run_logged(argv, log, f"configuring {path.name}", cwd=path, timeout_seconds=600)
+            with progress.step(f"configuring {path.name} ({preset})"):
+                run_logged(argv, log, f"configuring {path.name}", cwd=path, timeout_seconds=600)
             stamp.write_text(wanted)
         argv = ["cmake", "--build", str(directory)]
-        run_logged(argv, log, f"building {path.name}", cwd=path, timeout_seconds=build.BUILD_TIMEOUT_SECONDS)
+        with build_progress.building(f"building {path.name} ({preset})", log):
+            run_logged(argv, log, f"building {path.name}", cwd=path, timeout_seconds=build.BUILD_TIMEOUT_SECONDS)
     return only_application(directory, path)
 
 

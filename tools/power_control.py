@@ -20,15 +20,29 @@ from typing import IO
 from tools import boot_machines
 from tools.boot_machines import Bmc
 from tools.errors import Failure, UsageError
-from tools.foreign import parse_json
+from tools.foreign import is_word, parse_json
 
 ACTIONS = ("cycle", "on", "off", "status")
 TOOL_SECONDS = 60
 # Largest size of a tool's output. The output goes to a file, so that the kernel can enforce this limit.
 OUTPUT_BYTES = 1 << 20
 PASSWORD_BYTES = 1024
+# Bounds of the list of reset types. The schema has about ten.
+TYPES_MAX = 32
+TYPE_CHARACTERS = 40
 SYSTEM_PATH = re.compile(r"/redfish/[A-Za-z0-9_./~-]{1,200}")
 ON, OFF = "on", "off"
+# The result of a cycle by a controller that has none: the machine is reset, and its power stays on. In IPMI 2.0 (28.3, Chassis Control) the
+# power cycle is optional and the hard reset is not. Redfish lists the types that a system accepts.
+RESET_INSTEAD = "reset, because its controller has no power cycle"
+# ipmitool's texts for the completion codes C1h, C9h, CCh, D5h and D6h (IPMI 2.0, table 5-2) of a controller that lacks a function.
+LACKING = (
+    "Invalid command",
+    "Parameter out of range",
+    "Invalid data field in request",
+    "Command not supported in present state",
+    "Cannot execute command, command disabled",
+)
 
 
 def power(action: str, name: str, machines: str) -> int:
@@ -53,11 +67,11 @@ def power(action: str, name: str, machines: str) -> int:
         if wanted == state:
             print(f"{machine.name} is {state} already")
             return 0
-        control.switch(wanted)
+        done = control.switch(wanted)
     except Failure as failure:
         hidden = [line.replace(secret, "***") for line in (failure.message, failure.hint or "", *failure.details)]
         raise Failure(f"{machine.name}: {hidden[0]}", hidden[1] or None, hidden[2:]) from None
-    print(f"{machine.name}: {'on' if wanted == ON and action == 'cycle' else action}")
+    print(f"{machine.name}: {done}")
     return 0
 
 
@@ -95,8 +109,16 @@ class _Ipmi:
                 return state
         raise Failure(f"ipmitool says '{output.strip()}' for the state of power")
 
-    def switch(self, action: str) -> None:
-        self._ask(action)
+    def switch(self, action: str) -> str:
+        """Performs `action`, or a reset if the controller has no cycle. Returns what was done."""
+        try:
+            self._ask(action)
+        except Failure as failure:
+            if action != "cycle" or not failure.message.endswith(LACKING):
+                raise
+            self._ask("reset")
+            return RESET_INSTEAD
+        return action
 
     def _ask(self, action: str) -> str:
         return _output([*self._argv, action], "", self._environment)
@@ -105,7 +127,10 @@ class _Ipmi:
 class _Redfish:
     """curl for Redfish (DMTF DSP0266): reads the collection of systems, then sends ComputerSystem.Reset."""
 
-    RESETS = {"cycle": "ForceRestart", "on": "On", "off": "ForceOff"}
+    ACTION = "#ComputerSystem.Reset"
+    TYPES = {"cycle": "PowerCycle", "on": "On", "off": "ForceOff"}
+    # A service that does not list its types may be older than PowerCycle; ForceRestart is in the first version of the schema.
+    WITHOUT_CYCLE = "ForceRestart"
 
     def __init__(self, bmc: Bmc, secret: str):
         quoted = f"{bmc.user}:{secret}".replace("\\", "\\\\").replace('"', '\\"')
@@ -113,6 +138,7 @@ class _Redfish:
         self._base = f"https://{bmc.address}"
         self._options = ["--insecure"] if bmc.insecure else []
         self._system = ""
+        self._types: list[str] = []
 
     def state(self) -> str:
         members = self._ask("/redfish/v1/Systems").get("Members")
@@ -121,14 +147,32 @@ class _Redfish:
         self._system = str(members[0].get("@odata.id", ""))
         if not SYSTEM_PATH.fullmatch(self._system) or ".." in self._system:
             raise Failure("its Redfish service names no path of its system")
-        state = str(self._ask(self._system).get("PowerState", "")).lower()
+        system = self._ask(self._system)
+        self._types = self._listed_types(system)
+        state = str(system.get("PowerState", "")).lower()
         if state not in (ON, OFF):
             raise Failure(f"its Redfish service says '{state[:80]}' for the state of power")
         return state
 
-    def switch(self, action: str) -> None:
-        body = json.dumps({"ResetType": self.RESETS[action]})
-        self._ask(f"{self._system}/Actions/ComputerSystem.Reset", ["--header", "Content-Type: application/json", "--data", body])
+    def switch(self, action: str) -> str:
+        """Sends the reset type of `action`, or a restart if the system lists no power cycle. Returns what was done. MUST follow state()."""
+        kind = self.TYPES[action]
+        if action == "cycle" and kind not in self._types:
+            kind = self.WITHOUT_CYCLE
+        if self._types and kind not in self._types:
+            raise Failure(f"its Redfish service lists no {kind}", f"it accepts {', '.join(self._types)}")
+        self._ask(
+            f"{self._system}/Actions/ComputerSystem.Reset",
+            ["--header", "Content-Type: application/json", "--data", json.dumps({"ResetType": kind})],
+        )
+        return RESET_INSTEAD if kind == self.WITHOUT_CYCLE else action
+
+    def _listed_types(self, system: dict) -> list[str]:
+        """Returns the reset types that the system lists (DSP0266, "Allowable values"); empty if it lists none."""
+        actions = system.get("Actions")
+        reset = actions.get(self.ACTION) if isinstance(actions, dict) else None
+        types = reset.get("ResetType@Redfish.AllowableValues") if isinstance(reset, dict) else None
+        return [word for word in types if is_word(word, TYPE_CHARACTERS)][:TYPES_MAX] if isinstance(types, list) else []
 
     def _ask(self, path: str, options: list[str] | None = None) -> dict:
         # Without --globoff, a path with [1-1000000] would cause a million requests.

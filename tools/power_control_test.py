@@ -31,7 +31,7 @@ cat >>"$LOG/given"
 for url; do :; done
 case "$url" in
 */redfish/v1/Systems) echo '{"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]}' ;;
-*/redfish/v1/Systems/1) echo "{\\"PowerState\\": \\"$(cat "$LOG/power")\\"}" ;;
+*/redfish/v1/Systems/1) echo "{\\"PowerState\\": \\"$(cat "$LOG/power")\\"$(cat "$LOG/types" 2>/dev/null)}" ;;
 */Actions/ComputerSystem.Reset) : ;;
 *) echo "curl: (22) 404" >&2; exit 22 ;;
 esac
@@ -92,6 +92,53 @@ def test_redfish_resets_the_one_system(place: Path) -> None:
     assert last.endswith("https://bmc.example/redfish/v1/Systems/1/Actions/ComputerSystem.Reset")
     assert json.dumps({"ResetType": "ForceRestart"}) in last
     assert "--insecure" not in last
+
+
+# ipmitool's text is that of ipmi_chassis.c, with the texts of completion codes in ipmi_strings.c.
+@pytest.mark.parametrize("code", ["Invalid command", "Invalid data field in request", "Command not supported in present state"])
+def test_a_controller_without_a_cycle_resets_the_machine(place: Path, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = f'cycle) echo "Set Chassis Power Control to Cycle failed: {code}" >&2; exit 1 ;;'
+    reset = 'reset) echo "Chassis Power Control: Reset" ;;'
+    (place / "ipmitool").write_text(IPMITOOL.replace('cycle) echo "Chassis Power Control: Cycle" ;;', f"{refusal}\n{reset}"))
+    assert _power(place, "cycle", "a") == 0
+    assert [line.split()[-1] for line in _asked(place)] == ["status", "cycle", "reset"]
+    assert capsys.readouterr().out == "a: reset, because its controller has no power cycle\n"
+
+
+@pytest.mark.parametrize("code", ["Insufficient privilege level", "Node busy", "Timeout"])
+def test_a_cycle_that_fails_otherwise_is_no_reset(place: Path, code: str) -> None:
+    refusal = f'cycle) echo "Set Chassis Power Control to Cycle failed: {code}" >&2; exit 1 ;;'
+    (place / "ipmitool").write_text(IPMITOOL.replace('cycle) echo "Chassis Power Control: Cycle" ;;', refusal))
+    with pytest.raises(Failure, match=f"failed: {code}"):
+        _power(place, "cycle", "a")
+    assert [line.split()[-1] for line in _asked(place)] == ["status", "cycle"]
+
+
+@pytest.mark.parametrize(
+    ("types", "sent", "printed"),
+    [
+        ('["On", "ForceOff", "PowerCycle", "ForceRestart"]', "PowerCycle", "b: cycle\n"),
+        ('["On", "ForceOff", "ForceRestart"]', "ForceRestart", f"b: {power_control.RESET_INSTEAD}\n"),
+        ('"PowerCycle"', "ForceRestart", f"b: {power_control.RESET_INSTEAD}\n"),
+    ],
+)
+def test_redfish_cycles_the_power_where_its_system_lists_that(
+    place: Path, types: str, sent: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "power").write_text("On\n")
+    listed = f', "Actions": {{"#ComputerSystem.Reset": {{"ResetType@Redfish.AllowableValues": {types}}}}}'
+    (place / "types").write_text(listed)
+    assert _power(place, "cycle", "b") == 0
+    assert json.dumps({"ResetType": sent}) in _asked(place)[-1]
+    assert capsys.readouterr().out == printed
+
+
+def test_a_redfish_system_without_any_restart_is_one_error(place: Path) -> None:
+    (place / "power").write_text("On\n")
+    (place / "types").write_text(', "Actions": {"#ComputerSystem.Reset": {"ResetType@Redfish.AllowableValues": ["On", "ForceOff"]}}')
+    with pytest.raises(Failure, match=r"b: its Redfish service lists no ForceRestart \(it accepts On, ForceOff\)"):
+        _power(place, "cycle", "b")
+    assert "Reset" not in _asked(place)[-1]
 
 
 def test_the_password_is_in_no_argument_and_in_nothing_printed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

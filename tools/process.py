@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import select
 import shutil
 import signal
@@ -122,14 +123,16 @@ def kill_running_groups() -> None:
 
 
 def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) -> list[str]:
-    """Returns the last lines of a log; empty if there is no log."""
+    """Returns the last lines of a log as a terminal would show them; empty if there is no log."""
     try:
         with open(path, "rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - window_bytes))
-            return log.read().decode(errors="replace").splitlines()[-lines:]
+            text = log.read().decode(errors="replace")
     except OSError:
         return []
+    # Text before a CR was overwritten. cargo writes its progress bar so.
+    return re.sub(r"[^\n]*\r(?!\n)", "", text).splitlines()[-lines:]
 
 
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:

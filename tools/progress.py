@@ -2,7 +2,7 @@
 """Progress reports for long steps.
 
 Every long step prints a line at its start and a line at its end, so that a log file is easy to read. On a terminal, the last line shows the
-finished share and an estimate of the time left. In a pipe, the estimate is printed once a minute instead.
+finished share and an estimate of the time left. In a pipe, the estimate is a line every 30 s instead.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tools.foreign import shown, shown_lines
 
-QUIET_INTERVAL_SECONDS = 60.0
+QUIET_INTERVAL_SECONDS = 30.0
 TERMINAL_INTERVAL_SECONDS = 1.0
 
 _guard = threading.Lock()
@@ -119,4 +119,5 @@ class Plan:
     def _watch(self, name: str, start: float, stopped: threading.Event) -> None:
         interval = TERMINAL_INTERVAL_SECONDS if on_terminal() else QUIET_INTERVAL_SECONDS
         while not stopped.wait(interval):
-            show_status(f"neap: {self.title}: {name}, {self._line(name, time.monotonic() - start)}")
+            stated = "" if on_terminal() else f" (a line every {interval:g} s)"
+            show_status(f"neap: {self.title}: {name}, {self._line(name, time.monotonic() - start)}{stated}")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools import build, debugger, load, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
+from tools import build, debugger, emulated_cpu, load, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
 from tools.machine_registry import CONTROL_PORT
@@ -32,6 +32,8 @@ LOADABLE = ("memcached",)
 # Applications that --model runs on two modelled machines, one as the peer of the other.
 PAIRED = ("netpipe",)
 CORES_MAX = 256
+# Bounds of --slow. With 10000, an image's link was up after 52 s; with 1000, after 6 s.
+SLOW_MIN, SLOW_MAX = 2, 1000
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
 
@@ -44,6 +46,8 @@ class Options:
     arguments: Sequence[str] = ()
     debug: bool = False
     accelerator: str | None = None
+    cpu: str | None = None
+    slow: int | None = None
     vfio: str | None = None
     debugger: bool = False
     trace: int | None = None
@@ -84,6 +88,10 @@ def run(options: Options) -> int:
             raise UsageError(f"{name} belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000")
     if options.seed is not None:
         raise UsageError("--seed belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000 --seed 2")
+    if options.cpu is not None and (options.vfio is not None or (options.accelerator or "tcg") != "tcg"):
+        raise UsageError("--cpu is for emulated cores: with KVM the machine has this host's CPU", "leave --accel and --vfio out")
+    if options.slow is not None:
+        require_slow(options.slow, options.vfio)
     if options.vfio is not None and options.forwards:
         raise UsageError("--forward: no port of this host leads to a real card", "its clients reach it over its own cable")
     card = vfio.require_card(options.vfio, options.memory, options.accelerator or "kvm") if options.vfio is not None else None
@@ -97,6 +105,8 @@ def run(options: Options) -> int:
             raise UsageError("--trace watches emulated cores", "leave --accel and --vfio out")
     if options.debugger:
         debugger.require()
+    if options.cpu is not None:
+        emulated_cpu.require(options.cpu, qemu.command())
     require_build_packages()
     try:
         return _run_on(options, folder, card, accelerator, forwards)
@@ -114,6 +124,13 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
     paired = options.load is None and options.application in PAIRED
     if options.load is None and not paired:
         raise UsageError("--model needs --load, because its virtual time has no users", "--load etc --rate 100000")
+    if options.cpu is not None:
+        raise UsageError(
+            f"--model and --cpu: the modelled {options.model} has a CPUID of its own, and figures for no other CPU",
+            "leave --cpu out, or --model for a machine without modelled figures",
+        )
+    if options.slow is not None:
+        raise UsageError("--model and --slow: the model machine's card and CPU share one virtual clock", "leave --slow out")
     given = (options.forwards, options.accelerator, options.vfio, options.debugger, options.trace is not None)
     names = ("--forward", "--accel", "--vfio", "--gdb", "--trace")
     if wrong := [name for name, is_given in zip(names, given, strict=True) if is_given]:
@@ -190,6 +207,8 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
             qemu_options = list(card.qemu_options() if card else ())
             if options.trace is not None:
                 qemu_options += running.enter_context(trace.tracing(application.image, options.trace))
+            if options.slow is not None:
+                progress.say(slow_line(options.slow))
             vm = machine.Machine(
                 application.image,
                 cores=options.cores,
@@ -197,8 +216,10 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 forward=forwards,
                 arguments=options.arguments,
                 card=card is None,
+                card_options=[] if options.slow is None else slow_card(options.slow),
                 outside=True,
                 accelerator=accelerator,
+                cpu=options.cpu or emulated_cpu.DEFAULT,
                 qemu_options=qemu_options,
                 debugger=options.debugger,
                 on_line=console.show,
@@ -207,6 +228,8 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 vfio.report_limits(card)
             console.stop_machine_with = vm.stop
             running.enter_context(vm)
+            if options.cpu is not None:
+                emulated_cpu.report_lacking(options.cpu, vm.qemu_log)
             vm.describe(application.name, served)
             if options.debugger:
                 debugger.debug(application.image, vm.debugger_socket)
@@ -266,6 +289,27 @@ def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
         cores = min(cores, int(value) or cores)  # the machine itself refuses 0
     if not 0 <= core < cores:
         raise UsageError(f"--trace takes a core from 0 to {cores - 1}, not {core}", "--cores N gives the machine more")
+
+
+def require_slow(slow: int, address: str | None) -> None:
+    """Raises UsageError unless the soft card can run `slow` times slower."""
+    if not SLOW_MIN <= slow <= SLOW_MAX:
+        raise UsageError(f"--slow takes {SLOW_MIN} to {SLOW_MAX}, not {slow}", "--slow 100 makes an interval of 16 us last 1.6 ms")
+    if address is not None:
+        raise UsageError("--slow is for the soft card: a real card has a clock of its own", "leave one of --slow and --vfio out")
+
+
+def slow_card(slow: int) -> list[str]:
+    """Returns the soft card's options for a clock that is `slow` times slower."""
+    return ["--time-scale", repr(1 / slow)]
+
+
+def slow_line(slow: int) -> str:
+    """Returns the line that says at the start what the slow clock does to the run's figures."""
+    return (
+        f"neap: --slow {slow}: the card's clock is {slow} times slower than the CPU's; itr=16us lasts {16 * slow / 1000:g} ms. "
+        "The log does not record this."
+    )
 
 
 def choose_forwards(application: str, words: Sequence[str]) -> list[tuple[int, int]]:

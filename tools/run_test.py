@@ -3,10 +3,12 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tools import machine, process, run
+from tools import cli, emulated_cpu, machine, outside, process, run
 from tools.errors import Failure, UsageError
 
 
@@ -68,6 +70,59 @@ def test_a_core_that_a_trace_would_not_find_is_refused(core: int, words: list[st
     with pytest.raises(UsageError, match=complaint):
         run.require_traceable(core, 4, words)
     run.require_traceable(3, 4, ["cores=4", "cores=9", "ip=10.0.2.15"])
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[machine.Machine]:
+    """The machines that `run` starts. None of them starts QEMU; each ends the run by a Failure."""
+    machines: list[machine.Machine] = []
+
+    @contextlib.contextmanager
+    def built(*_: object) -> Iterator[outside.Application]:
+        yield outside.Application("memcached", Path("memcached.elf"), ())
+
+    def start(vm: machine.Machine) -> None:
+        machines.append(vm)
+        raise Failure("it would start here")
+
+    monkeypatch.setattr(machine.Machine, "start", start)
+    monkeypatch.setattr(run, "_built", built)
+    monkeypatch.setattr(run, "require_build_packages", lambda: None)
+    monkeypatch.setattr(run, "require_free_ports", lambda _forwards: None)
+    monkeypatch.setattr(emulated_cpu, "require", lambda _text, _command: None)
+    monkeypatch.setattr(run.qemu, "command", lambda: ("qemu",))
+    return machines
+
+
+def test_the_cpu_and_the_cards_clock_reach_the_machine(started: list[machine.Machine], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "memcached", "--cpu", "Haswell,-avx2", "--slow", "100"]) == 1
+    (vm,) = started
+    assert (vm.cpu, vm.card_options) == ("Haswell,-avx2", ["--time-scale", "0.01"])
+    line = "neap: --slow 100: the card's clock is 100 times slower than the CPU's; itr=16us lasts 1.6 ms. The log does not record this."
+    assert capsys.readouterr().err.splitlines()[0] == line
+
+
+def test_by_default_the_cpu_is_the_fullest_and_the_clock_is_right(
+    started: list[machine.Machine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "memcached"]) == 1
+    assert (started[0].cpu, started[0].card_options) == ("max", [])
+    assert capsys.readouterr().err == "neap: error: it would start here\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--slow", "1"], "--slow takes 2 to 1000, not 1"),
+        (["--slow", "1001"], "--slow takes 2 to 1000, not 1001"),
+        (["--slow", "-5"], "--slow takes 2 to 1000, not -5"),
+        (["--slow", "10", "--vfio", "0000:03:00.0"], "a real card has a clock of its own"),
+        (["--slow", "10", "--model", "e5-2690", "--load", "etc"], "the model machine's card and CPU share one virtual clock"),
+    ],
+)
+def test_a_slow_clock_that_the_card_cannot_have_is_refused(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "memcached", *words]) == 2
+    assert complaint in capsys.readouterr().err
 
 
 def test_the_first_lane_to_fail_stops_the_others(tmp_path) -> None:

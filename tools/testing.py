@@ -2,10 +2,8 @@
 """`./neap test`: layers of tests that can run separately, and one line of totals at the end.
 
 A layer builds its requirements, runs its tests with their own tool (ctest, cargo, pytest), and reads the tool's result file. A skipped test
-counts as failed, and so does a layer in which no test ran, so that no test is dropped silently.
-
-On a busy host a test machine may stop for seconds, and a peer's time-out may expire. So if only a few tests failed, they are run once more,
-one at a time and alone. The second result counts. Tests that passed only in the second run are printed and counted.
+counts as failed, and so does a layer in which no test ran, so that no test is dropped silently. A failed test is not run again: a failure
+that occurs only sometimes shows a defect of the product or of the test.
 """
 
 from __future__ import annotations
@@ -27,9 +25,6 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
-# If more tests than this fail, they are not run again, because a busy host is not the cause.
-RUN_AGAIN_MAX = 5
-LAST_FAILED = ("--last-failed", "--last-failed-no-failures=none", "--numprocesses=0")
 # pytest has as many workers as the host has cores. Tests of one file run on one worker, because they share a machine. Files start in the
 # order of their names, or in the order that the layer's conftest.py gives.
 SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--no-loadscope-reorder")
@@ -37,16 +32,14 @@ SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--n
 
 @dataclasses.dataclass
 class Outcome:
-    """A layer's result: the number of passed tests, a line for each failed test, and one for each test that passed only the second time."""
+    """A layer's result: the number of passed tests, and a line for each failed test."""
 
     passed: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
-    unsteady: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
         self.passed += other.passed
         self.failures += other.failures
-        self.unsteady += other.unsteady
 
 
 def test(names: Sequence[str]) -> int:
@@ -65,12 +58,8 @@ def test(names: Sequence[str]) -> int:
             print(f"FAILED {name}: {line}", flush=True)
         if len(outcome.failures) > SHOWN_FAILURES:
             print(f"FAILED {name}: and {len(outcome.failures) - SHOWN_FAILURES} more", flush=True)
-        for line in outcome.unsteady:
-            print(f"UNSTEADY {name}: {line}", flush=True)
         total.add(outcome)
     print("\n".join(rows))
-    if total.unsteady:
-        print(f"{len(total.unsteady)} of those passed only when they were run again (UNSTEADY, above)")
     print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
     return EXIT_FAILURE if total.failures or not total.passed else 0
 
@@ -125,9 +114,8 @@ def _soak_driver(minutes: float) -> int:
     verdict.unlink(missing_ok=True)
     os.environ["NEAP_SOAK_VERDICT"] = str(verdict)
     timeout_seconds = 60 * minutes + 500
-    # Failed tests are not run again, because a soak looks for rare failures, which a second run would hide.
     options = ("-o", f"timeout={timeout_seconds:.0f}")
-    outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], timeout_seconds + 100, *options, again=False)
+    outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], timeout_seconds + 100, *options)
     result_text = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)
     progress.say(f"neap: soak: driver, seed {os.environ['NEAP_SOAK_SEED']}: {'failed' if outcome.failures else 'passed'}: {result_text}")
     return EXIT_FAILURE if outcome.failures else 0
@@ -154,8 +142,7 @@ def _host() -> Outcome:
         result = _fresh_result(preset)
         argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
-        first = _run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800)
-        outcome.add(_again(first, f"test-{preset}", functools.partial(_ctest_again, argv, preset)))
+        outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
     # These tests start programs of the host build.
     outcome.add(_pytest("host-programs", ["apps"], 900))
     return outcome
@@ -191,26 +178,21 @@ def _load() -> Outcome:
 
 
 def _cargo(crate: build.Crate, log_name: str) -> Outcome:
-    def once(label: str, *filters: str) -> Outcome:
-        log = build.log_path(label)
-        log.unlink(missing_ok=True)
-        failure = None
-        try:
-            build.cargo_run(crate, ["test", "--locked", "--no-fail-fast", *filters], f"testing {crate.title}", label)
-        except Failure as error:
-            if not log.is_file():
-                raise
-            failure = error
-        outcome = read_cargo(log.read_text(errors="replace"))
-        if failure and not outcome.failures:
-            raise failure
-        if outcome.failures:
-            outcome.failures[-1] += f" (full log: {log})"
-        return outcome
-
-    first = once(log_name)
-    names = [line.split()[0].rstrip(":") for line in first.failures]
-    return _again(first, log_name, lambda: once(f"{log_name}-again", "--", "--exact", "--test-threads=1", *names))
+    log = build.log_path(log_name)
+    log.unlink(missing_ok=True)
+    failure = None
+    try:
+        build.cargo_run(crate, ["test", "--locked", "--no-fail-fast"], f"testing {crate.title}", log_name)
+    except Failure as error:
+        if not log.is_file():
+            raise
+        failure = error
+    outcome = read_cargo(log.read_text(errors="replace"))
+    if failure and not outcome.failures:
+        raise failure
+    if outcome.failures:
+        outcome.failures[-1] += f" (full log: {log})"
+    return outcome
 
 
 def _tools() -> Outcome:
@@ -280,40 +262,11 @@ def _require_images(*groups: str) -> None:
     packages.require("build", "card", "rust", "python-tests", *chain, *groups)
 
 
-def _pytest(name: str, places: Sequence[str], timeout_seconds: float, *options: str, again: bool = True) -> Outcome:
+def _pytest(name: str, places: Sequence[str], timeout_seconds: float, *options: str) -> Outcome:
     there = [place for place in places if (build.REPOSITORY / place).exists()]
-    python = pythons.environment() / "python"
-    # pytest's cache has the list of failed tests.
-    kept = build.BUILD / "pytest" / name
-
-    def once(label: str, *more: str) -> Outcome:
-        result = _fresh_result(label)
-        argv = [str(python), "-m", "pytest", "-o", f"cache_dir={kept}", f"--junit-xml={result}", *options, *more, *there]
-        return _run_and_read(argv, f"test-{label}", result, timeout_seconds=timeout_seconds)
-
-    first = once(name, "--cache-clear")
-    return _again(first, name, lambda: once(f"{name}-again", *LAST_FAILED)) if again else first
-
-
-def _ctest_again(argv: list[str], preset: str) -> Outcome:
-    result = _fresh_result(f"{preset}-again")
-    options = ["--rerun-failed", "--parallel", "1", "--output-junit", str(result)]
-    return _run_and_read([*argv, *options], f"test-{preset}-again", result, timeout_seconds=1800)
-
-
-def _again(first: Outcome, name: str, run_failed: Callable[[], Outcome]) -> Outcome:
-    """If few tests failed in `first`, runs them again by `run_failed`. If all of them now pass, they count as passed and as unsteady."""
-    if not 0 < len(first.failures) <= RUN_AGAIN_MAX:
-        return first
-    progress.say(f"neap: {name}: {len(first.failures)} failed; once more, with nothing beside")
-    try:
-        second = run_failed()
-    except Failure as failure:
-        progress.say(f"neap: {name}, run again: {failure}")
-        return first
-    if second.failures or second.passed < len(first.failures):
-        return first
-    return Outcome(first.passed + len(first.failures), unsteady=first.failures)
+    result = _fresh_result(name)
+    argv = [str(pythons.environment() / "python"), "-m", "pytest", "-p", "no:cacheprovider", f"--junit-xml={result}", *options, *there]
+    return _run_and_read(argv, f"test-{name}", result, timeout_seconds=timeout_seconds)
 
 
 def _fresh_result(name: str) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import testing
+from tools import build, testing
 from tools.errors import Failure, UsageError
 from tools.testing import Outcome
 
@@ -114,47 +114,19 @@ def test_an_unknown_layer_is_refused_before_any_runs(layers: dict) -> None:
         testing.test(["good", "bad"])
 
 
-def test_a_failure_that_passes_when_run_again_passes_and_is_named(layers: dict, capsys) -> None:
-    layers["shaken"] = lambda: testing._again(Outcome(7, ["one: too late"]), "shaken", lambda: Outcome(1))
-    assert testing.test([]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert "UNSTEADY shaken: one: too late" in out
-    assert out[-2:] == ["1 of those passed only when they were run again (UNSTEADY, above)", "8 passed, 0 failed"]
-
-
-@pytest.mark.parametrize("second", [Outcome(0, ["one: wrong"]), Outcome(1, ["two: wrong"]), Outcome(1), Outcome()])
-def test_a_failure_that_fails_again_has_failed(second: Outcome) -> None:
-    first = Outcome(7, ["one: wrong", "two: wrong"])
-    assert testing._again(first, "bad", lambda: second) is first
-    assert testing._again(first, "bad", broken) is first
-
-
-def test_many_failures_are_not_run_again() -> None:
-    first = Outcome(7, [f"{i}: wrong" for i in range(testing.RUN_AGAIN_MAX + 1)])
-    assert testing._again(first, "bad", broken) is first
-    first = Outcome(7)
-    assert testing._again(first, "good", broken) is first
-
-
-SHAKEN = """
+SOMETIMES = """
 import pathlib
-import pytest
 
 TRIED = pathlib.Path(__file__).with_name("tried")
 
 
 def test_good():
-    assert not TRIED.exists(), "only what failed runs again"
+    pass
 
 
-def test_shaken():
+def test_that_would_pass_the_second_time():
     tried, _ = TRIED.exists(), TRIED.touch()
     assert tried
-
-
-@pytest.mark.parametrize("wrong", [{wrong}])
-def test_other(wrong):
-    assert not wrong
 """
 
 
@@ -166,11 +138,39 @@ def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
-def test_pytest_runs_failed_tests_again(own_build: Path, wrong: bool, passed: int, failed: int, unsteady: int) -> None:
-    (own_build / "shaken_test.py").write_text(SHAKEN.replace("{wrong}", str(wrong)))
-    outcome = testing._pytest("trial", ["shaken_test.py"], 120, *testing.SIDE_BY_SIDE)
-    assert (outcome.passed, len(outcome.failures), len(outcome.unsteady)) == (passed, failed, unsteady)
+def test_a_pytest_test_that_fails_once_has_failed(own_build: Path) -> None:
+    (own_build / "sometimes_test.py").write_text(SOMETIMES)
+    outcome = testing._pytest("trial", ["sometimes_test.py"], 120, *testing.SIDE_BY_SIDE)
+    assert (outcome.passed, len(outcome.failures)) == (1, 1)
+    assert "test_that_would_pass_the_second_time" in outcome.failures[0]
+
+
+def test_a_cargo_test_that_fails_once_has_failed(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[list[str]] = []
+
+    def cargo_run(crate: build.Crate, words: list[str], label: str, log_name: str) -> None:
+        runs.append(words)
+        log = build.log_path(log_name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(CARGO if len(runs) == 1 else CARGO.replace("FAILED", "ok").replace("ignored", "ok"))
+        raise Failure("cargo failed")
+
+    monkeypatch.setattr(build, "cargo_run", cargo_run)
+    outcome = testing._cargo(build.LOAD_CRATE, "trial")
+    assert (outcome.passed, len(outcome.failures), len(runs)) == (2, 2, 1)
+
+
+def test_a_ctest_test_that_fails_once_has_failed(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real ctest runs a test that would pass the second time."""
+    script = own_build / "sometimes.sh"
+    script.write_text("test -e tried && exit 0; touch tried; exit 1\n")
+    (own_build / "CTestTestfile.cmake").write_text(f'add_test(good true)\nadd_test(sometimes sh "{script}")\n')
+    monkeypatch.setattr(testing.packages, "require", lambda *groups: None)
+    monkeypatch.setattr(build, "HOST_PRESETS", ("trial",))
+    monkeypatch.setattr(build, "build", lambda preset: own_build)
+    monkeypatch.setattr(testing, "_pytest", lambda *given: Outcome())
+    outcome = testing._host()
+    assert (outcome.passed, [line.split()[0] for line in outcome.failures]) == (1, ["sometimes"])
 
 
 def test_soak_repeats_until_its_time_is_over_and_stops_at_a_failure(layers: dict, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tools.machine import SUCCESS, Machine
 @pytest.mark.image_only
 def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.CaptureFixture[str]) -> None:
     """The bench first checks its own counting: a thousand NOPs are a thousand instructions, and a repeated string instruction is one."""
-    assert bench.bench("observe", as_json=True) == 0
+    assert bench.bench(["observe"], as_json=True) == 0
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     assert rows["observe.record"]["target"] == 60
     assert 20 < rows["observe.record"]["value"] < 60
@@ -29,7 +29,7 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixture[str]) -> None:
     """Each step's cost has a target, or is compared with an equivalent on Linux (`peer`). Lower bounds detect that the wrong region was
     measured."""
-    bench.bench("kernel", as_json=True)
+    bench.bench(["kernel"], as_json=True)
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     missed = {name: row for name, row in rows.items() if row["target"] is not None and row["value"] >= row["target"]}
     assert not missed, rows
@@ -88,7 +88,7 @@ def test_skipped_addresses_do_not_count(tmp_path: Path) -> None:
 def test_a_miss_of_the_target_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bench.BENCHMARKS, "missed", bench.Benchmark(lambda: [Row("a", "instructions", 60, 60)]))
     monkeypatch.setitem(bench.BENCHMARKS, "met", bench.Benchmark(lambda: [Row("a", "instructions", 59.9, 60), Row("b", "bytes", 1e9)]))
-    assert [bench.bench(name, as_json=False) for name in ("missed", "met")] == [1, 0]
+    assert [bench.bench([name], as_json=False) for name in ("missed", "met")] == [1, 0]
 
 
 def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:

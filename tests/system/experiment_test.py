@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools import build
-from tools.log.browser import browse, lines_in, marks_in, plots
+from tools.log.browser import Browser
 from tools.machine import free_port
 from tools.process import finished, wait_until
 
@@ -61,8 +61,10 @@ def test_the_first_experiment_goes_as_the_page_says(own_runs: None, tmp_path: Pa
     finally:
         machine.terminate()
         machine.wait(60)
-    drawn = plots(browse(tmp_path, (tmp_path / "first/report.html").as_uri(), "--dump-dom"))
-    assert [lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "asleep")] == [4] * 5
-    assert marks_in(drawn["bytes"]) == 3
-    assert all(text in drawn["bytes"] for text in ("itr=8us", "poll_budget=50us", "idle=poll"))
-    assert "This CPU has no energy counter" in drawn["power"]
+    with Browser(tmp_path / "profile") as browser:
+        browser.show((tmp_path / "first/report.html").as_uri())
+        inside = browser.evaluate("shown.runs[0].panels.map(({title, grid}) => [title, grid.inside])")
+        assert [title for title, _ in inside] == [f"core {core}" for core in range(4)] and all(points > 0 for _, points in inside)
+        assert browser.evaluate("page.runs[0].marks.map(mark => mark.text)") == ["itr=8us", "poll_budget=50us", "idle=poll"]
+        assert browser.evaluate("page.runs[0].latency.windows.length") > 0, browser.evaluate("page.runs[0].latency.note")
+        assert "This CPU has no energy counter" in browser.evaluate("document.body.textContent")

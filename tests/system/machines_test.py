@@ -7,7 +7,7 @@ import re
 import pytest
 from servers import NeapServer
 
-from tools import build, ctl
+from tools import build, ctl, run
 from tools.control_client import fields_of
 
 pytestmark = pytest.mark.image_only
@@ -32,12 +32,34 @@ def test_it_answers_on(options: dict) -> None:
         server.check()
 
 
+def test_a_slow_card_shows_its_moderation() -> None:
+    # Sequential requests cause an interrupt each. On a card without moderation, they would take a small part of this time on its clock.
+    requests, itr_us, slow = 50, 100, 100
+    with NeapServer(arguments=[*SMALL, f"itr={itr_us}us"], card_options=run.slow_card(slow)) as server:
+        vm = server.machine
+
+        def card_ns() -> int:
+            return vm.card_command("clock")["now"]
+
+        def interrupts() -> int:
+            return int(re.search(r" interrupts=(\d+)", control.ask("cores"))[1])
+
+        with server.control() as control, server.connect() as wire:
+            assert vm.card_command("clock")["scale"] == 1 / slow
+            began_ns, before = card_ns(), interrupts()
+            for _ in range(requests):
+                assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
+            after, ended_ns = interrupts(), card_ns()
+    # A request may share an interrupt with an ACK. The first interrupts after a pause come at once.
+    assert requests / 2 <= after - before <= (ended_ns - began_ns) / (itr_us * 1000) + 5
+
+
 def test_its_description_and_its_boot_log_can_be_fetched(capsys: pytest.CaptureFixture) -> None:
     with NeapServer(arguments=[*SMALL, "control_token=s3cret-s3cret", "panic=reboot"], restarts=True) as server:
 
         def ask(line: str) -> str:
             assert ctl.ctl(server.control_target, ["token,s3cret-s3cret", line], pid=None, token_file=None, as_json=False) == 0
-            return capsys.readouterr().out.removeprefix("ok\n")
+            return capsys.readouterr().out.removeprefix(f"> token,...\nok\n> {line}\n")
 
         facts = fields_of(ask("boot"))
         assert facts["application"] == "memcached" and facts["build"].startswith("release, gcc ")

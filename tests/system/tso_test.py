@@ -56,7 +56,8 @@ def namespace() -> Iterator[Namespace]:
 
 def ask_control(namespace: Namespace, *lines: str) -> list[str]:
     """Returns the answers of the machine's control without `ok`, with which each answer must begin."""
-    answers = output_of(namespace.inside([*NEAP, "ctl", IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
+    printed = output_of(namespace.inside([*NEAP, "ctl", IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
+    answers = [line for line in printed if not line.startswith("> ")]
     assert len(answers) == len(lines) and all(answer.startswith("ok ") for answer in answers), answers
     return [answer.removeprefix("ok ") for answer in answers]
 
