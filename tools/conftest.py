@@ -2,6 +2,7 @@
 """Fixtures for the tests of the launcher, such as a QEMU, a guest of forty instructions, and an empty cache."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,15 @@ def guest_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     link = ["ld", "-m", "elf_i386", "-N", "--no-warn-rwx-segments", "-Ttext-segment=0x100000", "-o", "tiny guest.elf", "guest.o"]
     subprocess.run(link, cwd=directory, check=True, timeout=60)
     return directory / "tiny guest.elf"
+
+
+@pytest.fixture(autouse=True)
+def signal_handlers() -> Iterator[None]:
+    """Restores this process's signal handlers. cli.main, which some tests call here, leaves signals ignored because its process ends."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -42,9 +42,12 @@ _groups_guard = threading.Lock()
 
 
 def _tie_to_parent(parent: int, death_signal: int):
-    """Returns a function to call between fork and exec. It requests the signal, and then checks that the parent is still alive."""
+    """Returns a function to call between fork and exec. It requests the signal, and then checks that the parent is still alive. The child
+    ignores no signal that this process ignores: a shell cannot trap a signal that was ignored at its start."""
 
     def tie() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(127)
@@ -71,13 +74,8 @@ def spawn_group(argv: Sequence[str], **popen) -> subprocess.Popen:
 def run_in_terminal(argv: Sequence[str]) -> int:
     """Runs an interactive program in our terminal and waits for its end. The program is killed when this process ends."""
     tie = _tie_to_parent(os.getpid(), signal.SIGKILL)
-
-    def prepare() -> None:
-        tie()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
     try:
-        child = _forker.submit(subprocess.Popen, list(argv), preexec_fn=prepare).result()
+        child = _forker.submit(subprocess.Popen, list(argv), preexec_fn=tie).result()
     except FileNotFoundError:
         raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
     return child.wait()

@@ -14,10 +14,12 @@ from tools.errors import DiskFull, Failure
 WAIT_SECONDS = 60  # of a busy host; usually the awaited event comes at once
 
 
-def test_grandchildren_of_a_build_end_when_the_launcher_is_killed(python, tmp_path: Path) -> None:
+@pytest.mark.parametrize("handling", ["SIG_DFL", "SIG_IGN"])
+def test_grandchildren_of_a_build_end_when_the_launcher_is_killed(python, tmp_path: Path, handling: str) -> None:
     # Children of make get no signal when the launcher ends. Compilers that kept running would write into the next build.
-    program = """
-import sys
+    program = f"""
+import signal, sys
+signal.signal(signal.SIGTERM, signal.{handling})
 from pathlib import Path
 from tools.process import run_logged
 run_logged(["sh", "-c", "sleep 300 & echo $! > pid.new; mv pid.new pid; wait"], Path("log"), "a build", cwd=Path(sys.argv[1]))
