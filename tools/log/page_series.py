@@ -27,6 +27,11 @@ def span_of(cores: list[CoreRun]) -> tuple[int, float]:
     return min((core.begin_tsc for core in there), default=0), summary.span_seconds(cores)
 
 
+def _cell(share: np.ndarray, cells: int) -> np.ndarray:
+    """Returns the numbers of the cells that hold these shares of the axis. Times of a damaged log may be far outside of the axis."""
+    return np.clip(share * cells, 0, cells - 1).astype(np.int64)
+
+
 def cores_over_time(cores: list[CoreRun], begin: int, seconds: float, unknown: Sequence[str] = ()) -> dict:
     """Returns, for equal spans of the run: interrupts per second of all cores, and each core's share of time asleep in percent.
     A record's interval belongs to the span of its end. A span without records has the value None. `unknown`: figures that the log does not
@@ -39,7 +44,7 @@ def cores_over_time(cores: list[CoreRun], begin: int, seconds: float, unknown: S
     for core in cores:
         inside = core.inside
         at = ticks_since(inside["tsc"], begin) / core.log.tsc_hz
-        place = np.clip((at / edges[-1] * bins).astype(np.int64), 0, bins - 1)
+        place = _cell(at / edges[-1], bins)
         interrupts += np.bincount(place[inside["kind"] == INTERRUPT], minlength=bins)
         ticks = core.interval_ticks[1:] if core.started else core.interval_ticks
         asleep = np.where(inside["idle_state"] == core.log.schema.idle_poll, 0, inside["idle_ticks"])
@@ -120,8 +125,8 @@ def first_density(core: CoreRun, begin: int, seconds: float, bounds: tuple[float
     at = ticks_since(core.inside["tsc"][known], begin) / core.log.tsc_hz
     low, high = np.log10(bounds[0]), np.log10(bounds[1])
     height = (np.log10(ticks[known] * (1e6 / core.log.tsc_hz)) - low) / max(high - low, 1e-9)
-    column = np.clip((at / max(seconds, 1e-9) * columns).astype(np.int64), 0, columns - 1)
-    row = np.clip((height * rows).astype(np.int64), 0, rows - 1)
+    column = _cell(at / max(seconds, 1e-9), columns)
+    row = _cell(height, rows)
     return np.bincount(row * columns + column, minlength=columns * rows)
 
 

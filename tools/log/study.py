@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tools.errors import Failure, UsageError
+from tools.foreign import U64_MAX
 from tools.log.decode import INTERRUPT, RunLog
 from tools.log.load_windows import LoadWindow
 from tools.log.study_layout import CLOCK_HZ, CORES, EBBRT_SECONDS, LINUX_COLUMNS, PACKAGES, UNITS_PER_JOULE, Layout, Setting, unread
@@ -179,12 +180,14 @@ def _remarks(cores: list[CoreRun], places: dict[int, CoreRun | None], layout: La
 
 
 def _bounds(cores: list[CoreRun]) -> tuple[int, int]:
-    """Returns the run's begin and end on the scaled clock. All cores have the same, so that no core loses the row of its start."""
+    """Returns the run's begin and end on the scaled clock. All cores have the same, so that no core loses the row of its start. If a
+    damaged log ends before it begins, both are the begin."""
     there = [core for core in cores if len(core.records)]
     if not there:
         raise Failure("the log has no records", "start, load and stop the machine's log first")
     begin, end = min(core.begin_tsc for core in there), max(core.end_tsc for core in there)
-    return begin, begin + scaled(np.array([end - begin]), there[0].log.tsc_hz)[0].item()
+    ticks = scaled(np.array([end - begin]), there[0].log.tsc_hz)[0].item()
+    return begin, min(begin + max(ticks, 0), U64_MAX)
 
 
 def scaled(ticks: np.ndarray, hz: int) -> np.ndarray:

@@ -144,6 +144,17 @@ def test_settings_that_the_cleaners_do_not_look_for_are_named(tmp_path: Path) ->
             study.write(decode.load([str(tmp_path / "many")]), wanted("linux"), tmp_path / "out")
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_damaged_log_whose_times_run_backwards_gives_files_and_a_page(tmp_path: Path) -> None:
+    for core, times in enumerate(([1000, 900], [1000, 1 << 62, 950])):
+        write_core(tmp_path / "run", core, b"".join(record(INTERRUPT, time) for time in times))
+    run = decode.load([str(tmp_path / "run")])
+    written, _ = study.write(run, wanted("ebbrt", setting=Setting("10", "0x1800", "135")), tmp_path / "out")
+    times = [int(row.split()[-1]) for row in written[15].read_text().splitlines()[1:]]
+    assert times == [1000, 1000], "the file that gives the run's time does not end before it begins"
+    assert report.build([report.NamedRun("damaged", run, [tmp_path])])
+
+
 # ---- the reader ----
 
 
