@@ -106,20 +106,33 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
         run_logged(argv, log, what, cwd=REPOSITORY, env=compile_cache.environment(REPOSITORY), timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
+def configured_source(directory: Path) -> Path | None:
+    """Returns the source directory for which CMake configured a build directory; None if it is not configured."""
+    try:
+        text = (directory / "CMakeCache.txt").read_text(errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", text, re.MULTILINE)
+    return Path(found[1]) if found else None
+
+
 def configure_locked(preset: str) -> None:
     """Runs CMake if its arguments changed. The caller MUST hold `building(preset)`."""
     arguments = configure_arguments(preset)
     directory = BUILD / preset
     stamp = directory / ".neap-configured"
-    place = f"checkout {REPOSITORY}"
-    wanted = "\n".join([place, *arguments]) + "\n"
+    wanted = "\n".join(arguments) + "\n"
+    # A copied or moved build directory still builds the sources at its old path, and CMake refuses to configure it for another path.
+    configured_for = configured_source(directory)
+    if configured_for is not None and configured_for.resolve() != REPOSITORY:
+        progress.say(f"neap: build/{preset} was configured for the sources in {configured_for}; it is removed and configured afresh")
+        cache.remove(directory)
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # CMake cannot change a build directory's compiler, and a copied or moved build directory still builds the sources at its old path.
-        # In both cases the directory is removed and configured anew.
+        # CMake cannot change a build directory's compiler, so then the directory is removed and configured anew.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
-        if before and (place not in before or any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before)):
+        if any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before):
             cache.remove(directory)
         with progress.step(f"configuring {preset}"), cache.disk_full_named(f"configuring {preset}"):
             run_logged(["cmake", "--preset", preset, *arguments], log, f"configuring {preset}", cwd=REPOSITORY, timeout_seconds=600)
