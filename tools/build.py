@@ -106,14 +106,21 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
         run_logged(argv, log, what, cwd=REPOSITORY, env=compile_cache.environment(REPOSITORY), timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
-def configured_source(directory: Path) -> Path | None:
-    """Returns the source directory for which CMake configured a build directory; None if it is not configured."""
+def remove_if_moved(directory: Path, source: Path) -> None:
+    """Removes a build directory that CMake configured for other sources than those in `source`, and prints a line about it.
+
+    A copied or moved build directory still builds the sources at its old path, and CMake refuses to configure it for another path.
+    """
     try:
         text = (directory / "CMakeCache.txt").read_text(errors="replace")
     except OSError:
-        return None
+        return
     found = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", text, re.MULTILINE)
-    return Path(found[1]) if found else None
+    # CMake takes the path of the working directory from the shell. It may contain symbolic links.
+    if found and Path(found[1]).resolve() != source.resolve():
+        place = f"{directory.parent.name}/{directory.name}"
+        progress.say(f"neap: {place} was configured for the sources in {found[1]}; it is removed and configured afresh")
+        cache.remove(directory)
 
 
 def configure_locked(preset: str) -> None:
@@ -122,11 +129,7 @@ def configure_locked(preset: str) -> None:
     directory = BUILD / preset
     stamp = directory / ".neap-configured"
     wanted = "\n".join(arguments) + "\n"
-    # A copied or moved build directory still builds the sources at its old path, and CMake refuses to configure it for another path.
-    configured_for = configured_source(directory)
-    if configured_for is not None and configured_for.resolve() != REPOSITORY:
-        progress.say(f"neap: build/{preset} was configured for the sources in {configured_for}; it is removed and configured afresh")
-        cache.remove(directory)
+    remove_if_moved(directory, REPOSITORY)
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)

@@ -2,7 +2,8 @@
 // The options of a measurement.
 //
 // The protocol does not carry the options. The receiver knows the mode from its own options, which MUST equal the transmitter's, as with
-// NetPIPE itself. It finds most sizes by the messages that arrive (session.hpp). The command line and the control command accept the options as the same words.
+// NetPIPE itself. It finds most sizes by the messages that arrive (session.hpp). The command line and the control command accept the
+// options as the same words.
 #pragma once
 
 #include <chrono>

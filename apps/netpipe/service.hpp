@@ -92,7 +92,7 @@ class Service {
   std::atomic<unsigned> measuring_core_{0};
   std::atomic<bool> stop_wanted_{false};
   std::atomic<std::uint64_t> silent_until_ns_{0};  // until then, the end of a measurement without a result is not printed
-  Session* measuring_session_ = nullptr;  // accessed only on the core that measures
+  Session* measuring_session_ = nullptr;           // accessed only on the core that measures
 
   mutable SpinLock lock_;  // protects the following members
   Options serving_;

@@ -224,7 +224,8 @@ std::size_t Session::learn(std::span<const std::byte> bytes) {
     return taken;
   }
   if (other == bytes.end()) return taken;
-  // Only streamed messages follow each other at once. NPtcp -I fills messages with 'b', so a mark alone counts only where one byte is expected.
+  // Only streamed messages follow each other at once. NPtcp -I fills messages with 'b', so a mark alone counts only where one byte is
+  // expected.
   const bool streamed = step_ == Step::trial && options_.stream;
   const bool alone = step_ == Step::trial && received_at_ == 0 && message_bytes_ != 1;
   if (*other == mark && (streamed || taken + 1 == bytes.size()) && !alone) {

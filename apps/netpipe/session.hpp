@@ -19,11 +19,11 @@
 //
 // At [*], if each trial has its own connection, both sides send QUIT. The run continues in a new connection that the transmitter opens.
 //
-// No number on the wire states a size; both sides compute the sizes from their options (sweep.hpp). But NPtcp fills the first message of the
-// probe, and of each size, with 'a' and ends it with 'b'. It sends nothing more before that message was sent back. So this receiver finds
-// the size of such a message by its end mark, and the transmitter alone chooses the sizes. Exceptions: with `integrity`, and with NPtcp's
-// option -I, the mark is missing after the probe, so the options decide (`from` is the size of the probe's messages, if they have marks).
-// A size above the receiver's `to` is refused: before its first message with QUIT if it was expected, or else by a failed session.
+// No number on the wire states a size; both sides compute the sizes from their options (sweep.hpp). But NPtcp fills the first message of
+// the probe, and of each size, with 'a' and ends it with 'b'. It sends nothing more before that message was sent back. So this receiver
+// finds the size of such a message by its end mark, and the transmitter alone chooses the sizes. Exceptions: with `integrity`, and with
+// NPtcp's option -I, the mark is missing after the probe, so the options decide (`from` is the size of the probe's messages, if they have
+// marks). A size above the receiver's `to` is refused: before its first message with QUIT if it was expected, or else by a failed session.
 //
 // This receiver sends "SyncMe" only as an answer, so that it detects a transmitter that sends "QUIT" instead. NPtcp's receiver sends it
 // unasked. A session's memory is bounded for any input, because messages are counted, not kept, and received numbers are checked.
@@ -167,8 +167,8 @@ class Session {
   Sweep sweep_;
   Sweep sweep_before_;  // before `point_` was taken from it
   Sweep::Point point_;
-  bool sweep_over_ = false;    // there is no size within `to`; only a receiver still waits for the peer's QUIT
-  bool peer_marks_ = false;    // the peer ends first messages with a mark (only in a receiver)
+  bool sweep_over_ = false;  // there is no size within `to`; only a receiver still waits for the peer's QUIT
+  bool peer_marks_ = false;  // the peer ends first messages with a mark (only in a receiver)
   std::uint64_t bytes_before_;
   double seconds_before_ = 0;
   std::uint32_t repeats_ = 0, trial_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The sizes that are measured, and their repeats, as in NetPIPE 3.7.2. Both sides compute the sizes. A receiver corrects them by the sizes of
-// the messages that arrive (session.hpp).
+// The sizes that are measured, and their repeats, as in NetPIPE 3.7.2. Both sides compute the sizes. A receiver corrects them by the sizes
+// of the messages that arrive (session.hpp).
 //
 // Lengths grow by a step that doubles at every second length. Once the step is large enough, lengths a little below and above each length
 // are measured too (perturbations): 1, 2, 3, 4, 6, 8, 12, 13, 16, 19, 21, 24, 27, 29, 32, 35, 45, …
