@@ -40,6 +40,8 @@ MODES = {
     "bidirectional": (["-2", "-u", "131072", "-n", "3"], ["bidirectional=on", "to=131072", "repeats=3"]),
     "integrity_to_1_MB": (["-i", "-u", "1048576", "-n", "5"], ["integrity=on", "to=1M", "repeats=5"]),
     "reset": (["-r", "-u", "24", "-n", "5"], ["reset=on", "to=24", "repeats=5"]),
+    # NPtcp takes another buffer for each message, and marks no message.
+    "uncached": (["-I", "-u", "3000", "-n", "5"], ["to=3000", "repeats=5"]),
 }
 
 
