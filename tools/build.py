@@ -106,20 +106,36 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
         run_logged(argv, log, what, cwd=REPOSITORY, env=compile_cache.environment(REPOSITORY), timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
+def remove_if_moved(directory: Path, source: Path) -> None:
+    """Removes a build directory that CMake configured for other sources than those in `source`, and prints a line about it.
+
+    A copied or moved build directory still builds the sources at its old path, and CMake refuses to configure it for another path.
+    """
+    try:
+        text = (directory / "CMakeCache.txt").read_text(errors="replace")
+    except OSError:
+        return
+    found = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", text, re.MULTILINE)
+    # CMake takes the path of the working directory from the shell. It may contain symbolic links.
+    if found and Path(found[1]).resolve() != source.resolve():
+        place = f"{directory.parent.name}/{directory.name}"
+        progress.say(f"neap: {place} was configured for the sources in {found[1]}; it is removed and configured afresh")
+        cache.remove(directory)
+
+
 def configure_locked(preset: str) -> None:
     """Runs CMake if its arguments changed. The caller MUST hold `building(preset)`."""
     arguments = configure_arguments(preset)
     directory = BUILD / preset
     stamp = directory / ".neap-configured"
-    place = f"checkout {REPOSITORY}"
-    wanted = "\n".join([place, *arguments]) + "\n"
+    wanted = "\n".join(arguments) + "\n"
+    remove_if_moved(directory, REPOSITORY)
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # CMake cannot change a build directory's compiler, and a copied or moved build directory still builds the sources at its old path.
-        # In both cases the directory is removed and configured anew.
+        # CMake cannot change a build directory's compiler, so then the directory is removed and configured anew.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
-        if before and (place not in before or any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before)):
+        if any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before):
             cache.remove(directory)
         with progress.step(f"configuring {preset}"), cache.disk_full_named(f"configuring {preset}"):
             run_logged(["cmake", "--preset", preset, *arguments], log, f"configuring {preset}", cwd=REPOSITORY, timeout_seconds=600)

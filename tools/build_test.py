@@ -87,15 +87,39 @@ def test_another_compiler_starts_the_build_directory_over(checkout: Path, monkey
     assert not (checkout / "build/image/one").exists()
 
 
-def test_a_copied_checkout_builds_its_own_sources(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", ["all", "without build.ninja", "without the launcher's stamp", "gone from the old place"])
+def test_a_copied_checkout_builds_its_own_sources(
+    kept: str, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     build.build("image", ["one"])
+    assert "afresh" not in capsys.readouterr().err
     copy = checkout.with_name("the copy")
     shutil.copytree(checkout, copy)
+    if kept == "without build.ninja":
+        (copy / "build/image/build.ninja").unlink()
+    elif kept == "without the launcher's stamp":
+        (copy / "build/image/.neap-configured").unlink()
+    elif kept == "gone from the old place":
+        shutil.rmtree(checkout)
     (copy / "CMakeLists.txt").write_text(CMAKE + "file(TOUCH ${CMAKE_BINARY_DIR}/of-the-copy)\n")
     monkeypatch.setattr(build, "REPOSITORY", copy)
     monkeypatch.setattr(build, "BUILD", copy / "build")
+    line = f"neap: build/image was configured for the sources in {checkout}; it is removed and configured afresh\n"
     build.build("image", ["one"])
+    assert capsys.readouterr().err.count(line) == 1
     assert (copy / "build/image/of-the-copy").exists()
+    build.build("image", ["one"])
+    assert "afresh" not in capsys.readouterr().err
+
+
+# CMake takes the working directory's path from the shell, and that path may contain a symbolic link.
+def test_a_checkout_behind_a_link_is_configured_once(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = checkout.with_name("link")
+    link.symlink_to(checkout)
+    monkeypatch.setenv("PWD", str(link))
+    build.build("image", ["one"])
+    build.build("image", ["one"])
+    assert configured(checkout) == 1
 
 
 def test_a_build_that_fails_to_configure_is_configured_again(checkout: Path) -> None:

@@ -94,6 +94,7 @@ def _build(path: Path, preset: str, prefix: Path) -> Application:
     log = path / "build" / f"{preset}.log"
     log.unlink(missing_ok=True)
     with cache.disk_full_named(f"building {path.name}"):
+        build.remove_if_moved(directory, path)
         if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
             cache.remove(directory)
             argv = ["cmake", "-S", str(path), "-B", str(directory), "-G", "Ninja", *arguments]

@@ -60,6 +60,7 @@ void Link::peer_closed() {
 
 void Link::closed() {
   idle_timer_.cancel();
+  silence_timer_.cancel();
   ending_ = true;
   input_.clear();
   unsent_.clear();
@@ -83,7 +84,19 @@ void Link::work() {
     if (send_output()) going = true;
   }
   if (session_->messages() > messages) log::count_requests(session_->messages() - messages);
+  if (session_->awaits_mark()) watch_for_silence();
   end_if_done();
+}
+
+/// Postpones the moment at which silence ends the message in progress.
+void Link::watch_for_silence() {
+  silence_timer_.arm(silence_limit, [this] { check_silence(); });
+}
+
+void Link::check_silence() {
+  if (ending_ || !session_->awaits_mark()) return;
+  session_->take_silence_as_mark();
+  work();
 }
 
 /// Sends output while the connection accepts it. Returns true if any byte was sent.
@@ -96,8 +109,11 @@ bool Link::send_output() {
         unsent_ = net::Buffer::copy(text);
       } else {
         bulk = static_cast<std::size_t>(std::min<std::uint64_t>(session_->bulk_bytes(), Filling::block_bytes));
-        unsent_ =
-            session_->options().integrity ? checked_piece(*session_, bulk) : net::Buffer::reference(filling_.first(bulk), nullptr, nullptr);
+        const std::uint64_t mark_bytes = session_->mark_bytes();
+        if (mark_bytes > 0) bulk = static_cast<std::size_t>(std::min<std::uint64_t>(bulk, mark_bytes));
+        unsent_ = mark_bytes == 0 && session_->options().integrity
+                      ? checked_piece(*session_, bulk)
+                      : net::Buffer::reference(bulk == mark_bytes ? filling_.marked(bulk) : filling_.first(bulk), nullptr, nullptr);
       }
       if (unsent_.empty()) throw std::bad_alloc();
     }
@@ -134,7 +150,7 @@ void Link::give_back() {
 
 void Link::check_idle() {
   if (!std::exchange(active_, false)) {
-    if (session_ != nullptr) session_->fail("nothing came or went for 20 s");
+    if (session_ != nullptr) session_->fail_idle(static_cast<unsigned>(idle_check_interval.count()));
     link_.abort();  // the connection will call `closed`
     return;
   }

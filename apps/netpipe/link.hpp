@@ -17,16 +17,21 @@
 
 namespace neap::netpipe {
 
-/// The contents of messages that are not checked. They are constant, and all sessions share them.
+/// The contents of messages that are not checked, and an end mark behind them. They are constant, and all sessions share them.
 class Filling {
  public:
   /// Throws `bad_alloc`.
-  Filling() : bytes_(block_bytes, std::byte{'a'}) {}
+  Filling() : bytes_(block_bytes + 1, Session::filling) { bytes_.back() = Session::mark; }
   static constexpr std::size_t block_bytes = 256 * 1024;
   /// `bytes` MUST NOT exceed `block_bytes`.
   [[nodiscard]] std::span<const std::byte> first(std::size_t bytes) const noexcept {
-    require(bytes <= bytes_.size(), "netpipe: more than one block of filling", bytes);
+    require(bytes <= block_bytes, "netpipe: more than one block of filling", bytes);
     return std::span(bytes_).first(bytes);
+  }
+  /// Like `first`, but the last byte is a mark.
+  [[nodiscard]] std::span<const std::byte> marked(std::size_t bytes) const noexcept {
+    require(bytes <= block_bytes, "netpipe: more than one block of filling", bytes);
+    return std::span(bytes_).last(bytes);
   }
 
  private:
@@ -53,12 +58,16 @@ class Link final : public net::ConnectionHandler {
  private:
   /// A session fails after 20 to 40 s without a byte in either direction.
   static constexpr std::chrono::seconds idle_check_interval{20};
+  /// Silence after which a first message without a mark is complete (`Session::take_silence_as_mark`).
+  static constexpr std::chrono::seconds silence_limit{1};
 
   void work();
   bool send_output();
   void end_if_done();
   void give_back();
   void check_idle();
+  void watch_for_silence();
+  void check_silence();
 
   net::Connection& link_;
   std::unique_ptr<Session> session_;
@@ -66,7 +75,7 @@ class Link final : public net::ConnectionHandler {
   Done done_;
   net::Buffer input_;   ///< received and not yet consumed, because output has to be sent first
   net::Buffer unsent_;  ///< output that the connection refused for lack of room; sent before any other output
-  Timer idle_timer_;
+  Timer idle_timer_, silence_timer_;
   bool active_ = false;  ///< bytes were received or sent since the last check
   bool ending_ = false;  ///< this link has closed or aborted the connection
 };

@@ -41,7 +41,8 @@ Words read_words(Arguments& arguments) {
   if (words.mode == client) {
     words.client = netpipe::client_options(arguments, {}, core_count(), words.core);
   } else {
-    words.client.measured = netpipe::Options::from_words(arguments, {});
+    // The peer chooses the sizes, up to `to`.
+    words.client.measured = netpipe::Options::from_words(arguments, {.to = netpipe::Options::bytes_max});
     words.port = static_cast<std::uint16_t>(arguments.number("port", 5003, {1, 65535}, "TCP port on which peers begin measurements"));
   }
   arguments.finish();

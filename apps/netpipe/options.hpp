@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The options of a measurement.
 //
-// The protocol does not carry the options. The receiver knows the sizes and the mode from its own options, which MUST equal the
-// transmitter's, as with NetPIPE itself. The command line and the control command accept the options as the same words.
+// The protocol does not carry the options. The receiver knows the mode from its own options, which MUST equal the transmitter's, as with
+// NetPIPE itself. It finds most sizes by the messages that arrive (session.hpp). The command line and the control command accept the
+// options as the same words.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ struct Options {
   static constexpr std::uint32_t bytes_max = 1 << 28, perturbation_max = 1 << 20, repeats_max = 0x7FFFFFFF;
 
   std::uint32_t from = 1;          ///< bytes of the smallest message
-  std::uint32_t to = 10'000'000;   ///< bytes of the largest message, without its perturbation
+  std::uint32_t to = 10'000'000;   ///< bytes of the largest message, without its perturbation; a receiver refuses larger ones
   std::uint32_t perturbation = 3;  ///< this many bytes below and above each size are measured too; 0: none
   std::uint32_t repeats = 0;       ///< messages of each size; 0: as many as take 0.1 s. Only the transmitter's value is used
   bool stream = false;             ///< messages pass only from transmitter to receiver; each trial has its own connection

@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 /// Delay before the next connection. The peer has to listen again, and may refuse or reset connections before that.
 constexpr milliseconds connect_again_after{5};
 constexpr std::chrono::seconds connect_again_limit{10};
+/// The interval of lines about measurements that failed before their first result. Otherwise any peer could flood the console.
+constexpr std::chrono::seconds failure_print_interval{1};
 
 std::string to_string(net::Endpoint endpoint) { return endpoint.address.to_string() + ":" + std::to_string(endpoint.port); }
 std::uint64_t in(std::chrono::nanoseconds delay) noexcept { return machine::now_ns() + static_cast<std::uint64_t>(delay.count()); }
@@ -85,7 +87,7 @@ void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
     if (put_waiting(peer.address, session)) return;
     session->fail("too many measurements wait for their next connection");
   }
-  over(*session);
+  over(*session, to_string(peer));
 }
 
 /// A receiver's run is added to the table of runs with its first result. So a peer that causes no result does not displace older runs.
@@ -98,18 +100,25 @@ void Service::report(Session& session, const std::string& peer, const Measuremen
   print(point.shown_line());
 }
 
-void Service::over(const Session& session) {
+void Service::over(const Session& session, const std::string& peer) {
   require(session.state() == Session::State::finished || session.state() == Session::State::failed,
           "netpipe: a session that is over ended");
-  if (session.state() == Session::State::finished) {
+  if (session.completed()) {
     ++counters_.finished;
     if (session.run != 0) print("netpipe: run ", session.run, " finished");
   } else {
     ++(session.introduced() ? counters_.failed : counters_.strangers);
-    // No line is printed before the first result. Otherwise any peer could flood the console.
-    if (session.run != 0) print("netpipe: run ", session.run, " failed: ", session.reason());
+    if (session.run != 0) {
+      print("netpipe: run ", session.run, " failed: ", session.reason());
+    } else if (session.introduced()) {
+      const std::uint64_t now = machine::now_ns();
+      std::uint64_t until = silent_until_ns_;
+      if (now >= until && silent_until_ns_.compare_exchange_strong(until, in(failure_print_interval))) {
+        print("netpipe: no measurement by ", peer, ": ", session.reason());
+      }
+    }
   }
-  runs_.end(session.run, session.state(), session.reason());
+  runs_.end(session.run, session.completed() ? Session::State::finished : Session::State::failed, session.reason());
 }
 
 std::unique_ptr<Session> Service::take_waiting(net::Ipv4Address peer) {
@@ -134,7 +143,7 @@ std::unique_ptr<Session> Service::take_waiting(net::Ipv4Address peer) {
   }
   for (Waiting& entry : late) {
     entry.session->fail("the peer opened no further connection within 20 s");
-    over(*entry.session);
+    over(*entry.session, entry.peer.to_string());
   }
   return found;
 }
@@ -227,7 +236,7 @@ task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
   ++counters_.begun;
   session = co_await drive_connections(client, std::move(session));
   if (session == nullptr) throw std::bad_alloc();  // the session was destroyed with a connection for which there was no memory
-  over(*session);
+  over(*session, to_string(client.peer));
 }
 
 /// Runs the session in all its connections, and returns it when it has ended. MUST be called on the core that measures.

@@ -73,7 +73,7 @@ class Service {
   std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
   void served(std::unique_ptr<Session> session, net::Endpoint peer);
   void report(Session& session, const std::string& peer, const Measurement& point);
-  void over(const Session& session);
+  void over(const Session& session, const std::string& peer);
   [[nodiscard]] std::unique_ptr<Session> take_waiting(net::Ipv4Address peer);
   [[nodiscard]] bool put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& session);
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client, Ended ended);
@@ -91,7 +91,8 @@ class Service {
   std::atomic<bool> measuring_{false};
   std::atomic<unsigned> measuring_core_{0};
   std::atomic<bool> stop_wanted_{false};
-  Session* measuring_session_ = nullptr;  // accessed only on the core that measures
+  std::atomic<std::uint64_t> silent_until_ns_{0};  // until then, the end of a measurement without a result is not printed
+  Session* measuring_session_ = nullptr;           // accessed only on the core that measures
 
   mutable SpinLock lock_;  // protects the following members
   Options serving_;

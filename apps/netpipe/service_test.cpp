@@ -106,6 +106,47 @@ TEST_F(ServiceTest, SessionMovesFromCoreToCore) {
   EXPECT_EQ(server_.counters().begun, 1U);
 }
 
+TEST_F(ServiceTest, ThePeerChoosesTheSizes) {
+  const netpipe::Run run = measure({.from = 100, .to = 300'000, .perturbation = 7, .repeats = 3});
+  EXPECT_EQ(run.state, Session::State::finished) << run.reason;
+  const netpipe::Run served = served_run();
+  EXPECT_EQ(served.state, Session::State::finished) << served.reason;
+  EXPECT_GT(run.points.size(), 50U);
+  ASSERT_EQ(run.points.size(), served.points.size());
+  for (std::size_t i = 0; i < run.points.size(); ++i) EXPECT_EQ(run.points[i].bytes, served.points[i].bytes);
+}
+
+TEST_F(ServiceTest, ASizeAboveTheBoundIsRefusedByName) {
+  serve_with({.to = 100});
+  netpipe::Run run = measure({.to = 1000, .repeats = 3});
+  EXPECT_EQ(run.state, Session::State::failed);
+  EXPECT_EQ(run.reason, "the peer ended the run before 125 bytes; its largest size is smaller");
+  const netpipe::Run served = served_run();
+  EXPECT_EQ(served.state, Session::State::failed);
+  EXPECT_EQ(served.reason, "refused a size of 128 bytes, more than to=100; to=128 admits it");
+  EXPECT_EQ(served.points.back().bytes, 99U);
+  EXPECT_EQ(run.points.size(), served.points.size());
+  run = measure({.from = 1000, .to = 2000});
+  EXPECT_EQ(run.state, Session::State::failed);
+  EXPECT_TRUE(run.reason.ends_with(" within a message of 1000 bytes; the peer may have other options for sizes or mode")) << run.reason;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return server_.counters().failed == 2U; }));
+  EXPECT_EQ(server_.counters().finished, 0U);
+}
+
+// A peer that is not NPtcp may send messages without an end mark. The first one is complete after a second without a byte.
+TEST_F(ServiceTest, SilenceEndsAFirstMessageWithoutAMark) {
+  auto record = std::make_shared<net::testing::Record>();
+  EXPECT_EQ(world_.connect(server_endpoint,
+                           [&](net::Connection& connection) {
+                             auto handler = net::testing::recording(record, {})(connection);
+                             EXPECT_TRUE(connection.send(net::Buffer::copy(std::as_bytes(std::span("SyncMeaaaaa", 11)))).has_value());
+                             return handler;
+                           }),
+            std::nullopt);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return record->received >= 11U; }));
+  EXPECT_EQ(record->received, 11U);
+}
+
 TEST_F(ServiceTest, ARefusedConnectionIsReported) {
   const netpipe::Run run = measure({}, 2, {.address = net::testing::server_address, .port = 9});
   EXPECT_EQ(run.state, Session::State::failed);

@@ -18,6 +18,7 @@ constexpr std::string_view sync = "SyncMe";
 constexpr std::string_view quit = "QUIT\0"sv;
 constexpr double ticks_per_second = 1e8;  // unit of the time that the receiver sends
 constexpr std::size_t word_bytes = sizeof(std::uint32_t);
+constexpr std::uint64_t size_max = std::uint64_t{Options::bytes_max} + Options::perturbation_max;
 
 /// Returns byte `at` of a message whose contents are checked. The message is little-endian words; each word's value is its index. Bytes
 /// after the last whole word are not checked.
@@ -31,6 +32,7 @@ Session::Session(Role role, const Options& options, Clock clock, Report report)
       clock_(clock),
       report_(std::move(report)),
       sweep_(options.from, options.to, options.perturbation),
+      sweep_before_(sweep_),
       bytes_before_(options.from) {}
 
 void Session::begin() {
@@ -146,9 +148,11 @@ void Session::end_connection() {
 }
 
 void Session::begin_size() {
+  sweep_before_ = sweep_;
   const auto point = sweep_.next();
   const bool enough = transmits() && point && point->new_length && (stop_wanted_ || seconds_before_ >= Sweep::seconds_a_message_max);
-  Step next = Step::quit;
+  Step next = transmits() ? Step::quit : Step::size_sync;  // only a transmitter ends the run
+  sweep_over_ = !point;
   if (point && !enough) {
     point_ = *point;
     // A receiver gets the number of repeats from its peer. Until then it keeps the old number, because a trial is still being timed.
@@ -185,6 +189,9 @@ void Session::begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32
   message_bytes_ = bytes;
   sent_at_ = received_at_ = 0;
   began_ns_ = clock_();
+  const bool first = step_ == Step::probe || (trial_ == 0 && !options_.integrity);
+  learning_ = !transmits() && first && (step_ == Step::probe || peer_marks_);
+  mark_bytes_ = transmits() && first ? bytes : 0;
   if (exchange == Exchange::send_only) {
     bulk_bytes_ = bytes * messages;
     messages_left_ = 0;
@@ -202,7 +209,80 @@ void Session::next_message() {
   if (step_ == Step::trial && sent_at_ > 0) ++messages_;
   --messages_left_;
   bulk_wanted_ = message_bytes_;
-  if (exchange_ == Exchange::send_then_receive) bulk_bytes_ = message_bytes_;
+  // With `bidirectional`, a receiver does not send the first message of a size before it knows the size.
+  if (exchange_ == Exchange::send_then_receive && !learning_) bulk_bytes_ = message_bytes_;
+}
+
+/// Consumes bytes of a first message, up to its end mark. Returns the number of bytes.
+std::size_t Session::learn(std::span<const std::byte> bytes) {
+  const std::uint64_t before = received_at_;
+  const auto other = std::ranges::find_if(bytes, [](std::byte byte) { return byte != filling; });
+  const auto taken = static_cast<std::size_t>(other - bytes.begin());
+  received_at_ += taken;
+  if (received_at_ > size_max) {
+    fail(refusal(received_at_));
+    return taken;
+  }
+  if (other == bytes.end()) return taken;
+  // Only streamed messages follow each other at once. NPtcp -I fills messages with 'b', so a mark alone counts only where one byte is
+  // expected.
+  const bool streamed = step_ == Step::trial && options_.stream;
+  const bool alone = step_ == Step::trial && received_at_ == 0 && message_bytes_ != 1;
+  if (*other == mark && (streamed || taken + 1 == bytes.size()) && !alone) {
+    if (step_ == Step::probe) peer_marks_ = true;
+    size_known(++received_at_);
+  } else if (received_at_ >= message_bytes_) {
+    fail("the peer's first message has more than " + std::to_string(message_bytes_) + " bytes and no mark at its end");
+  } else {
+    peer_marks_ = false;
+    rest_of_message();
+    return taken;
+  }
+  return static_cast<std::size_t>(received_at_ - before);
+}
+
+/// The message in progress has `bytes`, all of which have arrived.
+void Session::size_known(std::uint64_t bytes) {
+  if (step_ == Step::probe) {
+    if (bytes > options_.to) return fail(refusal(bytes));
+    sweep_ = Sweep(static_cast<std::uint32_t>(bytes), options_.to, options_.perturbation);
+  } else if (bytes != point_.bytes) {
+    sweep_ = sweep_before_;
+    point_ = sweep_.follow(bytes);
+    // The bound is for sizes without perturbation. `follow` has checked it for a size that a perturbation explains.
+    if (bytes > std::uint64_t{options_.to} + options_.perturbation) return fail(refusal(bytes));
+  }
+  message_bytes_ = bytes;
+  rest_of_message();
+}
+
+/// The size of the message in progress is `message_bytes_`.
+void Session::rest_of_message() {
+  learning_ = false;
+  bulk_wanted_ = message_bytes_ * (exchange_ == Exchange::receive_only ? repeats_ : 1) - received_at_;
+  if (exchange_ == Exchange::send_then_receive || (exchange_ == Exchange::receive_then_send && bulk_wanted_ == 0)) {
+    bulk_bytes_ = message_bytes_;
+  }
+}
+
+void Session::take_silence_as_mark() {
+  if (state_ != State::running || !awaits_mark()) return;
+  size_known(received_at_);
+  advance();
+}
+
+/// Returns why a size is refused, with the words that admit it.
+std::string Session::refusal(std::uint64_t bytes) const {
+  const std::string number = std::to_string(bytes);
+  return "refused a size of " + number + " bytes, more than to=" + std::to_string(options_.to) +
+         (bytes <= Options::bytes_max ? "; to=" + number + " admits it" : "; to= is at most " + std::to_string(Options::bytes_max));
+}
+
+/// Returns which message is in progress, for the reason of a failure.
+std::string Session::where() const {
+  if (step_ != Step::probe && step_ != Step::trial) return {};
+  return " within a message of " + std::to_string(message_bytes_) + " bytes; the peer may have other options for " +
+         (transmits() || options_.integrity || !peer_marks_ ? "sizes or mode" : "the mode");
 }
 
 void Session::exchange_done() {
@@ -284,6 +364,9 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
       text_wanted_ -= taken;
       used += taken;
       if (text_wanted_ == 0) text_complete();
+    } else if (learning_) {
+      untouched_ = false;
+      used += learn(bytes.subspan(used));
     } else if (bulk_wanted_ > 0) {
       const std::size_t taken = static_cast<std::size_t>(std::min<std::uint64_t>(left, bulk_wanted_));
       if (options_.integrity && step_ == Step::trial && !check(bytes.subspan(used, taken))) break;
@@ -310,6 +393,7 @@ void Session::text_complete() {
       return;
     case Step::size_sync:
       if (heard() == quit) {
+        if (transmits()) reason_ = "the peer ended the run before " + std::to_string(point_.bytes) + " bytes; its largest size is smaller";
         if (!transmits()) say(quit);
         step_ = Step::quit;  // the peer ends the run
         return;
@@ -319,6 +403,12 @@ void Session::text_complete() {
         return;
       }
       if (heard() != sync) return fail("the peer said neither SyncMe nor QUIT");
+      if (sweep_over_) {  // the peer begins another size
+        reason_ = sweep_.length() > options_.to ? refusal(sweep_.length()) : "more sizes than NetPIPE has";
+        say(quit);
+        step_ = Step::quit;
+        return;
+      }
       if (!transmits()) say(sync);
       return;
     case Step::probe_reset:
@@ -377,7 +467,9 @@ void Session::text_sent() {
 
 void Session::bulk_sent(std::uint64_t bytes) {
   require(bytes <= bulk_bytes_, "netpipe: more bytes of a message were sent than were due", bytes);
+  require(mark_bytes_ == 0 || bytes <= mark_bytes_, "netpipe: a piece of a message extends beyond its mark", bytes);
   bulk_bytes_ -= bytes;
+  mark_bytes_ -= std::min(mark_bytes_, bytes);
   sent_at_ += bytes;
   advance();
 }
@@ -388,8 +480,11 @@ void Session::fail(std::string reason) {
   state_ = State::failed;
   reason_ = std::move(reason);
   text_bytes_ = 0;
-  bulk_bytes_ = text_wanted_ = bulk_wanted_ = 0;
+  bulk_bytes_ = text_wanted_ = bulk_wanted_ = mark_bytes_ = 0;
+  learning_ = false;
 }
+
+void Session::fail_idle(unsigned seconds) { fail("nothing came or went for " + std::to_string(seconds) + " s" + where()); }
 
 void Session::connection_lost(const char* why) {
   if (state_ != State::running) return;
@@ -405,7 +500,7 @@ void Session::connection_lost(const char* why) {
     text_bytes_ = text_wanted_ = 0;
     return;
   }
-  fail(why);
+  fail(why + where());
 }
 
 }  // namespace neap::netpipe

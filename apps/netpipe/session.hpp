@@ -5,7 +5,7 @@
 // The wire carries:
 // - "SyncMe" from each side before each timed part;
 // - the number of repeats (u32) from the transmitter;
-// - messages, whose size both sides compute (sweep.hpp);
+// - messages;
 // - with `stream`, the time that the receiver took (u32, in units of 10 ns);
 // - "QUIT" with its terminating zero from each side at the end.
 // Numbers are in network order. One run:
@@ -19,8 +19,14 @@
 //
 // At [*], if each trial has its own connection, both sides send QUIT. The run continues in a new connection that the transmitter opens.
 //
+// No number on the wire states a size; both sides compute the sizes from their options (sweep.hpp). But NPtcp fills the first message of
+// the probe, and of each size, with 'a' and ends it with 'b'. It sends nothing more before that message was sent back. So this receiver
+// finds the size of such a message by its end mark, and the transmitter alone chooses the sizes. Exceptions: with `integrity`, and with
+// NPtcp's option -I, the mark is missing after the probe, so the options decide (`from` is the size of the probe's messages, if they have
+// marks). A size above the receiver's `to` is refused: before its first message with QUIT if it was expected, or else by a failed session.
+//
 // This receiver sends "SyncMe" only as an answer, so that it detects a transmitter that sends "QUIT" instead. NPtcp's receiver sends it
-// unasked. A session's memory is bounded for any input, because sizes come from its own options, and received numbers are checked.
+// unasked. A session's memory is bounded for any input, because messages are counted, not kept, and received numbers are checked.
 #pragma once
 
 #include <array>
@@ -66,6 +72,10 @@ class Session {
   void text_sent();
   /// MUST be called after `bytes` of the message (at most `bulk_bytes`) were sent.
   void bulk_sent(std::uint64_t bytes);
+  /// Returns the number of bytes up to and including the next end mark, or 0 if no mark is due. All other bytes of messages that are not
+  /// checked are `filling`. A piece that is sent MUST NOT extend beyond a mark.
+  [[nodiscard]] std::uint64_t mark_bytes() const noexcept { return mark_bytes_; }
+  static constexpr std::byte filling{'a'}, mark{'b'};
   /// Fills `out` with the next bytes of a message whose contents are checked.
   void fill_bulk(std::span<std::byte> out) const noexcept;
 
@@ -73,12 +83,21 @@ class Session {
   /// if a second or later connection ended before its first byte.
   void connection_lost(const char* why);
   void fail(std::string reason);
+  /// True if the session waits for the rest of a message whose size only an end mark, or silence, can show.
+  [[nodiscard]] bool awaits_mark() const noexcept { return learning_ && step_ == Step::probe && received_at_ > 0; }
+  /// MUST be called if nothing arrived for a second while `awaits_mark`. The peer sends no marks, so the message is complete.
+  void take_silence_as_mark();
+  /// Fails the session because neither side has sent anything for `seconds`.
+  void fail_idle(unsigned seconds);
   /// Makes a transmitter end the run in order, before its next message length.
   void stop() noexcept { stop_wanted_ = true; }
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
+  /// Returns why the session failed, or why it `finished` before the last size; else an empty string.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// True if the session finished with all its sizes, or was stopped.
+  [[nodiscard]] bool completed() const noexcept { return state_ == State::finished && reason_.empty(); }
   /// Returns the number of completed messages of trials, which the log counts as requests. A message is completed when it was sent and sent
   /// back. With `stream`, all messages of a trial are completed at the trial's end.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
@@ -115,6 +134,11 @@ class Session {
   void begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32_t messages);
   void next_message();
   void exchange_done();
+  [[nodiscard]] std::size_t learn(std::span<const std::byte> bytes);
+  void size_known(std::uint64_t bytes);
+  void rest_of_message();
+  [[nodiscard]] std::string refusal(std::uint64_t bytes) const;
+  [[nodiscard]] std::string where() const;
   void time_trial();
   void word_begins();
   [[nodiscard]] Measurement measured(double seconds) const noexcept;
@@ -141,7 +165,10 @@ class Session {
   bool untouched_ = true;  // no byte was received in this connection
 
   Sweep sweep_;
+  Sweep sweep_before_;  // before `point_` was taken from it
   Sweep::Point point_;
+  bool sweep_over_ = false;  // there is no size within `to`; only a receiver still waits for the peer's QUIT
+  bool peer_marks_ = false;  // the peer ends first messages with a mark (only in a receiver)
   std::uint64_t bytes_before_;
   double seconds_before_ = 0;
   std::uint32_t repeats_ = 0, trial_ = 0;
@@ -153,6 +180,8 @@ class Session {
   Exchange exchange_ = Exchange::send_only;
   std::uint64_t message_bytes_ = 0;
   std::uint32_t messages_left_ = 0;  // messages after the current one
+  bool learning_ = false;            // the size of the current message is not known before its end mark; `message_bytes_` is expected
+  std::uint64_t mark_bytes_ = 0;
   std::uint64_t messages_ = 0, began_ns_ = 0;
   std::uint64_t sent_at_ = 0, received_at_ = 0;  // bytes since the exchange began
 

@@ -33,6 +33,22 @@ std::optional<Sweep::Point> Sweep::next() noexcept {
   return point;
 }
 
+Sweep::Point Sweep::follow(std::uint64_t bytes) noexcept {
+  if (!within_length_ && bytes <= length_) {
+    Sweep perturbed = *this;
+    perturbed.perturbation_ = length_ - bytes;
+    if (const auto point = perturbed.next(); point && point->bytes == bytes) {
+      *this = perturbed;
+      return *point;
+    }
+  }
+  to_ = std::max<std::uint64_t>(to_, std::uint64_t{Options::bytes_max} + Options::perturbation_max);
+  perturbation_ = 0;
+  within_length_ = false;
+  length_ = bytes + step_;
+  return {.index = index_++, .bytes = bytes, .step = step_, .new_length = true};
+}
+
 std::uint32_t Sweep::repeats(std::uint64_t bytes_before, std::uint64_t step, double seconds) noexcept {
   const auto before = static_cast<double>(bytes_before);
   const double growth = before / std::max(before - static_cast<double>(step) + 1.0, 1.0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The sizes that are measured, and their repeats, as in NetPIPE 3.7.2. Both sides compute the sizes; the protocol does not carry them.
+// The sizes that are measured, and their repeats, as in NetPIPE 3.7.2. Both sides compute the sizes. A receiver corrects them by the sizes
+// of the messages that arrive (session.hpp).
 //
 // Lengths grow by a step that doubles at every second length. Once the step is large enough, lengths a little below and above each length
 // are measured too (perturbations): 1, 2, 3, 4, 6, 8, 12, 13, 16, 19, 21, 24, 27, 29, 32, 35, 45, …
@@ -29,6 +30,12 @@ class Sweep {
 
   /// Returns the next size, or no value after the last. Every size is at least 1 and at most `to` + `perturbation`.
   [[nodiscard]] std::optional<Point> next() noexcept;
+
+  /// Returns the next length, without perturbation. After the last size it is the first length that exceeds `to`.
+  [[nodiscard]] std::uint64_t length() const noexcept { return length_; }
+  /// Returns the next point if the peer's next size is `bytes`, and continues from there. If a perturbation explains the size, it is kept.
+  /// For any other size, the series continues with `bytes` and the present step, and `to` no longer ends it.
+  [[nodiscard]] Point follow(std::uint64_t bytes) noexcept;
 
   /// Returns how often a transmitter repeats a message, 3 to 2^31 - 1 times. `seconds` is the time of the previous size in one direction.
   [[nodiscard]] static std::uint32_t repeats(std::uint64_t bytes_before, std::uint64_t step, double seconds) noexcept;

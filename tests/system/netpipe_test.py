@@ -40,6 +40,8 @@ MODES = {
     "bidirectional": (["-2", "-u", "131072", "-n", "3"], ["bidirectional=on", "to=131072", "repeats=3"]),
     "integrity_to_1_MB": (["-i", "-u", "1048576", "-n", "5"], ["integrity=on", "to=1M", "repeats=5"]),
     "reset": (["-r", "-u", "24", "-n", "5"], ["reset=on", "to=24", "repeats=5"]),
+    # NPtcp takes another buffer for each message, and marks no message.
+    "uncached": (["-I", "-u", "3000", "-n", "5"], ["to=3000", "repeats=5"]),
 }
 
 
@@ -103,6 +105,39 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
     written = (tmp_path / "np.out").read_text().splitlines()
     assert [line.split()[0] for line in kept[4:]] == [line.split()[0] for line in written]
     assert [len(line.split()) for line in kept[4:]] == [len(line.split()) for line in written]
+
+
+# The options for NPtcp, and the words for Neap where the mode requires them. All sizes differ from those that Neap has.
+OTHER_SIZES = {
+    "bounds": (["-l", "100", "-u", "30000", "-p", "7"], []),
+    "no_perturbation": (["-u", "3000", "-p", "0"], []),
+    "streaming": (["-s", "-l", "10", "-u", "3000", "-p", "5"], ["stream=on"]),
+    "bidirectional": (["-2", "-l", "10", "-u", "30000", "-p", "5"], ["bidirectional=on"]),
+    "integrity": (["-i", "-l", "77", "-u", "30000"], ["integrity=on"]),
+}
+
+
+@pytest.mark.parametrize("mode", OTHER_SIZES)
+def test_nptcp_chooses_the_sizes(mode: str, server: Machine, control: control_client.Control, tmp_path: Path) -> None:
+    options, words = OTHER_SIZES[mode]
+    serve_as(control, words)
+    before = len(server.lines)
+    done = nptcp(server, [*options, "-n", "5"], tmp_path / "np.out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    server.wait_for_line(r"^netpipe: run \d+ finished$", 10, before)
+    assert points(server.lines[before:]) == points(done.stderr.splitlines()) and len(points(server.lines[before:])) > 10
+
+
+def test_a_size_above_the_bound_is_refused_by_name(server: Machine, control: control_client.Control, tmp_path: Path) -> None:
+    serve_as(control, ["to=1000"])
+    before = len(server.lines)
+    done = nptcp(server, ["-u", "5000", "-n", "5"], tmp_path / "np.out")
+    assert done.returncode != 0 and "|QUIT" in done.stderr, done.stdout + done.stderr
+    server.wait_for_line(r"^netpipe: run \d+ failed: refused a size of 1024 bytes, more than to=1000; to=1024 admits it$", 10, before)
+    # NPtcp prints a size before it measures it.
+    assert [point[1] for point in points(server.lines[before:])][-1] == "771"
+    nptcp(server, ["-l", "2000", "-u", "5000", "-n", "5"], tmp_path / "np.out")
+    server.wait_for_line(r"^netpipe: no measurement by .*: refused a size of 2000 bytes, more than to=1000; to=2000 admits it$", 10, before)
 
 
 @pytest.mark.parametrize("mode", MODES)
