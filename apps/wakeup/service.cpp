@@ -95,7 +95,7 @@ task<Result<void>> Service::measure_all() {
       rows_.push_back(*row);
     }
   }
-  co_return {};
+  co_return Result<void>{};
 }
 
 task<Result<void>> Service::measure() {
