@@ -46,6 +46,7 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
+                                         wakeup
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -176,7 +177,7 @@ def _parser() -> Parser:
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
     run.add_argument(
-        "--model", metavar="CPU", help="of --load or netpipe: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
+        "--model", metavar="CPU", help="of --load, netpipe or wakeup: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
     )
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")

@@ -35,8 +35,8 @@ class Pair {
   /// One wake-up: the sleeper sleeps in `state` for `asleep`, then the doorbell rings. Occupies both cores for the whole round. Errors:
   /// `timeout` (the sleeper did not answer within 2 s; a later round waits for it first), `full`.
   [[nodiscard]] Result<Round> ring(IdleState state, Doorbell doorbell, std::chrono::nanoseconds asleep);
-  /// A round leaves both cores' hardware timers without a deadline. The event loops set theirs again when a timer of the kernel is armed, so
-  /// this task waits for such a timer on both cores. MUST be awaited after the last of several rounds, on the ringing core.
+  /// A round leaves both cores' hardware timers without a deadline. The event loops set theirs again when a timer of the kernel is armed,
+  /// so this task waits for such a timer on both cores. MUST be awaited after the last of several rounds, on the ringing core.
   [[nodiscard]] task<void> restore_alarms() const;
 
  private:

@@ -17,7 +17,9 @@ std::string padded(std::string_view name) {
   return text + ' ';
 }
 
-std::string aligned_right(std::string_view text) { return std::string(number_width - std::min(number_width, text.size()), ' ').append(text); }
+std::string aligned_right(std::string_view text) {
+  return std::string(number_width - std::min(number_width, text.size()), ' ').append(text);
+}
 
 /// The smallest value that at least `percent` of the values do not exceed. `sorted` MUST NOT be empty.
 std::uint64_t percentile(const std::vector<std::uint64_t>& sorted, std::uint64_t percent) {

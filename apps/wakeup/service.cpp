@@ -121,8 +121,8 @@ void Service::print_table() {
     const std::lock_guard guard(lock_);
     rows = rows_;
   }
-  print("wakeup: core 0 rings, core ", options_.sleeper, " sleeps; ", options_.asleep.count() / 1000, " us from sleep to doorbell; CPU: ",
-        machine::power_abilities().cpu);
+  print("wakeup: core 0 rings, core ", options_.sleeper, " sleeps; ", options_.asleep.count() / 1000,
+        " us from sleep to doorbell; CPU: ", machine::power_abilities().cpu);
   print("wakeup: ", table_head());
   for (const Row& row : rows) print("wakeup: ", row.text());
   print("wakeup: end of the table");

@@ -19,7 +19,7 @@
 namespace neap::wakeup {
 
 struct Options {
-  std::uint32_t rounds = 200;               ///< good rounds of each idle state and doorbell
+  std::uint32_t rounds = 200;                  ///< good rounds of each idle state and doorbell
   std::chrono::nanoseconds asleep{1'000'000};  ///< from the begin of the sleep to the doorbell
   unsigned sleeper = 1;
 
@@ -42,8 +42,8 @@ class Service {
   Service(const Options& options, std::uint8_t vector) noexcept : options_(options), pair_(options.sleeper, vector) {}
   Service& operator=(Service&&) = delete;
 
-  /// Measures, with a run of the log around it if the log has sleep records and no run is on. Then prints the table. MUST be awaited on core
-  /// 0. Errors: `closed` (a measurement is running), those of `Pair::ring`, `timeout` (too many rounds were disturbed).
+  /// Measures, with a run of the log around it if the log has sleep records and no run is on. Then prints the table. MUST be awaited on
+  /// core 0. Errors: `closed` (a measurement is running), those of `Pair::ring`, `timeout` (too many rounds were disturbed).
   [[nodiscard]] task<Result<void>> measure();
   /// The control command. `words`: `run` or `results`. MAY be called on any core.
   [[nodiscard]] task<std::string> command(std::span<const std::string_view> words);
