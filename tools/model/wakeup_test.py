@@ -41,6 +41,8 @@ def test_the_packages_latency_counts_only_if_every_core_sleeps() -> None:
 def test_the_benchmark_misses_its_target_if_a_wake_up_takes_too_long() -> None:
     good, late = (bench.rows_of("xeon-6430", wakeup.Latency("c6", "ipi", 100, 190_050, ns, ns, ns, 0)) for ns in (190_100, 191_100))
     assert not any(row.missed for row in good)
+    write = bench.rows_of("xeon-6430", wakeup.Latency("c6", "write", 100, 190_050, 191_100, 191_100, 191_100, 0))
+    assert not any(row.missed for row in write), "the model sees a write up to 2 us late"
     assert [row.name for row in late if row.missed] == ["xeon-6430.c6.ipi.median"]
     table = bench.show(good).splitlines()
     row = next(line.split() for line in table if line.startswith("c6 "))
