@@ -30,6 +30,7 @@ commands:
   log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   log diff DIR DIR                       compare two runs
+  log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
@@ -322,6 +323,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--qps", metavar="N", help="of --study: the offered rate, if --load does not say it")
             reading.add_argument("--load", metavar="FILE", help="of --study: result of the load, with rate and latencies")
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
+    wakeups = action("wakeups", "Wake-up latency by idle state, from the sleep records of apps/wakeup.")
+    wakeups.add_argument("places", nargs="+", metavar="DIR|FILE")
     difference = action("diff", "Compare two runs: configuration, changes of settings, figures.")
     difference.add_argument("first", metavar="RUN")
     difference.add_argument("second", metavar="RUN")
