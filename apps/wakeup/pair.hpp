@@ -3,7 +3,7 @@
 //
 // The latency is the time from the doorbell to the first clock reading after the sleep. Both ends are readings of the TSC, which is common
 // to all cores. The event loop's own work before and after a sleep would be part of the latency, so the sleeper does not use it: within
-// one event it calls `machine::sleep` itself. The interrupt's handler, of about 40 instructions, remains part of the latency.
+// one event it calls `machine::sleep` itself. The interrupt's handler remains part of the latency.
 //
 // The sleeper announces its sleep as the last step before the sleeping instruction, and the other core rings `asleep` later. The sleeper's
 // alarm bounds each sleep, so a doorbell that is lost costs a repetition and not the machine.
