@@ -30,6 +30,7 @@ commands:
   log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   log diff DIR DIR                       compare two runs
+  log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
@@ -46,6 +47,7 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
+                                         wakeup
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -176,7 +178,7 @@ def _parser() -> Parser:
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
     run.add_argument(
-        "--model", metavar="CPU", help="of --load or netpipe: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
+        "--model", metavar="CPU", help="of --load, netpipe or wakeup: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
     )
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
@@ -321,6 +323,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--qps", metavar="N", help="of --study: the offered rate, if --load does not say it")
             reading.add_argument("--load", metavar="FILE", help="of --study: result of the load, with rate and latencies")
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
+    wakeups = action("wakeups", "Wake-up latency by idle state, from the sleep records of apps/wakeup.")
+    wakeups.add_argument("places", nargs="+", metavar="DIR|FILE")
     difference = action("diff", "Compare two runs: configuration, changes of settings, figures.")
     difference.add_argument("first", metavar="RUN")
     difference.add_argument("second", metavar="RUN")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in a virtual environment (tools/pythons.py)."""
+"""The commands of `./neap log` that need packages, like csv and report. They run in a virtual environment (tools/pythons.py)."""
 
 import json
 from pathlib import Path
@@ -28,6 +28,11 @@ def convert(arguments) -> int:
         progress.say(f"neap: {out}, {size / 1e6:.1f} MB: open it in a browser")
         return 0
     run = decode.load(arguments.places)
+    if arguments.action == "wakeups":
+        from tools.log import wakeups
+
+        print(wakeups.text(wakeups.latencies(run)))
+        return 0
     from tools.log import tables
 
     pieces = tables.tables(run, arguments.table, arguments.untrimmed)
