@@ -278,6 +278,19 @@ void Writer::policy_changed(Settings settings) noexcept {
   update_head();
 }
 
+Marked Writer::mark(LoadPhase phase) noexcept {
+  if (!on_) return Marked::no_run;
+  if (position() >= room_end_) {
+    ring_->count_unwritten(1);
+    return Marked::no_room;
+  }
+  put(Mark{.tsc = machine::timestamp(),
+           .kind = static_cast<std::uint8_t>(Kind::mark),
+           .what = static_cast<std::uint8_t>(phase),
+           .generation = generation_});
+  return Marked::written;
+}
+
 std::uint64_t Writer::take_requests() noexcept {
   const std::uint64_t taken = uncounted_requests_;
   uncounted_requests_ = 0;
@@ -309,9 +322,27 @@ void Writer::begin(const RunPlan& plan) noexcept {
     settings.tsc = tsc;
     settings.changed = nothing_changed;
     put(settings);
+    if (plan.configuration != nullptr) put_configuration(plan.configuration, settings);
   }
   publish();
   on_ = true;
+}
+
+/// Writes one entry for each setting. `entry` is the Settings entry of the start.
+void Writer::put_configuration(ConfigurationSource source, Settings entry) noexcept {
+  std::array<ConfiguredSetting, configured_settings_max> all;
+  const std::size_t count = source(all);
+  require(count <= all.size(), "log: a core has no more settings than their list", count);
+  entry.kind = static_cast<std::uint8_t>(Kind::configured);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (position() >= room_end_) {
+      ring_->count_unwritten(count - i);
+      return;
+    }
+    entry.changed = all[i].setting;
+    entry.card_value = all[i].value;
+    put(entry);
+  }
 }
 
 void Writer::end(const RunPlan& plan) noexcept {

@@ -186,12 +186,6 @@ std::string text_of(const Cores& cores) {
   return text;
 }
 
-bool has_queue(const Device* card, unsigned core) {
-  if (card == nullptr) return false;
-  const auto rounded = card->round_itr(core, 0);
-  return rounded || rounded.error().code != ErrorCode::unsupported;
-}
-
 /// If the change is for `all` cores, removes from `cores` those that have no queue.
 std::expected<void, Refusal> check_itr(const Row& row, Value& value, Cores& cores, bool all) {
   const Device* const card = device();
@@ -410,6 +404,7 @@ BootSettings BootSettings::from(Arguments& arguments, std::span<const Row> devic
 }
 
 task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings) {
+  log::describe_configuration_by(&report_configuration);
   auto values = boot_settings.values;
   const auto sets_idle = [](const auto& value) { return value.first->setting == Setting::idle; };
   const Row* const idle = find_row(Setting::idle);
