@@ -126,7 +126,7 @@ class WireCard final : public NetDevice {
   std::vector<std::unique_ptr<Queue>> queues_;
   std::atomic<bool> link_{true}, cut_{false}, gone_{false};
   std::atomic<double> lost_, repeated_, late_;
-  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0}, filtered_{0};
+  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0}, filtered_{0}, own_reads_{0};
   mutable std::mutex groups_lock_;
   std::vector<MacAddress> groups_;
   std::atomic<std::int64_t> buffers_out_{0};
