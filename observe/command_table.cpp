@@ -140,10 +140,10 @@ std::span<const Command> built_in_commands() {
        .help =
            "Starts a run on all cores and empties their logs. It ends by stop, after a time (10s) or after a number of requests (100000).",
        .run = &start_run},
-      {.usage = "stop", .help = "Ends the run: every core writes its last record, with all counters.", .run = &stop_run},
       {.usage = "mark,WHAT",
        .help = "Marks in the log that a phase of the load begins: preload, warm_up, window or drain; end: the load is over.",
        .run = &mark_phase},
+      {.usage = "stop", .help = "Ends the run: every core writes its last record, with all counters.", .run = &stop_run},
       {.usage = "clear", .help = "Discards the last run.", .run = &clear_run},
       {.usage = "get,CORE",
        .help = "Sends one core's log as a file, header and lines, and closes the connection.",
