@@ -119,12 +119,12 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(64, tsc_asleep, "ticks", "begin of the sleep")                                 \
   RESERVED(reserved, 40)
 
-#define NEAP_LOG_MARK(FIELD, RESERVED)                                                       \
-  FIELD(64, tsc, "ticks", "when it was written")                                             \
-  FIELD(8, kind, "", "33")                                                                   \
+#define NEAP_LOG_MARK(FIELD, RESERVED)                                                                  \
+  FIELD(64, tsc, "ticks", "when it was written")                                                        \
+  FIELD(8, kind, "", "33")                                                                              \
   FIELD(8, what, ":preload|warm_up|window|drain|end", "the phase that begins; `end`: the load is over") \
-  RESERVED(reserved, 2)                                                                      \
-  FIELD(32, generation, "", "")                                                              \
+  RESERVED(reserved, 2)                                                                                 \
+  FIELD(32, generation, "", "")                                                                         \
   RESERVED(reserved2, 48)
 
 enum class Kind : std::uint8_t {

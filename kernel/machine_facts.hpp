@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Facts about CPU and firmware that a run's log names beside its settings.
 //
-// Two machines with equal settings may still differ: in microcode, in the states that firmware allows, in its power limit. Firmware's values
-// are those before Neap's first change. A value that this machine does not report is absent, and never a guess.
+// Two machines with equal settings may still differ: in microcode, in the states that firmware allows, in its power limit. Firmware's
+// values are those before Neap's first change. A value that this machine does not report is absent, and never a guess.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The settings of a core as the log of a run records them at its start.
 //
-// A log without them does not say what it is a log of: most settings have no field in a Settings entry, and a setting that was never changed
-// leaves no record. This code runs on each core while a run begins, so it neither waits nor allocates.
+// A log without them does not say what it is a log of: most settings have no field in a Settings entry, and a setting that was never
+// changed leaves no record. This code runs on each core while a run begins, so it neither waits nor allocates.
 #include <algorithm>
 
 #include "kernel/core.hpp"

@@ -55,10 +55,8 @@ TEST_F(LogConfiguration, NamesBuildMachineFirmwareAndCard) {
   facts.mwait_hints[static_cast<unsigned>(IdleState::c6)] = 0x20;
   facts.wake_up_us[static_cast<unsigned>(IdleState::c6)] = 104;
   host::set_machine_facts(facts);
-  const BootFacts boot{.commit = "0123456789ab-dirty",
-                       .build = "release, gcc 15.1.0",
-                       .command_line = "itr=8us control_token=***",
-                       .slow = 100};
+  const BootFacts boot{
+      .commit = "0123456789ab-dirty", .build = "release, gcc 15.1.0", .command_line = "itr=8us control_token=***", .slow = 100};
   RunCard card{.run = 1,
                .identity = {.name = "82599", .device_id = 0x10fb, .revision = 1},
                .queues = 2,
@@ -157,8 +155,8 @@ TEST_F(LogConfiguration, AHeaderHasRoomForTheLongestOfEverything) {
   constexpr std::size_t for_longer_numbers = 64;  // numbers that are longer on a real machine
   const std::string without_line = make_header_json(longest.boot(""), part);
   EXPECT_LT(without_line.size() + card_bytes + for_longer_numbers + 1000, header_bytes - 65) << "a thousand bytes for the command line";
-  for (const char* member : {"commit", "build", "microcode", "cpu_signature", "limits", "frequencies_mhz", "c_states", "slow", "card", "link",
-                             "card_counters_start", "card_counters_stop"}) {
+  for (const char* member : {"commit", "build", "microcode", "cpu_signature", "limits", "frequencies_mhz", "c_states", "slow", "card",
+                             "link", "card_counters_start", "card_counters_stop"}) {
     EXPECT_NE(without_line.find('"' + std::string(member) + "\":"), std::string::npos) << member;
   }
   std::string shown;

@@ -28,8 +28,9 @@ struct Options {
   /// The command line without secrets, for the command `boot` and the logs' headers.
   const Arguments* arguments = nullptr;
 
-  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=`, `slow=` and the
-  /// words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application will open
+  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=`, `slow=` and
+  /// the words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application
+  /// will open
   /// (`ixgbe::setting_rows()`).
   static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };

@@ -47,7 +47,8 @@ struct RunLog : ::testing::Test {
 TEST_F(RunLog, HasTheCardsCountersAtBothEnds) {
   ASSERT_EQ(ask("start"), "ok run=1");
   std::string text = text_of(file_of(0));
-  EXPECT_NE(text.find(R"("card":{"name":"wire","id":"0x10fb","revision":1,"queues":2},"link":{"up":true,"mbps":10000})"), text.npos) << text;
+  EXPECT_NE(text.find(R"("card":{"name":"wire","id":"0x10fb","revision":1,"queues":2},"link":{"up":true,"mbps":10000})"), text.npos)
+      << text;
   EXPECT_EQ(reads(text, "card_counters_start"), "1");
   EXPECT_EQ(reads(text, "card_counters_stop"), std::nullopt) << "the run is on";
   ASSERT_TRUE(ask("stop").starts_with("ok run=1 "));

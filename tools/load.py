@@ -3,8 +3,8 @@
 
 The load generator parses its own options. The launcher builds it. If the target is an application that `./neap run` runs on this host, the
 launcher takes the address from that run's description. By default, the load generator then also starts the machine's log before the
-measured window, marks it, and stops it afterwards. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the exit
-status. With `./neap run APP --load`, the load generator is a child of the launcher instead.
+measured window, marks it, and stops it afterwards. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the
+exit status. With `./neap run APP --load`, the load generator is a child of the launcher instead.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def control_words(port: int, token_file: str | None, log_from: str | None = None
         )
     if fields_of(answer).get("logging") == "on":
         if log_from not in (None, "never"):
-            raise UsageError(f"--log-from {log_from}: a run of its log is on", "./neap ctl APP stop ends it, --log-from never only marks it")
+            raise UsageError(f"--log-from {log_from}: a run of its log is on", "./neap ctl APP stop ends it, --log-from never marks it")
         progress.say("neap: a run of its log is on; it goes on, and is not stopped after the load")
         return ["--control", f"{machine.LOOPBACK}:{port}", *([] if log_from else ["--log-from", "never"])]
     return ["--control", f"{machine.LOOPBACK}:{port}"]

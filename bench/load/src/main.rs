@@ -169,7 +169,8 @@ impl Bench<'_> {
                 }
             });
             is_over.store(true, Ordering::Relaxed);
-            let marked = marking.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| Err("the thread that marks the log ended".into())));
+            let marked =
+                marking.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| Err("the thread that marks the log ended".into())));
             // If the run failed, its error is reported instead of the log's error.
             outcomes.and_then(|outcomes| marked.map(|()| outcomes))
         });

@@ -17,7 +17,8 @@ void find_limits(CpuAccess& cpu, const PowerAbilities& abilities, const Model* m
     facts.c_state_limit = package_limit_name(model->package_limits, package_cstate_code(*control));
     facts.c_state_limit_locked = (*control & package_cstate_lock) != 0;
   }
-  if (const auto control = cpu.read_msr(msr::misc_enable); control && abilities.turbo) facts.turbo_off = (*control & misc_enable_turbo_off) != 0;
+  if (const auto control = cpu.read_msr(msr::misc_enable); control && abilities.turbo)
+    facts.turbo_off = (*control & misc_enable_turbo_off) != 0;
   const auto raw_units = cpu.read_msr(msr::rapl_power_unit);
   const auto limit = cpu.read_msr(msr::package_power_limit);
   if (!raw_units || *raw_units == 0 || !limit || (*limit & limit1_enable) == 0) return;
