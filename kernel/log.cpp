@@ -288,6 +288,7 @@ State state() noexcept {
 }
 
 void describe_configuration_by(ConfigurationSource source) noexcept { configuration_source.store(source, std::memory_order_release); }
+void record_configuration() noexcept { writer.record_configuration(); }
 
 unsigned add_run_observer(std::function<void()> on_change) {
   auto observer = std::make_unique<Observer>();

@@ -121,6 +121,8 @@ constexpr std::size_t configured_settings_max = 64;
 using ConfigurationSource = std::size_t (*)(std::span<ConfiguredSetting, configured_settings_max> out) noexcept;
 /// From the next run on, each core records at its start the settings that `source` reports there; null: none.
 void describe_configuration_by(ConfigurationSource source) noexcept;
+/// Records this core's settings again. MUST be called after a `policy_changed` whose change set more settings than it names.
+void record_configuration() noexcept;
 
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
 /// changes before the call cause one call. Returns an id. Throws `bad_alloc`.

@@ -30,7 +30,7 @@ constexpr std::uint32_t entry_bytes = 64;
   KIND(17, residency, residency, "follows a Record whose `flags` have any of bits 7 to 12")                                           \
   KIND(18, settings, settings, "the policy from here on; follows a `policy` Record, and the first Anchor")                            \
   KIND(19, anchor, anchor, "follows the samples of `start` and of `stop`: wall clock, requests and sleeps so far")                    \
-  KIND(20, configured, settings, "one setting and its value at the start; follows the Settings entry of the start")                   \
+  KIND(20, configured, settings, "one setting and its value; follows the Settings entry of the start, and of a preset")               \
   KIND(32, idle, idle, "one sleep, if `log_idle=on`; a record of its own")                                                            \
   KIND(33, mark, mark, "a phase of the load begins, as its client reports; a record of its own, on core 0 only")
 

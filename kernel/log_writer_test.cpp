@@ -318,6 +318,23 @@ TEST_F(LogWriterTest, AtTheStartEachSettingHasAnEntryWithItsValue) {
   }
 }
 
+TEST_F(LogWriterTest, AChangeOfSeveralSettingsIsFollowedByAllValues) {
+  subject.record_configuration();  // there is no run
+  subject.policy_changed({.generation = 4});
+  subject.begin({.configuration = &three_settings});
+  subject.policy_changed({.changed = 15, .generation = 5});
+  subject.record_configuration();
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 3U + 3 + 2 + 3 + 2);
+  for (std::size_t i = 8; i < 11; ++i) {
+    const auto entry = as<Settings>(entries[i]);
+    EXPECT_EQ(entry.kind, static_cast<std::uint8_t>(Kind::configured));
+    EXPECT_EQ(entry.generation, 5U);
+    EXPECT_EQ(entry.tsc, entries[7].tsc);
+    EXPECT_NE(entry.changed, 15U);
+  }
+}
+
 std::size_t all_settings(std::span<ConfiguredSetting, configured_settings_max> out) noexcept {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = {.setting = static_cast<std::uint8_t>(i), .value = 1};
   return out.size();

@@ -154,6 +154,7 @@ void note_card_change(const Row& row, const Device::Change& change, std::uint32_
   PolicySlot& slot = core_state(this_core()).policy;
   if (change.segmentation && load(slot.no_segmentation) == nullptr) store(slot.segmentation, *change.segmentation);
   note_change(row, change.value, number);
+  if (row.preset) log::record_configuration();
 }
 
 /// After a change of `pstate`: writes the ratio at which this core runs into its log, and returns it. 0: the CPU does not report it.

@@ -48,8 +48,8 @@ class TestCard final : public Device {
   [[nodiscard]] const volatile void* next_receive_line(unsigned) const noexcept override { return nullptr; }
   [[nodiscard]] std::span<const Row> settings() const noexcept override { return card_rows; }
   [[nodiscard]] std::uint32_t value_of(Setting setting) const noexcept override { return setting == depth ? ring.load() : 7; }
-  [[nodiscard]] task<Result<Change>> change(Setting, std::uint32_t value, unsigned) override {
-    ring = value;
+  [[nodiscard]] task<Result<Change>> change(Setting setting, std::uint32_t value, unsigned) override {
+    if (setting == depth) ring = value;
     co_return Change{.value = value};
   }
   std::atomic<std::uint32_t> ring{512};
@@ -85,14 +85,23 @@ struct Machine {
   }
   /// Makes a run; returns the settings that `core` recorded at its start, by name. Each MUST occur once, after the Settings entry.
   Configuration recorded(unsigned core) {
-    Configuration found;
-    host_machine->run(0, [&]() -> task<void> {
+    host_machine->run(0, []() -> task<void> {
       EXPECT_TRUE((co_await log::start({})).has_value());
       EXPECT_TRUE((co_await log::stop()).has_value());
     });
+    const std::vector<log::Record> entries = entries_of(core);
+    return configured(entries, std::ranges::find(entries, static_cast<std::uint8_t>(log::Kind::settings), &log::Record::kind));
+  }
+  static std::vector<log::Record> entries_of(unsigned core) {
     std::vector<log::Record> entries(static_cast<std::size_t>(log::extent(core).end));
     EXPECT_EQ(log::read(core, 0, entries), entries.size());
-    const auto settings = std::ranges::find(entries, static_cast<std::uint8_t>(log::Kind::settings), &log::Record::kind);
+    return entries;
+  }
+  /// The settings in the `configured` entries behind the Settings entry `settings`.
+  Configuration configured(const std::vector<log::Record>& entries, std::vector<log::Record>::const_iterator settings) {
+    Configuration found;
+    EXPECT_NE(settings, entries.end());
+    if (settings == entries.end()) return found;
     for (auto entry = settings + 1; entry != entries.end() && entry->kind == static_cast<std::uint8_t>(log::Kind::configured); ++entry) {
       const auto configured = std::bit_cast<log::Settings>(*entry);
       host_machine->on(0, [&] {
@@ -135,6 +144,27 @@ TEST(Configuration, HasEverySettingOfACoreAndTheCard) {
   EXPECT_EQ(machine.recorded(0).at("tso"), 2U);
   EXPECT_FALSE(machine.recorded(1).contains("tso")) << "this core's network cannot segment";
   machine.host_machine->on(0, [] { static_cast<void>(offer_segmentation("no network is up")); });
+}
+
+// The change of a preset names the preset alone, which has no value. Without further entries the values behind it would not be known.
+TEST(Configuration, IsRecordedAgainBehindAPreset) {
+  Machine machine(bare_abilities());
+  machine.host_machine->run(0, [&]() -> task<void> {
+    EXPECT_TRUE((co_await log::start({})).has_value());
+    machine.card.ring = 2048;  // as the card would do for this preset
+    EXPECT_TRUE((co_await policy::set(mode, "other", all_cores)).has_value());
+    EXPECT_TRUE((co_await log::stop()).has_value());
+  });
+  for (unsigned core = 0; core < 2; ++core) {
+    const std::vector<log::Record> entries = Machine::entries_of(core);
+    const auto preset = std::ranges::find_if(entries, [](const log::Record& entry) {
+      return entry.kind == static_cast<std::uint8_t>(log::Kind::settings) &&
+             std::bit_cast<log::Settings>(entry).changed == static_cast<unsigned>(mode);
+    });
+    const Configuration behind = machine.configured(entries, preset);
+    EXPECT_EQ(behind.at("depth"), 2048U);
+    EXPECT_EQ(behind.contains("itr"), core == 0);
+  }
 }
 
 TEST(Configuration, LeavesOutWhatAMachineDoesNotHave) {
