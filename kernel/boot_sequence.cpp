@@ -11,6 +11,7 @@
 #include "kernel/exception_text.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/slow_card.hpp"
 #include "kernel/task.hpp"
 #include "kernel/watchdog.hpp"
 
@@ -36,6 +37,7 @@ void run_kernel() noexcept {
   const machine::CoreSet wanted = choose_cores(arguments());
   EarlyOptions::check(arguments());
   watchdog::configure(arguments());
+  static_cast<void>(read_slow(arguments()));
   prepare_cores(static_cast<unsigned>(wanted.count()));
   const unsigned running = machine::start_cores(wanted, [] { run_event_loop(); });
   require(running >= 1 && running <= wanted.count(), "number of started cores out of range", running);

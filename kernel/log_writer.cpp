@@ -278,6 +278,23 @@ void Writer::policy_changed(Settings settings) noexcept {
   update_head();
 }
 
+void Writer::record_configuration() noexcept {
+  if (on_ && has_settings_) put_configuration(settings_);
+}
+
+Marked Writer::mark(LoadPhase phase) noexcept {
+  if (!on_) return Marked::no_run;
+  if (position() >= room_end_) {
+    ring_->count_unwritten(1);
+    return Marked::no_room;
+  }
+  put(Mark{.tsc = machine::timestamp(),
+           .kind = static_cast<std::uint8_t>(Kind::mark),
+           .what = static_cast<std::uint8_t>(phase),
+           .generation = generation_});
+  return Marked::written;
+}
+
 std::uint64_t Writer::take_requests() noexcept {
   const std::uint64_t taken = uncounted_requests_;
   uncounted_requests_ = 0;
@@ -296,6 +313,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
   idle_records_ = plan.idle_records;
   count_requests_ = plan.count_requests;
   requests_at_once_ = plan.requests_at_once;
+  configuration_ = plan.configuration;
   uncounted_requests_ = 0;
   // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
@@ -309,9 +327,28 @@ void Writer::begin(const RunPlan& plan) noexcept {
     settings.tsc = tsc;
     settings.changed = nothing_changed;
     put(settings);
+    put_configuration(settings);
   }
   publish();
   on_ = true;
+}
+
+/// Writes one entry for each setting. `entry` is the Settings entry before them.
+void Writer::put_configuration(Settings entry) noexcept {
+  if (configuration_ == nullptr) return;
+  std::array<ConfiguredSetting, configured_settings_max> all;
+  const std::size_t count = configuration_(all);
+  require(count <= all.size(), "log: a core has no more settings than their list", count);
+  entry.kind = static_cast<std::uint8_t>(Kind::configured);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (position() >= room_end_) {
+      ring_->count_unwritten(count - i);
+      return;
+    }
+    entry.changed = all[i].setting;
+    entry.card_value = all[i].value;
+    put(entry);
+  }
 }
 
 void Writer::end(const RunPlan& plan) noexcept {

@@ -23,6 +23,7 @@ struct RunPlan {
   std::uint64_t sample_period_ticks = 0;  ///< 0: counters are sampled only at the beginning and end of the run
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< bound on the requests of all cores together; 0: no bound
+  ConfigurationSource configuration = nullptr;
 };
 
 class Writer {
@@ -40,6 +41,8 @@ class Writer {
   void record(Kind kind) noexcept;
   void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
   void policy_changed(Settings settings) noexcept;
+  void record_configuration() noexcept;
+  [[nodiscard]] Marked mark(LoadPhase phase) noexcept;
   void publish() noexcept;
   /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
@@ -62,6 +65,7 @@ class Writer {
   void put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept;
+  void put_configuration(Settings entry) noexcept;
   void put(const EntryInRegisters& entry) noexcept;
   template <class Struct>
   void put(const Struct& entry) noexcept;
@@ -107,6 +111,7 @@ class Writer {
   std::uint64_t idle_ticks_ = 0;
   bool has_settings_ = false;
   Settings settings_{};
+  ConfigurationSource configuration_ = nullptr;
 };
 
 extern constinit thread_local Writer writer;

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "kernel/error.hpp"
+#include "kernel/machine_facts.hpp"
 #include "kernel/power.hpp"
 
 namespace neap::machine {
@@ -87,6 +88,9 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 // --- Power: abilities of this CPU, settings of this core or its package (kernel/x86/power/) ----------------------------------------------
 /// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
+
+/// What the CPU and firmware reported at boot; constant once `start_cores` has returned.
+[[nodiscard]] const MachineFacts& facts() noexcept;
 
 /// Physical package of a running core, dense from 0.
 [[nodiscard]] unsigned package_of(unsigned core) noexcept;

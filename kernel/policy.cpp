@@ -154,6 +154,7 @@ void note_card_change(const Row& row, const Device::Change& change, std::uint32_
   PolicySlot& slot = core_state(this_core()).policy;
   if (change.segmentation && load(slot.no_segmentation) == nullptr) store(slot.segmentation, *change.segmentation);
   note_change(row, change.value, number);
+  if (row.preset) log::record_configuration();
 }
 
 /// After a change of `pstate`: writes the ratio at which this core runs into its log, and returns it. 0: the CPU does not report it.
@@ -184,12 +185,6 @@ std::string text_of(const Cores& cores) {
     first = last;
   }
   return text;
-}
-
-bool has_queue(const Device* card, unsigned core) {
-  if (card == nullptr) return false;
-  const auto rounded = card->round_itr(core, 0);
-  return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
 /// If the change is for `all` cores, removes from `cores` those that have no queue.
@@ -410,6 +405,7 @@ BootSettings BootSettings::from(Arguments& arguments, std::span<const Row> devic
 }
 
 task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings) {
+  log::describe_configuration_by(&report_configuration);
   auto values = boot_settings.values;
   const auto sets_idle = [](const auto& value) { return value.first->setting == Setting::idle; };
   const Row* const idle = find_row(Setting::idle);

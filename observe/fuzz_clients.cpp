@@ -86,6 +86,7 @@ class Case {
                                                  "start\n",
                                                  "start,5ms\n",
                                                  "stop\n",
+                                                 "mark,window\n",
                                                  "clear\n",
                                                  "get,0\n",
                                                  "get,1\n",

@@ -187,7 +187,8 @@ task<bool> Stream::send_end_of_core(unsigned core) {
     overtaken();
     co_return false;
   }
-  const Header file_header = make_header(server_.boot(), {.run = run_, .core = core, .extent = extent});
+  const std::shared_ptr<const RunCard> card = server_.run_card().of(run_);
+  const Header file_header = make_header(server_.boot(), {.run = run_, .core = core, .extent = extent, .card = card.get()});
   BlockHeader header = header_of(BlockType::header, core);
   header.position = extent.first;
   header.count = extent.end - extent.first;
@@ -230,6 +231,7 @@ task<void> Stream::send_all() {
     if (go_on && run_is_on()) go_on = co_await wait(live_ ? live_period : alive_period);
     if (!go_on) co_return;
   }
+  co_await server_.run_card().follow();
   if (!logs_are_of(run_)) {
     overtaken();
     co_return;
@@ -261,13 +263,15 @@ task<std::string> send_log_file(const Request& request) {
   Client& client = request.client;
   if (!request.core) co_return "error: get takes one core";
   const unsigned core = *request.core;
+  co_await server.run_card().follow();  // the header of a run that is over has the card's counters at its stop
   const log::State state = log::state();
   log::Extent extent = log::extent(core);
   extent.first = first_to_keep(extent, state.running);
   if (state.run == 0 || !logs_are_of(state.run)) co_return "error: there is no run (start begins one)";
   count(server.counters().gets);
 
-  const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent});
+  const std::shared_ptr<const RunCard> card = server.run_card().of(state.run);
+  const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent, .card = card.get()});
   bool sent = co_await client.send(copy_or_throw(header));
   for (std::uint64_t position = extent.first; sent && position < extent.end;) {
     if (!co_await client.log_room()) break;

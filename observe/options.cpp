@@ -8,6 +8,7 @@
 #include "kernel/events.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/numbers.hpp"
+#include "kernel/slow_card.hpp"
 
 namespace neap::observe {
 namespace {
@@ -98,6 +99,7 @@ Options Options::from(Arguments& arguments, std::span<const policy::Row> card_se
   read_allow(arguments, options);
   read_core(arguments, options);
   options.boot_settings = policy::BootSettings::from(arguments, card_settings);
+  options.slow = read_slow(arguments);
   options.arguments = &arguments;
   return options;
 }

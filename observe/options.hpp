@@ -24,11 +24,13 @@ struct Options {
   /// The card steers control connections to this core, and no other flows.
   std::optional<unsigned> control_core;
   policy::BootSettings boot_settings;
-  /// The command line without secrets, for the command `boot`.
+  std::uint32_t slow = 1;  ///< the card's clock runs that many times slower than the CPU's
+  /// The command line without secrets, for the command `boot` and the logs' headers.
   const Arguments* arguments = nullptr;
 
-  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=` and the words
-  /// of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application will open
+  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=`, `slow=` and
+  /// the words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application
+  /// will open
   /// (`ixgbe::setting_rows()`).
   static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };

@@ -47,12 +47,13 @@ Environment machine_environment() noexcept {
 }
 
 Server::Server(Options options, Environment environment)
-    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_.control_core)) {}
+    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_)) {}
 
 task<Result<void>> Server::serve(net::Network& network) {
   require(network_ == nullptr && this_core() == 0, "control serves one network, from core 0", this_core());
   require(options_.control_port.has_value(), "control serves a port");
   network_ = &network;
+  run_card_.watch(network.device());
   add_setting_commands();
   const std::uint16_t port = *options_.control_port;
   const std::function<std::unique_ptr<net::ConnectionHandler>(net::Connection&)> acceptor = [this](net::Connection& connection) {

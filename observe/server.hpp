@@ -80,6 +80,7 @@ class Server final : public Control {
   [[nodiscard]] const ClientPlaces& clients() const noexcept { return clients_; }
   /// A command MUST hold this mutex while it changes settings or the run.
   [[nodiscard]] AsyncMutex& change_mutex() noexcept { return change_mutex_; }
+  [[nodiscard]] RunCardReader& run_card() noexcept { return run_card_; }
 
  private:
   struct Added {
@@ -103,6 +104,7 @@ class Server final : public Control {
   Counters counters_{};
   ClientPlaces clients_;
   AsyncMutex change_mutex_;
+  RunCardReader run_card_;
   std::atomic<unsigned> rejections_{0};
   static constexpr std::size_t settings_max = 32;
   // The settings' commands come first. Applications may add commands while clients are served. Elements with an index less than

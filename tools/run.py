@@ -225,7 +225,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 cores=options.cores,
                 memory=options.memory,
                 forward=forwards,
-                arguments=options.arguments,
+                arguments=[*options.arguments, *slow_words(options.slow)],
                 card=card is None,
                 card_options=[] if options.slow is None else slow_card(options.slow),
                 outside=True,
@@ -315,11 +315,16 @@ def slow_card(slow: int) -> list[str]:
     return ["--time-scale", repr(1 / slow)]
 
 
+def slow_words(slow: int | None) -> list[str]:
+    """Returns the word of the command line by which the image learns of the slow clock, for its logs."""
+    return [] if slow is None else [f"slow={slow}"]
+
+
 def slow_line(slow: int) -> str:
     """Returns the line that says at the start what the slow clock does to the run's figures."""
     return (
         f"neap: --slow {slow}: the card's clock is {slow} times slower than the CPU's; itr=16us lasts {16 * slow / 1000:g} ms. "
-        "The log does not record this."
+        "The log's header records this."
     )
 
 

@@ -100,6 +100,8 @@ class ClockRunner {
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------
 /// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has only halt and poll.
 void set_power_abilities(const PowerAbilities& abilities);
+/// Sets the facts about CPU and firmware. MUST be called before the HostMachine is made. Without a call all of them are absent.
+void set_machine_facts(const MachineFacts& facts);
 /// Sets the number of cores of a package. 0: one package has all cores.
 void set_cores_per_package(unsigned cores);
 /// Sets the counters that `machine::sample_counters` returns on `core`. Counters that are not `present` MUST be zero.

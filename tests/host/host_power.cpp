@@ -18,6 +18,7 @@ constexpr PowerAbilities plain = [] {
 
 std::mutex mutex;
 PowerAbilities abilities = plain;
+MachineFacts machine_facts;
 unsigned cores_per_package = 0, failing_core = host::no_core;
 std::vector<host::PowerCall> calls;
 std::array<CounterSample, machine::cores_max> counters{};
@@ -36,6 +37,7 @@ Result<void> note(host::PowerCall::Kind kind, std::uint64_t value) {
 namespace machine {
 
 const PowerAbilities& power_abilities() noexcept { return abilities; }
+const MachineFacts& facts() noexcept { return machine_facts; }
 unsigned package_of(unsigned core) noexcept { return cores_per_package == 0 ? 0 : core / cores_per_package; }
 Result<std::uint8_t> cache_tag(unsigned) noexcept { return failure(ErrorCode::unsupported, "the host lends no cache"); }
 unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
@@ -68,6 +70,7 @@ void check_hardware_errors() noexcept { error_looks[this_core()].fetch_add(1); }
 namespace host {
 
 void set_power_abilities(const PowerAbilities& wanted) { abilities = wanted; }
+void set_machine_facts(const MachineFacts& wanted) { machine_facts = wanted; }
 void set_cores_per_package(unsigned cores) { cores_per_package = cores; }
 
 void set_counters(unsigned core, const CounterSample& sample) {

@@ -11,6 +11,7 @@
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/power/cpu_power.hpp"
+#include "kernel/x86/power/facts.hpp"
 #include "kernel/x86/power/report.hpp"
 
 namespace neap::x86::power {
@@ -29,6 +30,7 @@ class ThisCpu final : public CpuAccess {
 
 constinit ThisCpu this_cpu;
 constinit CpuPower cpu_power;
+constinit MachineFacts machine_facts;
 constinit thread_local CoreAtBoot at_boot;
 constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
@@ -53,6 +55,7 @@ std::uint8_t package_number(std::uint32_t id) {
 
 void find_abilities(FindOptions options) {
   cpu_power.find(this_cpu, options);
+  machine_facts = find_facts(this_cpu, cpu_power.abilities(), cpu_power.sleep_ways());
   Line line;
   cpu_power.describe(line);
   line.print();
@@ -96,6 +99,7 @@ namespace neap::machine {
 using namespace x86;
 
 const PowerAbilities& power_abilities() noexcept { return power::cpu_power.abilities(); }
+const MachineFacts& facts() noexcept { return power::machine_facts; }
 
 unsigned package_of(unsigned core) noexcept {
   require(core < cores_max, "package_of: no such core", core);
