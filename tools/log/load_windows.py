@@ -7,13 +7,19 @@ this reading the wall clock of the log's start anchor is used, so the two machin
 virtual time, in which the modelled TSC counts from 0.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.errors import Failure
 from tools.foreign import is_whole, parse_json, read_bounded
-from tools.log.decode import CoreLog, RunLog
+
+if TYPE_CHECKING:
+    # The collector reads offered rates without numpy.
+    from tools.log.decode import CoreLog, RunLog
 
 BYTES_MAX = 16 << 20
 WINDOWS_MAX = 1000
@@ -22,13 +28,14 @@ NS_PER_S = 1_000_000_000
 _PERCENTILES = {"p50": ("p50_ns", "p50"), "p90": ("p90_ns", "p90"), "p95": ("p95_ns", "p95"), "p99": ("p99_ns", "p99")}
 _PERCENTILES |= {"p99.9": ("p99.9_ns", "p999"), "max": ("p100_ns", "max"), "mean": ("mean_ns", "mean"), "min": ("min_ns", "min")}
 NAMES = ("load.json", "result.json")
+WORLD = "world.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadWindow:
     """A measured window of a load. `begin_tsc` and `end_tsc` are on the log's clock. `by_wall_clock`: only the two machines' wall clocks
     relate the window to the log. `offered`: requests/s that the load was to send; None for a closed loop. `found`: no result of a load
-    says the window; it was found in the log (steady.py)."""
+    says the window; it was found in the log (steady.py). `marked`: the window is that of the log's marks (load_marks.py)."""
 
     begin_tsc: int
     end_tsc: int
@@ -37,14 +44,42 @@ class LoadWindow:
     by_wall_clock: bool = False
     offered: float | None = None
     found: bool = False
+    marked: bool = False
 
 
 def beside(place: str) -> Path | None:
-    """Returns the result of a load beside a folder of logs, as `--load-out` and model runs leave it; None if there is none."""
-    folder = Path(place)
-    if not folder.is_dir():
+    """Returns the result of a load beside a folder of logs, as `--load-out` and model runs leave it; None if there is none. `place` may
+    also be the folder above that folder."""
+    return next((path for name in NAMES if (path := _above(Path(place)) / name).is_file()), None) if Path(place).is_dir() else None
+
+
+def _above(place: Path) -> Path:
+    """Returns the folder that holds a folder of logs. `place` may be either of them."""
+    return (place / "log" if (place / "log").is_dir() else place).resolve().parent
+
+
+def offered(place: Path) -> dict | None:
+    """Returns `file` and `offered_per_second` of the load's result beside a folder of logs: a rate for each measured window, None for a
+    closed loop. None if no result of a load is there."""
+    # The model machine writes its result after its log. Before that, the clients' figures are in world.json.
+    found = [path for path in (beside(str(place)), _above(place) / WORLD) if path is not None and path.is_file()]
+    return offered_by(found[0]) if found else None
+
+
+def offered_by(path: Path) -> dict | None:
+    """Returns what `offered` does, for one file. The file may be anything; then None is returned."""
+    try:
+        found = parse_json(read_bounded(path, BYTES_MAX))
+    except (OSError, ValueError):
         return None
-    return next((path for name in NAMES if (path := folder.resolve().parent / name).is_file()), None)
+    runs = _member(found, "runs")
+    if isinstance(runs, list) and len(runs) <= WINDOWS_MAX:
+        rates = [_rate(_member(each, "rate", "asked")) for each in runs]
+    elif _member(found, "window") or _member(found, "world"):
+        rates = [_rate(_member(_member(found, "world") or found, "rate"))]
+    else:
+        return None
+    return {"file": path.name, "offered_per_second": rates}
 
 
 def read(path: Path, run: RunLog) -> list[LoadWindow]:

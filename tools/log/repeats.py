@@ -25,7 +25,7 @@ GROUPS = {
     "wake_ups_by_cause": "wake_ups",
     "latency_us": "latency_us",
 }
-LEFT_OUT = ("phase", "begin", "generation", "in_load_window", "settings")
+LEFT_OUT = ("phase", "begin", "generation", "in_load_window", "load_part", "settings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +53,7 @@ def load(places: Sequence[str], files: Sequence[Path], steady_percent: float | N
             found.append(Repeat(members[0], run, steady.windows(run, steady_percent), None))
             continue
         file = files[number] if files else load_windows.beside(members[0])
+        run.load = (load_windows.offered_by(file) if file else None) or run.load
         found.append(Repeat(members[0], run, windows_in(file, run, asked=bool(files)) or list(run.windows), file))
     return found
 
