@@ -21,8 +21,8 @@ U32_MAX = (1 << 32) - 1
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _COMMIT = re.compile(r"(?:[0-9a-f]{12}|[0-9a-f]{40})\+?")
 _HEX = re.compile(r"0x[0-9a-f]{1,16}")
-_SIGNATURE = re.compile(r"[0-9a-f]{2,3}-[0-9a-f]{2,3}-[0-9a-f]{1,2}")
-_MEMBER = re.compile(r"[a-z0-9][a-z0-9_.]{0,63}")
+_SIGNATURE = re.compile(r"[0-9a-f]{1,4}-[0-9a-f]{1,4}-[0-9a-f]{1,4}")
+_MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 Check = Callable[[object], bool]
 

@@ -21,6 +21,8 @@ MEMBERS = (
 # A change of this setting changes others, and the log does not say which.
 PRESET = "preset"
 MARKS_MAX = 1000
+# A header's command line is not cut.
+TEXT_MAX = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,12 @@ class CoreEntries:
         found = [Entry(row, row["changed"] == "start", row["changed"] != "start") for row in self.settings]
         found += [Entry(row, id(row) in first, False) for row in self.configured]
         return sorted(found, key=lambda entry: (not entry.at_start, entry.row["tsc"]))
+
+    @property
+    def is_preset_unknown(self) -> bool:
+        """True if a preset was set, and no entries behind it state the values that other settings got."""
+        presets = [row["tsc"] for row in self.settings if row["changed"] == PRESET and "value" in row]
+        return bool(presets) and not any(row["tsc"] >= max(presets) for row in self.configured)
 
     def at_start(self) -> dict[str, str]:
         """Returns the settings at the start of the run with their values as text."""
@@ -152,8 +160,6 @@ def remarks(found: dict) -> list[str]:
     slow = found["header"].get("slow")
     if slow is not None:
         said.append(f"the soft card's clock ran {slow} times slower than the CPUs': itr=1us lasted {slow} us")
-    if any(row["setting"] == PRESET for row in found["changes"]):
-        said.append("a preset was set in the run: the log does not say which values it gave to other settings")
     return said
 
 
@@ -172,7 +178,7 @@ def member_text(value: object) -> str:
 def _scalar(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "null" if value is None else shown(value)
+    return "null" if value is None else shown(value, TEXT_MAX)
 
 
 def _named(value: dict) -> str:
@@ -212,6 +218,19 @@ def rows(found: dict) -> list[tuple[str, str]]:
 def load_text(load: dict) -> str:
     rates = [f"{rate:,.6g} requests/s" if rate is not None else "a closed loop" for rate in load["offered_per_second"]]
     return f"{', '.join(rates) or 'no rate'}, from {shown(load['file'], 256)}"
+
+
+def flat(name: str, value: object) -> list[tuple[str, str]]:
+    """Returns a member of the header as names and texts of its parts, like "limits.c_state", or "c_states.c6.wake_up_us" in a list."""
+    if isinstance(value, dict):
+        return [pair for inner, each in value.items() for pair in flat(f"{name}.{inner}", each)]
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        named = [
+            (each.get("name", number), {inner: part for inner, part in each.items() if inner != "name"})
+            for number, each in enumerate(value)
+        ]
+        return [pair for each_name, rest in named for pair in flat(f"{name}.{each_name}", rest)]
+    return [(name, member_text(value))]
 
 
 def lines(found: dict) -> list[str]:

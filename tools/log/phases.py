@@ -70,6 +70,8 @@ def split(run: RunLog, cores: list[CoreRun], loads: Sequence[LoadWindow] = ()) -
         moved = moved[: PHASES_MAX - 1]
     pieces = _pieces(moved, until, _first_generation(there), windows, parts, begin)
     remarks += _remarks(loads, windows, pieces, hz)
+    if any(core.log.settings_entries.is_preset_unknown for core in there):
+        remarks.append("a preset was set in the run; the log does not say which values other settings got by it")
     energy = [package_energy(run, members, "package_energy") for members in packages(there).values()]
     series = None if any(each is None for each in energy) else [(ticks_since(each.tsc, begin), each.joules) for each in energy if each]
     phases = [

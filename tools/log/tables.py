@@ -19,7 +19,7 @@ from pyarrow import csv, parquet
 
 from tools.errors import Failure
 from tools.log import summary
-from tools.log.configuration import member_text
+from tools.log.configuration import flat
 from tools.log.decode import COUNTERS, KIND_NAMES, RunLog
 from tools.log.schema import name_of
 from tools.log.shared_settings import numbers_text
@@ -116,18 +116,18 @@ _SETTINGS_SCHEMA = pa.schema(
         ("turbo", pa.string()),
         ("card_value", pa.uint32()),
         ("value", pa.string()),
-        ("stated", pa.bool_()),
+        ("entry", pa.string()),
     ]
 )
 
 
 def _settings(core: CoreRun, begin: int) -> pa.Table:
     """Returns the policy at the start, then a row for each setting at the start, then the changes. `value`: of the setting `changed`, as
-    control accepts it. `stated`: false for a change."""
+    control accepts it. `entry`: start, configured or change."""
     rows = [
         {
             **{"core": core.log.core, "seconds": (entry.row["tsc"] - begin) / core.log.tsc_hz, **entry.row},
-            "stated": not entry.is_change,
+            "entry": "change" if entry.is_change else "configured" if "value" in entry.row else "start",
         }
         for entry in core.log.settings_entries.in_order
         if core.begin_tsc <= entry.row["tsc"] <= core.end_tsc
@@ -139,7 +139,8 @@ def configuration_table(run: RunLog) -> pa.Table:
     """Returns a row for each fact of the configuration. `part` is header, start, change, mark, card_counter or load. `cores`: like "0-3,6";
     null for a fact of the whole machine. `seconds`: since the run's begin; null for facts that have no moment."""
     found = summary.configure(run)
-    rows: list[tuple] = [("header", name, member_text(value), None, None) for name, value in found["header"].items()]
+    members = [pair for name, value in found["header"].items() for pair in flat(name, value)]
+    rows: list[tuple] = [("header", name, text, None, None) for name, text in members]
     rows += [("start", row["setting"], row["value"], numbers_text(row["cores"]), None) for row in found["settings_at_start"]]
     rows += [("change", row["setting"], row["value"], numbers_text(row["cores"]), row["seconds"]) for row in found["changes"]]
     rows += [("mark", "load", row["what"], None, row["seconds"]) for row in found["marks"]]
