@@ -36,7 +36,7 @@ class Entry:
 
 @dataclasses.dataclass
 class CoreEntries:
-    """What one core's log says about settings. `begin_tsc`: of the run on this core; None for a log without entries. `settings` and
+    """The entries about settings in one core's log. `begin_tsc`: of the run on this core; None for a log without entries. `settings` and
     `configured`: rows of schema.describe_settings; `marks`: rows of describe_mark. All are in the log's order."""
 
     core: int

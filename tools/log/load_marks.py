@@ -44,8 +44,8 @@ def windows(parts: Sequence[Span], begin_tsc: int) -> list[LoadWindow]:
 
 
 def align(parts: list[Span], loads: Sequence[LoadWindow], begin_tsc: int, end: int, tsc_hz: int) -> tuple[list[Span], list[str]]:
-    """Returns the parts with the bounds of the windows of a load's result, and remarks about contradictions. Where a window of the result
-    is, no other part remains."""
+    """Returns the parts with the bounds of the windows of a load's result, and remarks about contradictions. No other part
+    overlaps a window of the result."""
 
     def when(low: int, high: int) -> str:
         return f"from {low / tsc_hz:.6f} to {high / tsc_hz:.6f} s"
