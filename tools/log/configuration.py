@@ -80,7 +80,7 @@ class CoreEntries:
 
 def describe(about: dict, tsc_hz: int, cores: Sequence[CoreEntries], load: dict | None = None) -> dict:
     """Returns a run's configuration for JSON. `about`: a header's checked JSON. Moments are in seconds since the run's begin, and Unix
-    times in ns. `load`: what load_windows.offered says."""
+    times in ns. `load`: what load_results.offered says."""
     begin = min((core.begin_tsc for core in cores if core.begin_tsc is not None), default=0)
     return {
         "header": {name: about[name] for name in MEMBERS if about.get(name) is not None},

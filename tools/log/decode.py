@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tools.errors import Failure, UsageError
-from tools.log import load_windows
+from tools.log import load_results
 from tools.log import schema as schemas
 from tools.log.configuration import MARKS_MAX, CoreEntries
 from tools.log.folder import log_files
@@ -95,7 +95,7 @@ class CoreLog:
 
 @dataclasses.dataclass
 class RunLog:
-    """The logs of all cores of one run, in order. `load`: what load_windows.offered says. Data of other origin lacks some figures:
+    """The logs of all cores of one run, in order. `load`: what load_results.offered says. Data of other origin lacks some figures:
     `unknown` names them, `notes` tells the reader, and `windows` has the measured windows of the load that came with the data."""
 
     cores: list[CoreLog]
@@ -156,7 +156,7 @@ def load(places: Sequence[str]) -> RunLog:
             raise Failure(f"{path} and {first[1]} are of different runs", "give the files of one run")
         by_core.setdefault(header.core, []).append((header, path))
     _require_memory(sum(header.entries for files in by_core.values() for header, _ in files) * ENTRY_BYTES)
-    load_there = load_windows.offered(Path(places[0])) if Path(places[0]).is_dir() else None
+    load_there = load_results.offered(load_results.beside(places))
     return RunLog([_load_core(by_core[core]) for core in sorted(by_core)], load=load_there)
 
 

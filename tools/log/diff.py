@@ -10,7 +10,7 @@ import math
 
 from tools.errors import Failure
 from tools.foreign import parse_json, shown
-from tools.log import configuration, decode, load_windows, phases, repeats, summary
+from tools.log import configuration, decode, load_results, phases, repeats, summary
 from tools.log.decode import RunLog
 from tools.log.trim import trim
 
@@ -54,11 +54,11 @@ def compare(first: str, second: str) -> dict:
 
 
 def _windows(place: str, run: RunLog) -> list:
-    file = load_windows.beside(place)
+    file = load_results.beside([place])
     if run.windows:
         return list(run.windows)
     try:
-        return load_windows.read(file, run) if file else []
+        return load_results.read(file, run) if file else []
     except Failure:
         return []  # a file beside the log that is no load's result
 

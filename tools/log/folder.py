@@ -27,7 +27,7 @@ from pathlib import Path
 from tools import cache
 from tools.errors import DiskFull, Failure
 from tools.foreign import parse_json, read_bounded
-from tools.log import configuration, load_windows
+from tools.log import configuration, load_results
 from tools.log.about import FIELDS
 from tools.log.configuration import MARKS_MAX, CoreEntries
 from tools.log.layout import (
@@ -373,7 +373,7 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
     if left_out:
         more["settings_left_out"] = left_out
     settings.sort(key=lambda setting: (setting["tsc"], setting["core"]))
-    load = load_windows.offered(paths[0].parent)
+    load = load_results.offered(load_results.beside([paths[0].parent]))
     found = configuration.describe(last.about, last.tsc_hz, list(entries.values()), load)
     head = {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps}
     return {**head, "configuration": found, "settings": settings}

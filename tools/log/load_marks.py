@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from tools.foreign import shown
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 
 WINDOW, END = "window", "end"
 # Parts of a load in which it is not steady, so that texts leave them out.

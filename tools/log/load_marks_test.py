@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.log import decode, load_marks, load_windows, phases, repeats, report, steady, summary
+from tools.log import decode, load_marks, load_results, phases, repeats, report, steady, summary
 from tools.log.by_hand import HZ, mark, record, setting, write_core
 from tools.log.decode import INTERRUPT, POLICY, START, STOP, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 
 TENTH = HZ // 10
 # Marks by tenths of a second since the run's begin, which lasts 2 s.
@@ -93,7 +93,7 @@ def result(folder: Path, *windows: tuple[float, float]) -> Path:
 
 def test_the_results_window_wins_and_marks_that_are_a_little_late_do_not_divide_it(tmp_path: Path) -> None:
     run = run_of(tmp_path / "log", {0: "preload", 5: "warm_up", 8.05: "window", 15.05: "drain", 17: "end"})
-    found = summary.summarise(run, load_windows.read(result(tmp_path, (8, 15)), run))
+    found = summary.summarise(run, load_results.read(result(tmp_path, (8, 15)), run))
     assert [(row["load_part"], row["in_load_window"]) for row in found["phases"]] == [
         ("preload", False),
         ("warm_up", False),
@@ -108,7 +108,7 @@ def test_the_results_window_wins_and_marks_that_are_a_little_late_do_not_divide_
 
 def test_a_disagreement_of_marks_and_result_is_a_note(tmp_path: Path) -> None:
     run = run_of(tmp_path / "log", USUAL)
-    found = summary.summarise(run, load_windows.read(result(tmp_path, (9, 14)), run))
+    found = summary.summarise(run, load_results.read(result(tmp_path, (9, 14)), run))
     (inside,) = phases.chosen(found)
     assert (inside["begin"], inside["requests"]) == (0.9, 70)
     assert found["phase_remarks"] == [
@@ -119,7 +119,7 @@ def test_a_disagreement_of_marks_and_result_is_a_note(tmp_path: Path) -> None:
 
 def test_windows_that_only_one_of_both_has_are_notes(tmp_path: Path) -> None:
     run = run_of(tmp_path / "log", {2: "window", 5: "drain", 12: "window", 15: "end"})
-    found = summary.summarise(run, load_windows.read(result(tmp_path, (2, 5), (7, 9)), run))
+    found = summary.summarise(run, load_results.read(result(tmp_path, (2, 5), (7, 9)), run))
     assert [row["begin"] for row in phases.chosen(found)] == [0.2, 0.7]
     assert found["phase_remarks"] == [
         "the load's result has a window from 0.700000 to 0.900000 s, and the log's marks have none there",
@@ -130,7 +130,7 @@ def test_windows_that_only_one_of_both_has_are_notes(tmp_path: Path) -> None:
 
 def test_two_windows_of_a_scan_are_matched_each(tmp_path: Path) -> None:
     run = run_of(tmp_path / "log", {1: "warm_up", 2: "window", 8: "window", 14: "end"})
-    found = summary.summarise(run, load_windows.read(result(tmp_path, (2, 7.99), (8, 14)), run))
+    found = summary.summarise(run, load_results.read(result(tmp_path, (2, 7.99), (8, 14)), run))
     inside = phases.chosen(found)
     assert [(row["begin"], row["load_part"], row["requests"]) for row in inside] == [(0.2, "window", 70), (0.8, "window", 70)]
     assert found["phase_remarks"] == []
@@ -138,7 +138,7 @@ def test_two_windows_of_a_scan_are_matched_each(tmp_path: Path) -> None:
 
 def test_a_result_of_another_time_leaves_the_marks_window(tmp_path: Path) -> None:
     run = run_of(tmp_path / "log", USUAL)
-    found = summary.summarise(run, load_windows.read(result(tmp_path, (80, 90)), run))
+    found = summary.summarise(run, load_results.read(result(tmp_path, (80, 90)), run))
     assert [row["load_part"] for row in phases.chosen(found)] == ["window"] and phases.chosen(found)[0]["requests"] is None
     assert found["phase_remarks"] == ["no window of the load lies in the run, so phases have no latencies"]
 

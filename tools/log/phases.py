@@ -19,7 +19,7 @@ from tools.foreign import shown
 from tools.log import load_marks
 from tools.log.configuration import PRESET
 from tools.log.decode import INTERRUPT, POLL, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.schema import name_of
 from tools.log.trim import CoreRun, package_energy, packages, ticks_since
 

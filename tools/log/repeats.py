@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tools.errors import Failure, UsageError
 from tools.foreign import shown
-from tools.log import decode, load_windows, phases, steady, study_reader
+from tools.log import decode, load_results, phases, steady, study_reader
 from tools.log.decode import RunLog
 from tools.log.layout import read_header
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 
 # Dictionaries of figures within a phase, and the text before their members' names.
 GROUPS = {
@@ -52,8 +52,8 @@ def load(places: Sequence[str], files: Sequence[Path], steady_percent: float | N
         if steady_percent is not None:
             found.append(Repeat(members[0], run, steady.windows(run, steady_percent), None))
             continue
-        file = files[number] if files else load_windows.beside(members[0])
-        run.load = (load_windows.offered_by(file) if file else None) or run.load
+        file = files[number] if files else load_results.beside(members)
+        run.load = load_results.offered(file) or run.load
         found.append(Repeat(members[0], run, windows_in(file, run, asked=bool(files)) or list(run.windows), file))
     return found
 
@@ -62,7 +62,7 @@ def windows_in(file: Path | None, run: RunLog, *, asked: bool) -> list[LoadWindo
     if file is None:
         return []
     try:
-        return load_windows.read(file, run)
+        return load_results.read(file, run)
     except Failure:
         # A file that the user did not name may be anything.
         if asked:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.errors import UsageError
 from tools.foreign import shown
-from tools.log import configuration, decode, load_results, load_windows, page_data, page_series, phases, repeats, summary
+from tools.log import configuration, decode, load_results, page_data, page_series, phases, repeats, summary
 from tools.log.decode import KIND_NAMES, RunLog
 from tools.log.tables import Making
 from tools.log.trim import trim
@@ -68,26 +68,21 @@ def write(runs: Sequence[NamedRun], out: Path) -> int:
     return len(page)
 
 
-def _windows(named: NamedRun) -> list[load_windows.LoadWindow]:
-    """Returns the measured windows of the load whose result is beside the run's files."""
-    file = next((found for folder in named.folders if (found := load_windows.beside(str(folder)))), None)
-    return repeats.windows_in(file, named.log, asked=False) or list(named.log.windows)
-
-
 class _Prepared:
     """A run with everything that the page shows of it."""
 
     def __init__(self, named: NamedRun):
         self.named = named
         self.log = named.log
-        self.summary = summary.summarise(named.log, _windows(named))
+        file = load_results.beside(named.folders)
+        windows = repeats.windows_in(file, named.log, asked=False)
+        self.summary = summary.summarise(named.log, windows or list(named.log.windows))
         self.cores = [trim(core) for core in named.log.cores]
         self.begin, self.seconds = page_series.span_of(self.cores)
         about = named.log.about
-        axis = load_results.TimeAxis.of(about, self.begin, self.cores[0].log.tsc_hz, self.seconds)
-        self.load = load_results.read(named.folders, axis)
+        self.load = load_results.curve(file, windows, self.begin, self.cores[0].log.tsc_hz, self.seconds)
         cpu = about.get("cpu", "")
-        self.model = (self.load.model or cpu.removeprefix(MODELLED)) if cpu.startswith(MODELLED) else None
+        self.model = (load_results.model_of(file) or cpu.removeprefix(MODELLED)) if cpu.startswith(MODELLED) else None
         self.title = f"run {self.summary['run']} of {shown(about.get('application', 'an application'))}"
         missing = self.summary["cores"] - len(self.cores)
         if missing > 0 and self.summary["total"]["joules"] is not None:

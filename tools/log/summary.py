@@ -12,7 +12,7 @@ import numpy as np
 from tools.foreign import shown
 from tools.log import configuration, phases
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.shared_settings import change_text as change_text
 from tools.log.shared_settings import folded
 from tools.log.shared_settings import lines as settings_lines
