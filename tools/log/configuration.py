@@ -18,8 +18,9 @@ MEMBERS = (
     *("application", "neap", "commit", "build", "compiler", "command_line", "cpu", "cpu_signature", "microcode", "cores", "packages"),
     *("tsc_hz", "frequencies_mhz", "limits", "c_states", "card", "link", "slow", "sample_period_us", "when_full", "control_core"),
 )
-# A change of this setting changes others, and the log does not say which.
+# A change of this setting changes others, and the log does not say which. It does not change those with a field of their own.
 PRESET = "preset"
+POLICY = ("idle", "itr", "poll_budget", "pstate", "power_limit", "turbo")
 MARKS_MAX = 1000
 # A header's command line is not cut.
 TEXT_MAX = 20_000
@@ -69,11 +70,14 @@ class CoreEntries:
         return {name: value for name, _, value in known}
 
     def configured_at_start(self) -> list[dict]:
-        """Returns the first entry of each setting, unless a change came before it."""
-        until = next((row["tsc"] for row in self.settings if row["changed"] != "start"), None)
+        """Returns the first entry of each setting, if it stands between the entry of the start and the first change behind that entry."""
+        begin = next((row["tsc"] for row in self.settings if row["changed"] == "start"), None)
+        if begin is None:
+            return []
+        until = next((row["tsc"] for row in self.settings if row["changed"] != "start" and row["tsc"] >= begin), None)
         found: dict[str, dict] = {}
         for row in self.configured:
-            if until is None or row["tsc"] <= until:
+            if begin <= row["tsc"] and (until is None or row["tsc"] <= until):
                 found.setdefault(row["changed"], row)
         return list(found.values())
 
@@ -121,13 +125,12 @@ def _changes(cores: Sequence[CoreEntries], begin: int, about: dict, tsc_hz: int)
     cores had different ones."""
     groups: dict[tuple[int, str], list[tuple[int, dict, str | None]]] = {}
     for core in cores:
-        known: dict[str, str | None] = dict(core.at_start())
-        for row in core.settings:
-            if row["changed"] == "start" or row["tsc"] < begin:
-                continue
-            groups.setdefault((row["generation"], change_text(row)), []).append((core.core, row, known.get(row["changed"])))
-            if row["changed"] == PRESET:
-                known = {}
+        known = core.at_start()
+        for row, is_change in ((entry.row, entry.is_change) for entry in core.in_order if not entry.at_start):
+            if is_change and row["tsc"] >= begin:
+                groups.setdefault((row["generation"], change_text(row)), []).append((core.core, row, known.get(row["changed"])))
+                if row["changed"] == PRESET:
+                    known = {name: value for name, value in known.items() if name in POLICY}
             known[row["changed"]] = row["value"]
     found = []
     for (generation, _), rows in groups.items():

@@ -99,7 +99,7 @@ def test_the_report_has_the_configuration(five: Path) -> None:
 
 
 def test_parquet_has_the_configuration_as_metadata_and_the_settings_as_a_table(five: Path, tmp_path: Path) -> None:
-    for table in ("records", "settings"):
+    for table in ("records", "settings", "configuration"):
         assert neap("log", "parquet", str(five), "--table", table, "--out", str(tmp_path / f"{table}.parquet")).returncode == 0
         metadata = parquet.read_schema(tmp_path / f"{table}.parquet").metadata
         assert json.loads(metadata[b"neap.configuration"]) == summary.configure(decode.load([str(five)]))
@@ -162,6 +162,16 @@ def test_diff_names_another_load(tmp_path: Path) -> None:
         (tmp_path / name / "load.json").write_text(json.dumps({"runs": [{"rate": {"asked": rate}}]}))
     found = diff.compare(*(str(tmp_path / name / "log") for name in "ab"))
     assert found["configuration"] == [{"name": "load.offered_per_second.1", "first": 100000, "second": "closed loop"}]
+
+
+def test_repeats_of_one_experiment_name_members_that_differ(tmp_path: Path) -> None:
+    for name, facts in (("a", {}), ("b", {"commit": "ba9876543210", "slow": 7}), ("c", {})):
+        write_core(tmp_path / name / "log", 0, core_entries(BEFORE, {}), cores=1, **{**synthetic.FACTS, **facts})
+    (tmp_path / "c/load.json").write_text(json.dumps({"runs": [{"rate": {"asked": 5}}]}))
+    done = neap("log", "summary", *(str(tmp_path / name) for name in "abc"))
+    assert done.returncode == 0, done.stderr
+    said = [line.rpartition(" differ in ")[2] for line in done.stdout.splitlines() if " differ in " in line]
+    assert said == ["commit, slow", "offered load"]
 
 
 def test_settings_that_differ_by_core_are_folded(tmp_path: Path) -> None:

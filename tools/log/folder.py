@@ -374,7 +374,8 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
         more["settings_left_out"] = left_out
     settings.sort(key=lambda setting: (setting["tsc"], setting["core"]))
     load = load_results.offered(load_results.beside([paths[0].parent]))
-    found = configuration.describe(last.about, last.tsc_hz, list(entries.values()), load)
+    first = headers[0][1]
+    found = configuration.describe(first.about, first.tsc_hz, list(entries.values()), load)
     head = {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps}
     return {**head, "configuration": found, "settings": settings}
 

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tools.foreign import shown
-from tools.log import load_marks
-from tools.log.configuration import PRESET
+from tools.log import configuration, load_marks
 from tools.log.decode import INTERRUPT, POLL, RunLog
 from tools.log.load_results import LoadWindow
 from tools.log.schema import name_of
@@ -311,9 +310,9 @@ def settings_in_force(cores: list[CoreRun], until: int, begin: int) -> dict:
             if row["tsc"] - begin >= until and not entry.at_start:
                 break
             found.update({name: row[name] for name in POLICY})
-            if row["changed"] == PRESET and entry.is_change:
+            if row["changed"] == configuration.PRESET and entry.is_change:
                 found |= dict.fromkeys([name for name in found if name not in POLICY])
-            if "value" in row and row["changed"] not in ("idle", "itr", "poll_budget", "pstate", "power_limit", "turbo"):
+            if "value" in row and row["changed"] not in configuration.POLICY:
                 found[row["changed"]] = row["value"]
         for name, value in found.items():
             by_name.setdefault(name, {})[core.log.core] = value

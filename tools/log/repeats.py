@@ -119,8 +119,24 @@ def compare(found: Sequence[dict], names: Sequence[str]) -> dict:
     return {
         "runs": [{"place": name, "boot_id": each["boot_id"], "run": each["run"], "load": each["load"]} for name, each in zip(names, found)],
         "phases": compared,
-        "remarks": [f"{name}: {remark}" for name, each in zip(names, found) for remark in [*each["phase_remarks"], *each["remarks"]]],
+        "remarks": [
+            *(
+                f"{names[0]} and {name} differ in {what}"
+                for name, each in zip(names[1:], found[1:])
+                if (what := _differing(found[0], each))
+            ),
+            *(f"{name}: {remark}" for name, each in zip(names, found) for remark in [*each["phase_remarks"], *each["remarks"]]),
+        ],
     }
+
+
+def _differing(first: dict, second: dict) -> str:
+    """Returns the names of the members in which the configurations of two runs differ, beside their settings. Each boot measures its
+    tsc_hz anew."""
+    headers = [{**each["configuration"]["header"], "tsc_hz": 0} for each in (first, second)]
+    loads = [(each["configuration"]["load"] or {}).get("offered_per_second") for each in (first, second)]
+    names = [name for name in dict.fromkeys([*headers[0], *headers[1]]) if headers[0].get(name) != headers[1].get(name)]
+    return ", ".join(names + ["offered load"] * (loads[0] != loads[1]))
 
 
 def figures(phase: dict) -> dict[str, float | None]:
