@@ -315,7 +315,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         else:
             reading.add_argument("--out", metavar="F")
         if name in ("csv", "parquet"):
-            reading.add_argument("--table", choices=("records", "settings", "idle"), default="records")
+            reading.add_argument("--table", choices=("records", "settings", "idle", "configuration"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")

@@ -38,6 +38,11 @@ def convert(arguments) -> int:
     pieces = tables.tables(run, arguments.table, arguments.untrimmed)
     if arguments.action == "csv":
         tables.write_csv(pieces, arguments.out or "-")
+        if arguments.out and arguments.table != "configuration":
+            # A second file: few tools can skip comment lines in the first one.
+            beside = tables.configuration_path(arguments.out)
+            tables.write_csv(iter([tables.configuration_table(run)]), str(beside))
+            progress.say(f"neap: {arguments.out}, and the configuration in {beside}")
     else:
         out = arguments.out or _beside(arguments.places, f"{arguments.table}.parquet")
         tables.write_parquet(pieces, run, str(out))

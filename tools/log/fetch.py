@@ -41,13 +41,16 @@ def _fetch_core(
 ) -> layout.Header:
     with control_client.Control(*address, token) as connection:
         connection.send(f"get,{core}")
-        raw = connection.read(layout.HEADER_BYTES, SILENCE_SECONDS)
+        raw = connection.read(layout.HEADER_BYTES_MIN, SILENCE_SECONDS)
         if raw.startswith(b"error"):
             answer = raw.split(b"\n")[0].decode("ascii", "replace")
             raise control_client.Refused(f"{connection.name} answered '{answer}' to get,{core}")
-        if len(raw) < layout.HEADER_BYTES:
+        name = f"what {connection.name} sent for core {core}"
+        size = layout.HEADER_BYTES_MIN if len(raw) < layout.HEADER_BYTES_MIN else layout.header_bytes(raw, name)
+        raw += connection.read(size - len(raw), SILENCE_SECONDS) if len(raw) < size else b""
+        if len(raw) < size:
             raise control_client.Lost(f"{connection.name} ended the connection after {len(raw)} bytes of core {core}'s header")
-        header = layout.parse_header(raw, f"what {connection.name} sent for core {core}")
+        header = layout.parse_header(raw, name)
         identity = Identity(header.boot_id, header.run)
         if header.core != core:
             raise Failure(f"{connection.name} sent core {header.core} for core {core}")
@@ -59,7 +62,7 @@ def _fetch_core(
             folder.require_same(found, identity)
         with contextlib.suppress(FileNotFoundError):
             folder.claim(-folder.log_path(core).stat().st_size)  # the old file is replaced
-        folder.claim(layout.HEADER_BYTES + header.entries * layout.ENTRY_BYTES)
+        folder.claim(header.size + header.entries * layout.ENTRY_BYTES)
         making = folder.log_path(core).with_suffix(".log.new")
         try:
             with cache.disk_full_named(str(folder.log_path(core))), open(making, "wb") as file:

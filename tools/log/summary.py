@@ -4,14 +4,15 @@
 An unknown figure is None, never 0. It is printed as "not on this CPU" in the text, and as null in JSON.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from tools.foreign import shown
-from tools.log import phases
+from tools.log import configuration, phases
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.shared_settings import change_text as change_text
 from tools.log.shared_settings import folded
 from tools.log.shared_settings import lines as settings_lines
@@ -34,6 +35,7 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
     total = _total(cores, rows, package_rows)
     for row in (total, *rows, *split["phases"]) if run.unknown else ():
         row |= {name: None for name in run.unknown if name in row}
+    configured = configure(run)
     names = ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full", "control_core")
     return {
         **{name: about.get(name) for name in names},
@@ -41,9 +43,10 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
         "total": total,
         "packages": package_rows,
         "cores_detail": rows,
+        "configuration": configured,
         "settings": settings(run),
         **split,
-        "remarks": remarks(run, cores, package_rows),
+        "remarks": [*remarks(run, cores, package_rows), *configuration.remarks(configured)],
     }
 
 
@@ -198,6 +201,15 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
     return (int(series.tsc[-1]) - int(series.tsc[0])) / cores[0].log.tsc_hz if series else None
 
 
+def configure(run: RunLog) -> dict:
+    """Returns the configuration of a run, as configuration.describe does."""
+    cores = [
+        dataclasses.replace(core.log.settings_entries, begin_tsc=core.begin_tsc if len(core.records) else None)
+        for core in map(trim, run.cores)
+    ]
+    return configuration.describe(run.about, run.cores[0].tsc_hz, cores, run.load)
+
+
 def settings(run: RunLog) -> list[dict]:
     """Returns changes of settings by time, with seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
@@ -209,7 +221,8 @@ def settings(run: RunLog) -> list[dict]:
 
 def shared_settings(summary: dict) -> list[dict]:
     """Returns a summary's changes of settings, folded by cores that share them (shared_settings.folded)."""
-    return folded(summary["settings"], [row["core"] for row in summary["cores_detail"]])
+    stated = summary["configuration"]["settings_at_start"]
+    return folded(summary["settings"], [row["core"] for row in summary["cores_detail"]], stated)
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
@@ -260,6 +273,8 @@ def head(summary: dict) -> list[str]:
 def text(summary: dict) -> str:
     lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     lines += phases.lines(summary)
+    if configured := configuration.lines(summary["configuration"]):
+        lines += ["", "configuration:", *configured]
     if summary["settings"]:
         lines += ["", "set:", *settings_lines(shared_settings(summary))]
     if summary["remarks"]:

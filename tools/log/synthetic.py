@@ -10,12 +10,35 @@ from pathlib import Path
 import numpy as np
 
 from tools.log import layout, schema
-from tools.log.decode import ANCHOR, COUNTERS, IDLE, INTERRUPT, POLICY, RESIDENCY, SAMPLE, SETTINGS, START, STOP, dtype
+from tools.log.decode import ANCHOR, CONFIGURED, COUNTERS, IDLE, INTERRUPT, MARK, POLICY, RESIDENCY, SAMPLE, SETTINGS, START, STOP, dtype
 
 SCHEMA = schema.parse({})
 TYPES = {name: dtype(form) for name, form in SCHEMA.form.items()}
 BOOT_ID = "0123456789abcdef"
 COUNTER_MASK = (1 << 48) - 1
+# Members of a header that describe the image, the machine and the card.
+FACTS = {
+    "commit": "0123456789ab+",
+    "build": "release",
+    "compiler": "A compiler 19.1",
+    "command_line": "ip=10.0.0.2/24 itr=8us control_token=***",
+    "microcode": "0x71a",
+    "cpu_signature": "06-2d-07",
+    "limits": {"c_state": "c7", "c_state_locked": True, "turbo_off_by_firmware": False, "power_limit_mw": 115000},
+    "frequencies_mhz": {"minimum": 1200, "base": 2900, "maximum": 3800},
+    "c_states": [
+        {"name": "c1", "hint": "0x0", "wake_up_us": 2, "target_us": 4, "source": "table"},
+        {"name": "c6", "hint": "0x20", "wake_up_us": 104, "target_us": 312, "source": "measured"},
+    ],
+    "card": {"name": "82599", "id": "0x10fb", "revision": 1, "queues": 4},
+    "link": {"up": True, "mbps": 10000},
+    "card_counters_start": {"rx_packets": 10, "rx_missed": 0},
+    "card_counters_stop": {"rx_packets": 1010, "rx_missed": 3},
+}
+# The values of settings at the start, by the setting's number. The settings with a field of their own have the field's value.
+STATED = {0: 5, 1: 8, 2: 0, 3: 0, 4: 2, 5: 0, 6: 512, 7: 512, 8: 64, 9: 36, 10: 8, 11: 0, 12: 1, 13: 0, 21: 0}
+# Marks of the load, and the share of the run at which each of them is.
+MARKS = ((0, 0.0), (1, 0.1), (2, 0.2), (3, 0.8), (4, 0.9))
 
 
 @dataclasses.dataclass
@@ -41,6 +64,7 @@ class Shape:
     itr_us: int = 8  # of the first policy; the second has twice as much
     performance: int = 0
     power_limit_mw: int = 0
+    facts: bool = False  # the log has FACTS, STATED and MARKS, as those of this version have
 
 
 @dataclasses.dataclass
@@ -77,6 +101,7 @@ def about(shape: Shape, core: int) -> dict:
         "when_full": "stop",
         "control_core": None,
         **schema.DEFAULTS,
+        **(FACTS if shape.facts else {}),
     }
 
 
@@ -153,6 +178,8 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     values["package_energy"] = (np.uint64(shape.energy_start) + counts) & np.uint64((1 << 32) - 1)
     entries = _interleave(shape, core, records, sampled, flags, values, change_at)
 
+    if shape.facts:
+        entries = _with_facts(entries, core, begin, ticks)
     inside = records[1:]
     truth.interrupts.append(int(np.count_nonzero(inside["kind"] == INTERRUPT)))
     truth.rx_bytes.append(int(inside["rx_bytes"].sum()))
@@ -209,3 +236,21 @@ def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: d
     settings["turbo"] = 2
     entries[at[has_settings]] = settings.view(TYPES["record"])
     return entries
+
+
+def _with_facts(entries: np.ndarray, core: int, begin: int, ticks: int) -> np.ndarray:
+    """Returns a core's entries with one more for each setting behind the settings of the start, and on core 0 with the load's marks."""
+    start = int(np.flatnonzero(entries["kind"] == SETTINGS)[0])
+    stated = np.repeat(entries[start : start + 1].view(TYPES["settings"]), len(STATED))
+    stated["kind"], stated["changed"], stated["card_value"] = CONFIGURED, list(STATED), list(STATED.values())
+    entries = np.insert(entries, start + 1, stated.view(TYPES["record"]))
+    if core:
+        return entries
+    marks = np.zeros(len(MARKS), TYPES["mark"])
+    marks["kind"], marks["what"] = MARK, [what for what, _ in MARKS]
+    marks["tsc"] = [begin + int(ticks * share) for _, share in MARKS]
+    # A mark stands before a log record, whose first entry is a Record or an Idle.
+    first = np.flatnonzero(np.isin(entries["kind"], (INTERRUPT, POLICY, STOP, IDLE)))
+    first = first[np.insert(entries["kind"][first[1:] - 1] != IDLE, 0, True)]
+    places = first[np.minimum(np.searchsorted(entries["tsc"][first], marks["tsc"]), len(first) - 1)]
+    return np.insert(entries, places, marks.view(TYPES["record"]))

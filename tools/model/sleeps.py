@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.errors import Failure
-from tools.log.layout import HEADER_BYTES, read_header
+from tools.log.layout import read_header
 from tools.log.schema import ENTRY_BYTES, name_of
 from tools.model.cpu_model import CpuModel
 from tools.model.results import DRAIN, WINDOW
@@ -136,7 +136,7 @@ def read_records(path: Path, cpu: CpuModel) -> CoreRecords:
     header = read_header(path)
     if header.first or header.unwritten:
         raise Failure(f"{path} lacks entries, so its sleeps cannot be compared", "log=4M on the command line makes room")
-    data = path.read_bytes()[HEADER_BYTES:]
+    data = path.read_bytes()[header.size :]
     entries = [data[at : at + ENTRY_BYTES] for at in range(0, len(data), ENTRY_BYTES)]
     record, idle = header.schema.form["record"].by_name, header.schema.form["idle"].by_name
     idle_kinds = header.schema.kinds_of("idle")
