@@ -41,8 +41,9 @@ struct CorePlace {
 using CoreSet = std::bitset<cores_max>;
 /// Starts the present cores in `wanted`, in ascending order; the first is the calling core. Each calls `entry()` on its own stack with its
 /// own TLS, and never returns from it. All others are parked for ever: in the deepest idle state, without interrupts. Called once, on core
-/// 0. Returns the number of running cores. A core that does not start within 1 s is reported on the console and left out, so numbers stay
-/// dense.
+/// 0. Returns the number of running cores, which is final: before the first core calls `entry`, each core is in or out for ever.
+/// A core that does not start within 10 s (30 s under a hypervisor) is out. It is reported on the console, and halts if it starts later.
+/// Numbers stay dense. Under a hypervisor the machine ends (`ExitStatus::failure`) if a core in `wanted` is out.
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
