@@ -43,7 +43,7 @@ struct CoreCounters {
 
 /// The settings of a core (policy.cpp). Only the core itself writes them. Exception: `policy::use` writes the values of a card.
 struct PolicySlot {
-  std::atomic<IdleState> idle{IdleState::halt};
+  std::atomic<IdleState> idle{IdleState::halt}, monitor_state{IdleState::c1};
   std::atomic<std::uint8_t> turbo{2};
   std::atomic<std::uint16_t> epp{machine::firmwares_preference};
   std::atomic<std::uint32_t> itr_us{0}, poll_budget_us{0}, power_limit_mw{0}, generation{0};

@@ -49,10 +49,13 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
 
-  /// Sets what this core does when it has no work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`.
-  void idle_by(IdleState state, std::uint64_t poll_budget_ns) noexcept {
+  /// Sets what this core does when it has no work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`. In state `monitor` it
+  /// sleeps in the C-state `monitor_state`.
+  void idle_by(IdleState state, IdleState monitor_state, std::uint64_t poll_budget_ns) noexcept {
     require(static_cast<unsigned>(state) < idle_states, "no such idle state", static_cast<unsigned>(state));
+    require(monitor_state >= IdleState::c1 && monitor_state <= IdleState::c7, "no C-state", static_cast<unsigned>(monitor_state));
     idle_state_ = state;
+    monitor_state_ = monitor_state;
     poll_budget_ns_ = poll_budget_ns;
   }
 
@@ -103,6 +106,7 @@ class EventLoop {
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;
+  IdleState monitor_state_ = IdleState::c1;
   std::uint64_t poll_budget_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next

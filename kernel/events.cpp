@@ -286,14 +286,17 @@ void EventLoop::sleep() noexcept {
   require(hooks_.empty() && last_hooks_.empty(), "a core sleeps with event-end hooks to run");
   free_spare_events(spare_events_kept);
   if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
-  if (idle_state_ == IdleState::monitor && !watch_card()) return;
+  IdleState state = idle_state_;
+  if (state == IdleState::monitor) {
+    if (!watch_card()) return;
+    state = watched_.line() != nullptr ? monitor_state_ : IdleState::halt;
+  }
   arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
   rcu::go_offline();
   self_->asleep.store(true, std::memory_order_seq_cst);
   self_->counters.sleeps.add();
-  const IdleState asked = idle_state_;
   const std::uint64_t from_tsc = machine::timestamp();
-  Sleep how = machine::sleep(asked, watched_.line(), &EventLoop::still_idle);
+  Sleep how = machine::sleep(state, watched_.line(), &EventLoop::still_idle);
   const std::uint64_t until_tsc = machine::timestamp();
   self_->counters.asleep_ticks.add(until_tsc - from_tsc);
   self_->asleep.store(false, std::memory_order_relaxed);
@@ -301,7 +304,8 @@ void EventLoop::sleep() noexcept {
   check_alarm_after_sleep();
   if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
   watched_ = {};
-  log::slept(asked, from_tsc, until_tsc, how);
+  how.state = state;
+  log::slept(idle_state_, from_tsc, until_tsc, how);
   if (until_tsc >= next_error_check_tsc_) [[unlikely]]
     check_hardware_errors(until_tsc);
 }

@@ -33,6 +33,7 @@ enum class Setting : std::uint8_t {
   poll_budget = 5,
   epp = 17,
   segmentation = 21,
+  monitor_state = 22,
 };
 
 /// The text form of a value, and the meaning of its number.

@@ -53,6 +53,20 @@ std::string print_idle(Value value) {
   return idle_state_names[value];
 }
 
+/// The C-state in which `idle=monitor` sleeps. Every CPU with `monitor` has c1.
+Parsed parse_monitor_state(const Row& row, std::string_view text, const PowerAbilities& abilities) {
+  if (!has_state(abilities, static_cast<unsigned>(IdleState::monitor)))
+    return refuse(ErrorCode::unsupported, row, why_no_state(abilities, IdleState::monitor));
+  std::string accepted;
+  for (auto state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
+    if (!has_state(abilities, state)) continue;
+    if (text == idle_state_names[state]) return state;
+    accepted += std::string(idle_state_names[state]) + ' ';
+  }
+  if (text == "deepest" && !accepted.empty()) return static_cast<Value>(abilities.deepest);
+  return refuse_text(row, text, accepted + "deepest");
+}
+
 // --- p-states ----------------------------------------------------------------------------------------------------------------------------
 std::optional<std::uint64_t> parse_ratio(std::string_view text, std::uint32_t step_khz) {
   if (text.starts_with("0x") || text.starts_with("0X")) {
@@ -244,6 +258,16 @@ constexpr Row table[] = {
      .log_field = "turbo",
      .parse = &parse_turbo,
      .report = &report_turbo},
+    {.setting = Setting::monitor_state,
+     .name = "monitor_state",
+     .value_name = "STATE",
+     .kind = Kind::custom,
+     .accepts = "c1 c1e c3 c6 c7 deepest",
+     .initial_text = "c1",
+     .help = "The C-state in which a core sleeps with idle=monitor.",
+     .log_value = "choice::halt|c1|c1e|c3|c6|c7",
+     .parse = &parse_monitor_state,
+     .print = &print_idle},
     // TCP segmentation offload: a setting of the network, for any card that has the offload.
     {.setting = Setting::segmentation,
      .name = "tso",

@@ -352,7 +352,8 @@ TEST_F(PolicyTest, ACardsSettingsJoinTheKernelsWhileItIsInUse) {
     EXPECT_EQ(rows().size(), kernel_rows().size());
     EXPECT_EQ(setting_by_name("epp"), Setting::epp);
     EXPECT_EQ(setting_by_name("depth").error().why,
-              "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo " + std::string(segmentation_name));
+              "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo monitor_state " +
+                std::string(segmentation_name));
   });
 }
 
@@ -424,7 +425,10 @@ TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
   });
   ASSERT_TRUE(set(Setting::idle, "monitor", 1).has_value());
   EXPECT_FALSE(card.interrupts[1]);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::monitor; }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c1; }));
+  ASSERT_TRUE(set(Setting::monitor_state, "c6", 1).has_value());
+  EXPECT_EQ(of(1).monitor_state, IdleState::c6);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c6; })) << "it sleeps in the chosen C-state";
   for (std::uint64_t frame = 1; frame <= frames; ++frame) {
     line().store(frame);
     ASSERT_TRUE(HostMachine::wait_until([&] { return found == frame; })) << frame;
@@ -433,7 +437,10 @@ TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
   machine->on(1, [] {});
   EXPECT_EQ(host::asleep_in(1), std::nullopt) << "a card that must not be slept on is polled";
   card.busy = false;
-  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::monitor; }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c6; }));
+  ASSERT_TRUE(set(Setting::monitor_state, "deepest", 1).has_value());
+  EXPECT_EQ(of(1).monitor_state, machine::power_abilities().deepest);
+  for (const char* state : {"halt", "poll", "monitor", "c9", ""}) EXPECT_FALSE(set(Setting::monitor_state, state, 1).has_value()) << state;
   ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
   EXPECT_TRUE(card.interrupts[1]);
   machine->on(1, [&] { hook.reset(); });

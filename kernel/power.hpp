@@ -11,7 +11,7 @@
 namespace neap {
 
 /// The behaviour of an idle core. `c1` to `c7` request the C-state of that name by MWAIT; `halt` is HLT; `poll` never sleeps. `monitor`
-/// sleeps in MWAIT on the next receive descriptor. In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
+/// sleeps in MWAIT on the next receive descriptor, in a C-state that a setting of its own names. In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
 enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
 constexpr unsigned idle_states = 8;
 constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};
@@ -29,6 +29,8 @@ enum class WakeCause : std::uint8_t {
 struct Sleep {
   WakeCause cause = WakeCause::not_asleep;
   std::uint8_t vector = 0;  ///< the first vector taken, if the cause is `interrupt`, `timer` or `wake_up`
+  /// The C-state that was requested of the CPU: `halt` or `c1` to `c7`. Set by the event loop, because `monitor` sleeps in any of them.
+  IdleState state = IdleState::halt;
 };
 
 /// Counters that can be sampled: bits of `CounterSample::present` and of a log record's flags.

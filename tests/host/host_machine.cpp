@@ -161,8 +161,8 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on x86, an interrupt wakes a core in `halt` or `monitor`; in the MWAIT states, a write to the core's wake-up word does.
-    const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
+    // As on x86, an interrupt wakes a core that halts or watches a line; in the MWAIT states, a write to the core's wake-up word does.
+    const bool by_interrupt = state == IdleState::halt || watched != nullptr;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown
                 : by_interrupt            ? WakeCause::wake_up

@@ -34,6 +34,7 @@ class Setting:
     model: str
     rate: int
     idle: str
+    monitor_state: str = "c1"
 
     @property
     def name(self) -> str:
@@ -61,7 +62,7 @@ def settings() -> list[Setting]:
 
 def run(wanted: Setting, image: Path, window_ms: float) -> Cell:
     """Runs memcached in one idle state. Raises Failure if the log's sleeps are not the CPU's, or if a request failed."""
-    words = [f"idle={wanted.idle}", *LOG_WORDS]
+    words = [f"idle={wanted.idle}", *([f"monitor_state={wanted.monitor_state}"] if wanted.idle == "monitor" else []), *LOG_WORDS]
     settled = experiment.Experiment(wanted.model, rate=wanted.rate, window_ms=window_ms, cores=CORES, arguments=words, trace=True)
     cpu = cpu_model.load(wanted.model)
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
