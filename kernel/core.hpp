@@ -38,7 +38,8 @@ struct VectorSlot {
 
 /// Counters of a core. Only the core itself writes them.
 struct CoreCounters {
-  Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ticks;
+  Counter events, interrupts, spurious, alarms, remote_received, remote_refused;
+  std::array<Counter, c_states> sleeps, asleep_ticks;  // for each C-state that was requested
 };
 
 /// The settings of a core (policy.cpp). Only the core itself writes them. Exception: `policy::use` writes the values of a card.

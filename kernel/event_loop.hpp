@@ -9,6 +9,7 @@
 
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
+#include "kernel/idle_governor.hpp"
 #include "kernel/power.hpp"
 #include "kernel/watchdog.hpp"
 #include "kernel/watched_line.hpp"
@@ -49,8 +50,8 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
 
-  /// Sets what this core does when it has no work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`. In state `monitor` it
-  /// sleeps in the C-state `monitor_state`.
+  /// Sets what this core does when it has no work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`. In state `monitor`
+  /// it sleeps in the C-state `monitor_state`.
   void idle_by(IdleState state, IdleState monitor_state, std::uint64_t poll_budget_ns) noexcept {
     require(static_cast<unsigned>(state) < idle_states, "no such idle state", static_cast<unsigned>(state));
     require(monitor_state >= IdleState::c1 && monitor_state <= IdleState::c7, "no C-state", static_cast<unsigned>(monitor_state));
@@ -83,6 +84,7 @@ class EventLoop {
   [[nodiscard]] bool poll_budget_lasts() noexcept;
   [[nodiscard]] bool watch_card() noexcept;
   void sleep() noexcept;
+  [[nodiscard]] IdleState choose_state(std::uint64_t alarm_ns) noexcept;
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
@@ -111,6 +113,7 @@ class EventLoop {
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
   std::uint64_t found_none_at_tsc_ = 0;     // TSC of the last check by `poll`, if it found nothing; else 0
+  IdleGovernor governor_;                   // for idle state `menu`
   WatchedLine watched_;                     // for idle state `monitor`: the line that the card writes next, as it was before the last check
 };
 
@@ -128,7 +131,8 @@ extern constinit thread_local MarkedInterrupts marked_interrupts;
 bool run_marked_interrupts() noexcept;
 bool run_due_timers(unsigned budget) noexcept;
 /// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for that time already.
-void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
+/// Returns the time for which the alarm is armed.
+std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
 /// Called after a sleep, because the alarm may have fired.
 void check_alarm_after_sleep() noexcept;
 

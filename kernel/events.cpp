@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/events.hpp"
 
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -64,14 +65,36 @@ static std::uint64_t nanoseconds(std::uint64_t ticks) noexcept {
 
 EventCounters event_counters(unsigned core) noexcept {
   const CoreCounters& counters = core_state(core).counters;
+  std::array<std::uint64_t, c_states> sleeps, asleep_ns;
+  std::uint64_t all_sleeps = 0, all_ticks = 0;
+  for (unsigned state = 0; state < c_states; ++state) {
+    sleeps[state] = counters.sleeps[state].value();
+    const std::uint64_t ticks = counters.asleep_ticks[state].value();
+    asleep_ns[state] = nanoseconds(ticks);
+    all_sleeps += sleeps[state];
+    all_ticks += ticks;
+  }
+  static_assert(static_cast<unsigned>(IdleState::c1) == 1 && static_cast<unsigned>(IdleState::c7) == c_states - 1);
   return {.events = counters.events.value(),
           .interrupts = counters.interrupts.value(),
           .spurious = counters.spurious.value(),
           .alarms = counters.alarms.value(),
           .remote_received = counters.remote_received.value(),
           .remote_refused = counters.remote_refused.value(),
-          .sleeps = counters.sleeps.value(),
-          .asleep_ns = nanoseconds(counters.asleep_ticks.value())};
+          .sleeps = all_sleeps,
+          .asleep_ns = nanoseconds(all_ticks),
+          .halts = sleeps[0],
+          .sleeps_c1 = sleeps[1],
+          .sleeps_c1e = sleeps[2],
+          .sleeps_c3 = sleeps[3],
+          .sleeps_c6 = sleeps[4],
+          .sleeps_c7 = sleeps[5],
+          .halted_ns = asleep_ns[0],
+          .asleep_c1_ns = asleep_ns[1],
+          .asleep_c1e_ns = asleep_ns[2],
+          .asleep_c3_ns = asleep_ns[3],
+          .asleep_c6_ns = asleep_ns[4],
+          .asleep_c7_ns = asleep_ns[5]};
 }
 
 EventEndHook::~EventEndHook() {
@@ -291,14 +314,17 @@ void EventLoop::sleep() noexcept {
     if (!watch_card()) return;
     state = watched_.line() != nullptr ? monitor_state_ : IdleState::halt;
   }
-  arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
+  const std::uint64_t alarm_ns = arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
+  if (state == IdleState::menu) [[unlikely]]
+    state = choose_state(alarm_ns);
   rcu::go_offline();
   self_->asleep.store(true, std::memory_order_seq_cst);
-  self_->counters.sleeps.add();
   const std::uint64_t from_tsc = machine::timestamp();
   Sleep how = machine::sleep(state, watched_.line(), &EventLoop::still_idle);
   const std::uint64_t until_tsc = machine::timestamp();
-  self_->counters.asleep_ticks.add(until_tsc - from_tsc);
+  const auto index = static_cast<unsigned>(state);
+  self_->counters.sleeps[index].add();
+  self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
   self_->asleep.store(false, std::memory_order_relaxed);
   rcu::come_online();
   check_alarm_after_sleep();
@@ -306,8 +332,15 @@ void EventLoop::sleep() noexcept {
   watched_ = {};
   how.state = state;
   log::slept(idle_state_, from_tsc, until_tsc, how);
+  if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep) [[unlikely]]
+    governor_.woke(machine::power_abilities(), state, nanoseconds(until_tsc - from_tsc));
   if (until_tsc >= next_error_check_tsc_) [[unlikely]]
     check_hardware_errors(until_tsc);
+}
+
+IdleState EventLoop::choose_state(std::uint64_t alarm_ns) noexcept {
+  const std::uint64_t now_ns = machine::now_ns();
+  return governor_.choose(machine::power_abilities(), alarm_ns > now_ns ? alarm_ns - now_ns : 0);
 }
 
 // No core is woken for this check: a core that sleeps for an hour checks when it wakes.

@@ -118,8 +118,7 @@ TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   const RunPlan plan{.run = 3, .idle_records = true, .sample_period_ticks = 1'000'000};
   subject.begin(plan);
   clock.advance(std::chrono::microseconds(20));
-  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000,
-                {.cause = WakeCause::interrupt, .vector = 0x31, .state = IdleState::c6});
+  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31, .state = IdleState::c6});
   subject.record(Kind::interrupt);
   traffic.rx_descriptors.add(3);
   traffic.rx_frames.add(2);

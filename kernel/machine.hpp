@@ -54,8 +54,9 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 void open_interrupt_window() noexcept;
 
 /// Sleeps in `state`, `halt` or `c1` to `c7`, until an interrupt or a `wake` of this core. If `watched` is not null, `state` is a C-state,
-/// and a write to this cache line also ends the sleep. The machine first makes sure that a `wake` or write ends the sleep from now on. Then it calls
-/// `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses others).
+/// and a write to this cache line also ends the sleep. The machine first makes sure that a `wake` or write ends the sleep from now on. Then
+/// it calls `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses
+/// others).
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
 
 /// A short pause between two checks of a polling core. It leaves execution units to other threads of the same physical core.

@@ -30,6 +30,7 @@ std::string why_no_state(const PowerAbilities& abilities, IdleState state) {
   const std::string name = idle_state_names[static_cast<unsigned>(state)];
   if (!abilities.mwait_sleeps) return name + " needs an MWAIT that sleeps";
   if (state == IdleState::monitor) return "monitor needs a MONITOR that sees every write, and this CPU's may miss one (erratum)";
+  if (state == IdleState::menu) return "menu needs two C-states whose wake-up times are known, and this CPU has none or is no known model";
   const bool deeper_than_c1e = state >= IdleState::c3 && state <= IdleState::c7;
   if (abilities.timer_stops && deeper_than_c1e) return name + " would stop this CPU's APIC timer (no ARAT in CPUID leaf 6)";
   return "this CPU has no " + name;
@@ -180,7 +181,7 @@ constexpr Row table[] = {
      .name = "idle",
      .value_name = "STATE",
      .kind = Kind::custom,
-     .accepts = "halt c1 c1e c3 c6 c7 poll monitor deepest",
+     .accepts = "halt c1 c1e c3 c6 c7 poll monitor menu deepest",
      .initial_text = "deepest",
      .help = "What a core does when it has nothing to do.",
      .log_field = "idle_state",

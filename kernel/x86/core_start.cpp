@@ -296,7 +296,8 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
   const Numbering numbering(others, wanted, entry);
   if (numbering.running() < wanted.count() && features().hypervisor) {
     // A hypervisor has no broken cores, only late ones. With fewer cores than its user gave the machine, measurements would be wrong.
-    print("neap: ", numbering.running(), " of ", wanted.count(), " cores started, so the machine ends: the host of this machine is too busy");
+    print("neap: ", numbering.running(), " of ", wanted.count(),
+          " cores started, so the machine ends: the host of this machine is too busy");
     exit(ExitStatus::failure);
   }
   const auto all = std::span(starts).subspan(1, numbering.running() - 1 + numbering.parked());

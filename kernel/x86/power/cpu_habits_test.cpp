@@ -88,7 +88,7 @@ TEST(CpuHabits, WithoutAratTheDeepestStateIsC1E) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.leaves[{6, 0}].eax &= ~4U;
   const CpuPower power = found_on(cpu);
-  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, poll, monitor}));
+  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, poll, monitor, menu}));
   EXPECT_EQ(power.abilities().deepest, c1e);
   EXPECT_TRUE(power.abilities().timer_stops);
   EXPECT_EQ(power.sleep_ways().plan(c6, false).way, Way::halt) << "whatever is asked";

@@ -51,8 +51,8 @@ struct SleepWays {
   Hints hints{};                       ///< hints of states that the CPU lists and in which the core's timer runs
   std::uint8_t parked_hint = no_hint;  ///< hint of the deepest state that the CPU lists: a core that never runs needs no timer
 
-  /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `watched`: MWAIT watches a line of the
-  /// caller's, with the hint of `asked`. Halting is right then, too, only if the caller has another way to notice a write, so a state
+  /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `watched`: MWAIT watches a line of
+  /// the caller's, with the hint of `asked`. Halting is right then, too, only if the caller has another way to notice a write, so a state
   /// without a hint is the caller's mistake.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
     require(static_cast<unsigned>(asked) < hints.size(), "SleepWays::plan: no such idle state", static_cast<unsigned>(asked));
