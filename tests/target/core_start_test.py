@@ -11,11 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.target.images import image_path
 from tools.machine import FAILURE, SUCCESS, Machine
-from tools.qmp import Qmp
 
 # The kernel's limit under a hypervisor (core_start.cpp), and time for a busy host.
 LIMIT_SECONDS = 30
