@@ -68,10 +68,11 @@ void SleepPredictor::observe(std::uint64_t slept_ns) noexcept {
   // A timer may be late, so a sleep may last longer than the time until the timer.
   const std::uint64_t until = std::max<std::uint64_t>(until_timer_ns_, 1);
   const auto share = static_cast<std::int64_t>(std::min<std::uint64_t>((slept << share_bits) / until, whole));
-  std::uint32_t& average = share_[range_of(until_timer_ns_)];
-  constexpr std::int64_t weight = 8;
-  const auto before = static_cast<std::int64_t>(average);
-  average = static_cast<std::uint32_t>(before + (share - before) / weight);
+  const unsigned range = range_of(until_timer_ns_);
+  // The first observations count in full, so that a new range is not believed for long.
+  observed_[range] = std::min<std::uint8_t>(observed_[range] + 1, share_weight);
+  const auto before = static_cast<std::int64_t>(share_[range]);
+  share_[range] = static_cast<std::uint32_t>(before + (share - before) / observed_[range]);
 }
 
 IdleState IdleGovernor::choose(const PowerAbilities& abilities, std::uint64_t until_timer_ns) noexcept {
@@ -86,9 +87,10 @@ IdleState IdleGovernor::choose(const PowerAbilities& abilities, std::uint64_t un
 }
 
 void IdleGovernor::woke(const PowerAbilities& abilities, IdleState state, std::uint64_t asleep_ns) noexcept {
-  // The wake-up is not part of the sleep that the state had to fit. Its table value is a maximum, so at most half is subtracted.
+  // The wake-up is not part of the sleep that the state had to fit. Its table value is a maximum, so the result may be too small. Then the
+  // next choice is a lighter state, whose own sleep is measured better.
   const std::uint64_t wake_ns = abilities.wake_us[static_cast<unsigned>(state)] * ns_per_us;
-  predictor_.observe(asleep_ns - std::min(wake_ns, asleep_ns / 2));
+  predictor_.observe(asleep_ns - std::min(wake_ns, asleep_ns));
 }
 
 }  // namespace neap

@@ -30,15 +30,17 @@ class SleepPredictor {
   [[nodiscard]] std::uint64_t typical_ns() const noexcept;
 
  private:
-  // The share of the time until the next timer that sleeps last, for each range of that time: a moving average, in units of 2^-20. Each
+  // The share of the time until the next timer that sleeps last, for each range of that time: a moving average, in units of 2^-24. Each
   // range is eight times as wide as the one before, and the first ends at 8 us.
-  static constexpr unsigned share_bits = 20, ranges = 8;
+  static constexpr unsigned share_bits = 24, ranges = 8;
   static constexpr std::uint32_t whole = 1 << share_bits;
   [[nodiscard]] static unsigned range_of(std::uint64_t until_timer_ns) noexcept;
 
   std::array<std::uint32_t, history> slept_ns_{};
   std::uint8_t count_ = 0, next_ = 0;
   std::array<std::uint32_t, ranges> share_{whole, whole, whole, whole, whole, whole, whole, whole};
+  std::array<std::uint8_t, ranges> observed_{};  // up to `share_weight`
+  static constexpr std::uint8_t share_weight = 8;
   std::uint64_t until_timer_ns_ = longest_ns;
 };
 
