@@ -128,6 +128,7 @@ struct EventCounters {
   std::uint64_t alarms;           ///< timer interrupts
   std::uint64_t remote_received;  ///< events and nodes from other cores
   std::uint64_t remote_refused;   ///< `spawn_on` calls of this core that found the target's queue full
+  std::uint64_t polling_phases;   ///< times `adaptive_poll` turned the queue's interrupt off
   std::uint64_t sleeps;           ///< times the core went to sleep; polling does not count
   std::uint64_t asleep_ns;        ///< total time asleep
   // The parts of `sleeps` and `asleep_ns` for each C-state that was requested. With `menu` and `monitor` these are those chosen.

@@ -34,6 +34,7 @@ enum class Setting : std::uint8_t {
   epp = 17,
   segmentation = 21,
   monitor_state = 22,
+  adaptive_poll = 23,
 };
 
 /// The text form of a value, and the meaning of its number.

@@ -351,9 +351,9 @@ TEST_F(PolicyTest, ACardsSettingsJoinTheKernelsWhileItIsInUse) {
     use(nullptr);
     EXPECT_EQ(rows().size(), kernel_rows().size());
     EXPECT_EQ(setting_by_name("epp"), Setting::epp);
-    EXPECT_EQ(
-        setting_by_name("depth").error().why,
-        "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo monitor_state " + std::string(segmentation_name));
+    EXPECT_EQ(setting_by_name("depth").error().why,
+              "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo adaptive_poll monitor_state " +
+                  std::string(segmentation_name));
   });
 }
 

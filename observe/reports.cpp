@@ -38,6 +38,7 @@ constexpr NamedCount<EventCounters> event_counts[] = {
     {"kernel.remote_received", &EventCounters::remote_received},
     {"kernel.alarms", &EventCounters::alarms},
     {"kernel.remote_refused", &EventCounters::remote_refused},
+    {"kernel.polling_phases", &EventCounters::polling_phases},
     {"kernel.sleeps", &EventCounters::sleeps},
     {"kernel.asleep_ns", &EventCounters::asleep_ns},
     {"kernel.halts", &EventCounters::halts},
