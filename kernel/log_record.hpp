@@ -117,7 +117,8 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(8, vector, "", "of the first interrupt taken, if the cause is one")            \
   FIELD(32, generation, "", "")                                                        \
   FIELD(64, tsc_asleep, "ticks", "begin of the sleep")                                 \
-  RESERVED(reserved, 40)
+  FIELD(8, c_state, ":unknown|halt|c1|c1e|c3|c6|c7", "requested of the CPU")           \
+  RESERVED(reserved, 39)
 
 #define NEAP_LOG_MARK(FIELD, RESERVED)                                                                  \
   FIELD(64, tsc, "ticks", "when it was written")                                                        \

@@ -264,7 +264,8 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
            .cause = static_cast<std::uint8_t>(how.cause),
            .vector = how.vector,
            .generation = generation_,
-           .tsc_asleep = asleep_tsc});
+           .tsc_asleep = asleep_tsc,
+           .c_state = static_cast<std::uint8_t>(static_cast<unsigned>(how.state) + 1)});  // 0: an older log, which has no such field
 }
 
 void Writer::policy_changed(Settings settings) noexcept {

@@ -121,7 +121,7 @@ TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   const RunPlan plan{.run = 3, .idle_records = true, .sample_period_ticks = 1'000'000};
   subject.begin(plan);
   clock.advance(std::chrono::microseconds(20));
-  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31});
+  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31, .state = IdleState::c6});
   subject.record(Kind::interrupt);
   traffic.rx_descriptors.add(3);
   traffic.rx_frames.add(2);
@@ -379,11 +379,12 @@ TEST_F(LogWriterTest, AMarkSaysWhichPhaseOfTheLoadBegins) {
 TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
   for (const bool asked : {false, true}) {
     subject.begin({.idle_records = asked});
-    subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0});
+    subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0, .state = IdleState::c3});
+    subject.slept(IdleState::monitor, 360, 370, {.cause = WakeCause::memory, .state = IdleState::c6});
     subject.slept(IdleState::poll, 400, 500, {});
     subject.record(Kind::interrupt);
     const auto entries = ended();
-    ASSERT_EQ(entries.size(), asked ? 6U : 5U);
+    ASSERT_EQ(entries.size(), asked ? 7U : 5U);
     if (asked) {
       const auto idle = as<Idle>(entries[2]);
       EXPECT_EQ(idle.kind, static_cast<std::uint8_t>(Kind::idle));
@@ -392,9 +393,13 @@ TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
       EXPECT_EQ(idle.vector, 0xE0U);
       EXPECT_EQ(idle.tsc_asleep, 100U);
       EXPECT_EQ(idle.tsc, 350U);
+      EXPECT_EQ(idle.c_state, 1 + static_cast<unsigned>(IdleState::c3));
+      const auto watched = as<Idle>(entries[3]);
+      EXPECT_EQ(watched.idle_state, static_cast<std::uint8_t>(IdleState::monitor));
+      EXPECT_EQ(watched.c_state, 1 + static_cast<unsigned>(IdleState::c6)) << "the request does not follow from idle_state";
     }
-    EXPECT_EQ(entries[entries.size() - 3].idle_entries, 2U);
-    EXPECT_EQ(entries[entries.size() - 3].idle_ticks, 350U);
+    EXPECT_EQ(entries[entries.size() - 3].idle_entries, 3U);
+    EXPECT_EQ(entries[entries.size() - 3].idle_ticks, 360U);
   }
 }
 

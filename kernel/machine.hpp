@@ -42,8 +42,9 @@ struct CorePlace {
 using CoreSet = std::bitset<cores_max>;
 /// Starts the present cores in `wanted`, in ascending order; the first is the calling core. Each calls `entry()` on its own stack with its
 /// own TLS, and never returns from it. All others are parked for ever: in the deepest idle state, without interrupts. Called once, on core
-/// 0. Returns the number of running cores. A core that does not start within 1 s is reported on the console and left out, so numbers stay
-/// dense.
+/// 0. Returns the number of running cores, which is final: before the first core calls `entry`, each core is in or out for ever.
+/// A core that does not start within 10 s (30 s under a hypervisor) is out. It is reported on the console, and halts if it starts later.
+/// Numbers stay dense. Under a hypervisor the machine ends (`ExitStatus::failure`) if a core in `wanted` is out.
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
@@ -53,10 +54,10 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 /// Takes pending interrupts and returns. Costs a few cycles if there are none.
 void open_interrupt_window() noexcept;
 
-/// Sleeps in `state` until an interrupt or a `wake` of this core. With `monitor`, a write to the cache line `watched` also ends the sleep;
-/// with other states `watched` is null. The machine first makes sure that a `wake` or write ends the sleep from now on. Then it calls
-/// `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses others). It
-/// MUST NOT pass `poll`, which is no sleep.
+/// Sleeps in `state`, `halt` or `c1` to `c7`, until an interrupt or a `wake` of this core. If `watched` is not null, `state` is a C-state,
+/// and a write to this cache line also ends the sleep. The machine first makes sure that a `wake` or write ends the sleep from now on. Then
+/// it calls `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses
+/// others).
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
 
 /// A short pause between two checks of a polling core. It leaves execution units to other threads of the same physical core.

@@ -59,13 +59,20 @@ Value present_value(Setting setting, const PolicySlot& slot) noexcept {
       return load(slot.epp);
     case Setting::segmentation:
       return static_cast<Value>(load(slot.segmentation));
+    case Setting::monitor_state:
+      return static_cast<Value>(load(slot.monitor_state));
+    case Setting::adaptive_poll:
+      return load(slot.adaptive_poll_us);
   }
   panic("a core has no such setting", static_cast<unsigned>(setting));
 }
 
 void follow_idle(const PolicySlot& slot) noexcept {
   constexpr std::uint64_t ns_per_us = 1000;
-  event_loop.idle_by(load(slot.idle), load(slot.poll_budget_us) * ns_per_us);
+  event_loop.idle_by({.state = load(slot.idle),
+                      .monitor_state = load(slot.monitor_state),
+                      .poll_budget_ns = load(slot.poll_budget_us) * ns_per_us,
+                      .adaptive_poll_ns = load(slot.adaptive_poll_us) * ns_per_us});
 }
 
 void set_idle(PolicySlot& slot, IdleState state) noexcept {
@@ -137,6 +144,14 @@ Result<Value> apply_here(const Row& row, Value value, std::uint32_t number, bool
     case Setting::epp:
       if (const auto set = machine::set_energy_preference(small_value); !set) return std::unexpected(set.error());
       store(slot.epp, static_cast<std::uint16_t>(value));
+      break;
+    case Setting::monitor_state:
+      store(slot.monitor_state, static_cast<IdleState>(value));
+      follow_idle(slot);
+      break;
+    case Setting::adaptive_poll:
+      store(slot.adaptive_poll_us, small_value);
+      follow_idle(slot);
       break;
     case Setting::poll_budget:
       store(slot.poll_budget_us, small_value);
@@ -350,9 +365,11 @@ CorePolicy of(unsigned core) noexcept {
   require(core < core_count(), "settings of a core that does not run are asked for", core);
   const PolicySlot& slot = core_state(core).policy;
   return {.idle = load(slot.idle),
+          .monitor_state = load(slot.monitor_state),
           .turbo = load(slot.turbo),
           .itr_us = load(slot.itr_us),
           .poll_budget_us = load(slot.poll_budget_us),
+          .adaptive_poll_us = load(slot.adaptive_poll_us),
           .pstate = load(slot.pstate),
           .power_limit_mw = load(slot.power_limit_mw),
           .epp = load(slot.epp),

@@ -14,6 +14,7 @@
 namespace neap::policy {
 
 constexpr std::uint32_t poll_budget_us_max = 1'000'000;
+constexpr std::uint32_t adaptive_poll_us_max = 10'000;
 constexpr std::uint8_t turbo_never_set = 2;
 
 /// The accepted values of `idle` on this CPU, for example "halt poll deepest".

@@ -11,10 +11,12 @@
 namespace neap {
 
 /// The behaviour of an idle core. `c1` to `c7` request the C-state of that name by MWAIT; `halt` is HLT; `poll` never sleeps. `monitor`
-/// sleeps in MWAIT on the next receive descriptor. In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
-enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
-constexpr unsigned idle_states = 8;
-constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};
+/// sleeps in MWAIT on the next receive descriptor, in a C-state that a setting of its own names. `menu` sleeps in the C-state that fits the
+/// predicted sleep (idle_governor.hpp). In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
+enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7, menu = 8 };
+constexpr unsigned idle_states = 9;
+constexpr unsigned c_states = 6;  ///< `halt` and `c1` to `c7`: the states that the CPU knows; the others choose among them
+constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "menu"};
 
 /// The cause that ended a sleep. Log records contain these numbers.
 enum class WakeCause : std::uint8_t {
@@ -29,6 +31,8 @@ enum class WakeCause : std::uint8_t {
 struct Sleep {
   WakeCause cause = WakeCause::not_asleep;
   std::uint8_t vector = 0;  ///< the first vector taken, if the cause is `interrupt`, `timer` or `wake_up`
+  /// The C-state that was requested of the CPU: `halt` or `c1` to `c7`. Set by the event loop, because `monitor` sleeps in any of them.
+  IdleState state = IdleState::halt;
 };
 
 /// Counters that can be sampled: bits of `CounterSample::present` and of a log record's flags.
@@ -65,6 +69,7 @@ struct CounterSample {
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default of `idle`
+  std::array<std::uint16_t, c_states> wake_us{};                            ///< wake-up times of these states in us; 0: not known
   bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
   bool timer_stops = false;    ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
   bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`

@@ -195,7 +195,7 @@ TEST(LogFile, HeaderIsWhatItsFormatSays) {
   for (const char* member :
        {R"("format":"neap-log")", R"("boot_id":"0123456789abcdef")", R"("run":3)", R"("application":"observed")", R"("core":0)",
         R"("control_core":2)", R"("tsc_at_boot":77)", R"("when_full":"stop")", R"("1":"record")", R"("20":"settings")", R"("32":"idle")",
-        R"("33":"mark")", R"("idle_states":["halt","c1","c1e","c3","c6","c7","poll","monitor"])"}) {
+        R"("33":"mark")", R"("idle_states":["halt","c1","c1e","c3","c6","c7","poll","monitor","menu"])"}) {
     EXPECT_NE(json.find(member), std::string::npos) << member << " in " << json;
   }
 }

@@ -38,8 +38,21 @@ constexpr NamedCount<EventCounters> event_counts[] = {
     {"kernel.remote_received", &EventCounters::remote_received},
     {"kernel.alarms", &EventCounters::alarms},
     {"kernel.remote_refused", &EventCounters::remote_refused},
+    {"kernel.polling_phases", &EventCounters::polling_phases},
     {"kernel.sleeps", &EventCounters::sleeps},
     {"kernel.asleep_ns", &EventCounters::asleep_ns},
+    {"kernel.halts", &EventCounters::halts},
+    {"kernel.sleeps_c1", &EventCounters::sleeps_c1},
+    {"kernel.sleeps_c1e", &EventCounters::sleeps_c1e},
+    {"kernel.sleeps_c3", &EventCounters::sleeps_c3},
+    {"kernel.sleeps_c6", &EventCounters::sleeps_c6},
+    {"kernel.sleeps_c7", &EventCounters::sleeps_c7},
+    {"kernel.halted_ns", &EventCounters::halted_ns},
+    {"kernel.asleep_c1_ns", &EventCounters::asleep_c1_ns},
+    {"kernel.asleep_c1e_ns", &EventCounters::asleep_c1e_ns},
+    {"kernel.asleep_c3_ns", &EventCounters::asleep_c3_ns},
+    {"kernel.asleep_c6_ns", &EventCounters::asleep_c6_ns},
+    {"kernel.asleep_c7_ns", &EventCounters::asleep_c7_ns},
 };
 
 struct LogCounters {

@@ -38,6 +38,8 @@ commands:
                                          kernel: its stress images; fuzz: all other fuzzers
   soak model [--seeds N] [--first-seed S] [--cores N] [--jobs N] [--fault WORDS]
                                          faults in virtual time on the model machine, each run from its seed
+  soak starts [--starts N] [--cores N] [--busy N]
+                                         start many cores on a busy host: all of them run, or the machine refuses
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
@@ -212,9 +214,11 @@ def _parser() -> Parser:
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
     soak.add_argument("--seeds", type=int, metavar="N", help="of model: number of runs (1000)")
     soak.add_argument("--first-seed", type=int, metavar="S", help="of model: seed of the first run (1)")
-    soak.add_argument("--cores", type=int, metavar="N", help="of model: cores of the modelled machine (4)")
+    soak.add_argument("--cores", type=int, metavar="N", help="cores of a machine; of model (4), of starts (16)")
     soak.add_argument("--jobs", type=int, metavar="N", help="of model: runs at a time (2)")
     soak.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of model: a further fault; repeatable")
+    soak.add_argument("--starts", type=int, metavar="N", help="of starts: number of starts (50)")
+    soak.add_argument("--busy", type=int, metavar="N", help="of starts: processes that compute meanwhile (8)")
 
     ctl = command("ctl", _call, "Send lines to a machine's control server and print its answers.", builds=False)
     _add_target(ctl)

@@ -46,6 +46,7 @@ extern const Constructor init_array_start[], init_array_end[];
   initialise_first_core();
   power::find_abilities({.assume_mwait = options.assume_mwait, .keep_demotion = options.keep_demotion});
   power::start_this_core(0);
+  power::place_core(0, apic_id_of(0));
   machine_checks::find();
   machine_checks::start_this_core(0);
   initialise_clock();

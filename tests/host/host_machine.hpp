@@ -125,6 +125,9 @@ void set_granted_ratio(unsigned core, std::uint8_t ratio);
 /// Returns how often `core` has checked for hardware errors since the last call.
 [[nodiscard]] unsigned take_error_looks(unsigned core);
 
+/// From now on, the last `count` of the cores that `machine::start_cores` is to start do not start.
+void set_broken_cores(unsigned count);
+
 void set_command_line(std::string_view line);
 
 /// Sets the memory that `machine::kept_memory` returns, which survives a restart. It is empty at first.

@@ -34,6 +34,7 @@ class Setting:
     model: str
     rate: int
     idle: str
+    words: tuple[str, ...] = ()  # of the command line, besides `idle=`
 
     @property
     def name(self) -> str:
@@ -50,9 +51,9 @@ class Cell:
 
 
 def idle_states(cpu: cpu_model.CpuModel) -> list[str]:
-    """Neap's idle states on this CPU, from the one with the quickest answer to the deepest."""
+    """Neap's idle states on this CPU, from the one with the quickest answer to the deepest; last the one that chooses among them."""
     deeper = [idle for idle in ("c1", "c1e", "c3", "c6", "c7") if f"sleep.{sleeps.C_STATES[idle]}.hint" in cpu.values]
-    return ["poll", "monitor", "halt", *deeper]
+    return ["poll", "monitor", "halt", *deeper, "menu"]
 
 
 def settings() -> list[Setting]:
@@ -61,7 +62,7 @@ def settings() -> list[Setting]:
 
 def run(wanted: Setting, image: Path, window_ms: float) -> Cell:
     """Runs memcached in one idle state. Raises Failure if the log's sleeps are not the CPU's, or if a request failed."""
-    words = [f"idle={wanted.idle}", *LOG_WORDS]
+    words = [f"idle={wanted.idle}", *wanted.words, *LOG_WORDS]
     settled = experiment.Experiment(wanted.model, rate=wanted.rate, window_ms=window_ms, cores=CORES, arguments=words, trace=True)
     cpu = cpu_model.load(wanted.model)
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:

@@ -106,7 +106,10 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     if (ways_.hints[static_cast<unsigned>(state)] == no_hint) continue;
     add(state);
     abilities_.deepest = state;
+    if (model_ != nullptr) abilities_.wake_us[static_cast<unsigned>(state)] = model_->wake_us[static_cast<unsigned>(state)];
   }
+  const auto timed = abilities_.wake_us.size() - static_cast<std::size_t>(std::ranges::count(abilities_.wake_us, 0));
+  if (abilities_.wake_us[static_cast<unsigned>(IdleState::c1)] != 0 && timed >= 2) add(IdleState::menu);  // a choice needs two
   c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
 }
 

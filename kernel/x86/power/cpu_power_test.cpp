@@ -35,7 +35,7 @@ struct StartedSandyBridge : SandyBridge {
 TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
   const CpuPower power = found_on(cpu);
   const PowerAbilities& has = power.abilities();
-  EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(has.deepest, c7);
   EXPECT_TRUE(has.mwait_sleeps);
   EXPECT_TRUE(has.pstates);
@@ -91,12 +91,12 @@ TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   };
   FakeCpu known = sandy_bridge_ep();
   known.model(0x2d, test::monitor_feature | test::speed_step_feature | test::hypervisor_feature);
-  EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(description(assumed_on(known)), description(found_on(known))) << "no assumption was needed";
   known.leaves[{5, 0}].edx = 0;
   EXPECT_EQ(found_on(known).abilities().idle_states, states({halt, poll}));
   const CpuPower power = assumed_on(known);
-  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(power.abilities().deepest, c7);
   EXPECT_FALSE(power.sleep_ways().mwait_returns_at_once);
   EXPECT_NE(description(power).find("idle states halt c1 c1e c3 c6 c7 monitor; MWAIT is assumed to sleep; "), std::string::npos);
@@ -141,21 +141,21 @@ TEST(CpuPower, IdleStatesAreThoseOfTheModelThatLeaf5Lists) {
     IdleState deepest;
   };
   for (const Case& now : {
-           Case{0x3e, 0x00021120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x3f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll}), c6},  // this CPU's MONITOR misses writes
+           Case{0x3e, 0x00021120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x3f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll, menu}), c6},  // this CPU's MONITOR misses writes
            Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1}, Case{0x2d, 0x00000000, states({halt, poll}), halt},
-           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xcf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xad, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xad, 0x00001020, states({halt, c1, c1e, poll, monitor}), c1e},  // 21h is not listed
-           Case{0xaf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xaf, 0x00000020, states({halt, c1, c1e, poll, monitor}), c1e},
-           Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
-           Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
+           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xcf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xad, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xad, 0x00001020, states({halt, c1, c1e, poll, monitor, menu}), c1e},  // 21h is not listed
+           Case{0xaf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xaf, 0x00000020, states({halt, c1, c1e, poll, monitor, menu}), c1e},
+           Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}), c7},
+           Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}), c7},
            Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table of models: only CPUID counts
        }) {
     FakeCpu cpu = sandy_bridge_ep();

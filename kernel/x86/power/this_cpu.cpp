@@ -7,7 +7,6 @@
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
-#include "kernel/x86/apic.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/power/cpu_power.hpp"
@@ -35,7 +34,7 @@ constinit thread_local CoreAtBoot at_boot;
 constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
 
-// Cores start one after the other, so one core at a time writes these arrays. They are read only after all cores have started.
+// Only core 0 writes these arrays, before the other cores enter their event loops.
 constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's package ids, indexed by our package numbers
 constinit std::array<std::uint8_t, machine::cores_max> packages_of_cores{};
 constinit std::atomic<unsigned> packages{0};
@@ -69,7 +68,11 @@ void start_this_core(unsigned core) {
   if (at_boot.demotes && !demotion_reported.exchange(true)) {
     print("neap: core ", core, " keeps demoting C-states: firmware has locked the setting");
   }
-  packages_of_cores[core] = package_number(apic::this_id() >> package_shift(this_cpu));
+}
+
+void place_core(unsigned core, std::uint32_t apic_id) {
+  require(core < machine::cores_max, "power::place_core: no such core", core);
+  packages_of_cores[core] = package_number(apic_id >> package_shift(this_cpu));
 }
 
 void park_this_core() {
