@@ -361,6 +361,8 @@ void count_requests(std::uint64_t requests) noexcept {
     add_to_run(writer.take_requests());
 }
 
+RunEnds run_ends() noexcept { return writer.run_ends(); }
+
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 
 // --- Functions for readers on any core ---------------------------------------------------------------------------------------------------

@@ -83,6 +83,19 @@ void policy_changed(Settings settings) noexcept;
 void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;
 
+/// A core's counters at one end of its run.
+struct RunEnd {
+  std::uint64_t tsc = 0;
+  CounterSample counters;
+  TrafficTotals traffic;
+};
+struct RunEnds {
+  RunEnd start, stop;  ///< while the run is on, `stop` has the present values
+  bool on = false;
+};
+/// The ends of this core's last run; all zero before its first run. The counters are the ones that the log's first and last record have.
+[[nodiscard]] RunEnds run_ends() noexcept;
+
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
 /// Bounds at which a run ends by itself. Zero: no such bound.
 struct Bounds {

@@ -47,6 +47,15 @@ Counts counts_of(const Traffic& traffic) noexcept {
           traffic.tx_descriptors.value(), traffic.tx_frames.value(), traffic.tx_bytes.value()};
 }
 
+TrafficTotals totals_of(const Traffic& traffic) noexcept {
+  return {.rx_descriptors = traffic.rx_descriptors.value(),
+          .rx_frames = traffic.rx_frames.value(),
+          .rx_bytes = traffic.rx_bytes.value(),
+          .tx_descriptors = traffic.tx_descriptors.value(),
+          .tx_frames = traffic.tx_frames.value(),
+          .tx_bytes = traffic.tx_bytes.value()};
+}
+
 __m128i load(const std::byte* from) noexcept { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 /// The low halves of a's two words, then the halves of b that `from_b` selects.
 template <int from_b>
@@ -110,6 +119,11 @@ bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counter
     next_sample_tsc_ = sample_period_ticks_ != 0 ? tsc + sample_period_ticks_ : never;
   }
   slow_path_tsc_ = next_sample_tsc_;
+  if (kind == Kind::start) ends_ = {.start = {.tsc = tsc, .counters = sample, .traffic = totals_of(*traffic_)}, .stop = {}, .on = true};
+  if (kind == Kind::stop) {
+    ends_.stop = {.tsc = tsc, .counters = sample, .traffic = totals_of(*traffic_)};
+    ends_.on = false;
+  }
   const bool has_sample = (sample.present & sample_counters) != 0;
   const bool has_residency = (sample.present & residency_counters) != 0;
   const unsigned entries = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + further_entries;
@@ -323,6 +337,12 @@ void Writer::end(const RunPlan& plan) noexcept {
   on_ = false;
   count_requests_ = false;
   publish();
+}
+
+RunEnds Writer::run_ends() const noexcept {
+  RunEnds ends = ends_;
+  if (ends.on) ends.stop = {.tsc = machine::timestamp(), .counters = machine::sample_counters(), .traffic = totals_of(*traffic_)};
+  return ends;
 }
 
 void Writer::put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept {

@@ -52,6 +52,7 @@ class Writer {
 
   void begin(const RunPlan& plan) noexcept;
   void end(const RunPlan& plan) noexcept;
+  [[nodiscard]] RunEnds run_ends() const noexcept;
 
  private:
   /// The number of entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
@@ -107,6 +108,7 @@ class Writer {
   std::uint64_t idle_ticks_ = 0;
   bool has_settings_ = false;
   Settings settings_{};
+  RunEnds ends_{};
 };
 
 extern constinit thread_local Writer writer;

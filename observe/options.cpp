@@ -97,6 +97,9 @@ Options Options::from(Arguments& arguments, std::span<const policy::Row> card_se
   read_token(arguments, options);
   read_allow(arguments, options);
   read_core(arguments, options);
+  const auto dialect =
+      arguments.choice("dialect", {"none", "ebbrt"}, 0, "control answers the lines of EbbRT's protocol as EbbRT does (ebbrt)");
+  options.dialect = dialect == 0 ? Dialect::none : Dialect::ebbrt;
   options.boot_settings = policy::BootSettings::from(arguments, card_settings);
   options.arguments = &arguments;
   return options;

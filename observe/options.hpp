@@ -11,6 +11,7 @@
 #include "kernel/log.hpp"
 #include "kernel/policy.hpp"
 #include "observe/allow_list.hpp"
+#include "observe/ebbrt_lines.hpp"
 
 namespace neap::observe {
 
@@ -23,12 +24,13 @@ struct Options {
   AllowList allow;
   /// The card steers control connections to this core, and no other flows.
   std::optional<unsigned> control_core;
+  Dialect dialect = Dialect::none;
   policy::BootSettings boot_settings;
   /// The command line without secrets, for the command `boot`.
   const Arguments* arguments = nullptr;
 
-  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=` and the words
-  /// of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application will open
+  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=`, `dialect=`
+  /// and the words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application will open
   /// (`ixgbe::setting_rows()`).
   static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };

@@ -218,6 +218,7 @@ task<std::string> report_status(const Request& request) {
   fields.text("control_core", core_or_none(server.options().control_core));
   fields.text("address", server.network() == nullptr ? "none" : server.network()->address().to_string());
   fields.text("token", server.options().token.empty() ? "no" : "yes");
+  fields.text("dialect", server.options().dialect == Dialect::ebbrt ? "ebbrt" : "none");
   const log::Options& options = server.options().log;
   fields.number("log", options.entries_per_core);
   fields.text("log_full", options.when_full == log::WhenFull::stop ? "stop" : "overwrite");

@@ -90,6 +90,11 @@ class Control(contextlib.AbstractContextManager):
         except OSError as error:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
 
+    def end_sending(self) -> None:
+        """Closes this side of the connection. The peer's answers can still be read."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def ask(self, line: str) -> str:
         self.send(line)
         if self._is_control:
