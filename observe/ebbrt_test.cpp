@@ -204,6 +204,17 @@ TEST_F(EbbrtClient, RefusalsAreAnsweredAndPrinted) {
   EXPECT_NE(console.find("control: dialect=ebbrt: 'rapl' was refused: error: power_limit: "), std::string::npos) << console;
 }
 
+// Only a client that closes its side has ended its line. A reset connection may have lost the line's end.
+TEST_F(EbbrtClient, AResetInTheMiddleOfALineSetsNothing) {
+  Peer& peer = world.peer();
+  peer.send("rx_usecs,77");
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() == 0; }));
+  peer.abort();
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().count() == 0; }));
+  EXPECT_EQ(world.server.counters().lines.load(), 0U);
+  EXPECT_NE(world.device.itr_us(0), 154U);
+}
+
 TEST_F(EbbrtClient, NeapsOwnLinesAreAnsweredAsAlways) {
   Peer& peer = world.peer();
   EXPECT_NE(peer.ask("status").find("; dialect=ebbrt"), std::string::npos);
