@@ -12,6 +12,7 @@
 // A log record holds the data of one event. It consists of one or more log entries of 64 bytes (kernel/log_record.hpp).
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,10 @@ struct Options {
   WhenFull when_full = WhenFull::stop;
   std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: only at the beginning and end of a run
   bool idle_records = false;              ///< true: each sleep gets a record of its own
+  /// If not 0, the counters are sampled at every such number of a core's records of interrupts and polls, not by time.
+  std::uint32_t sample_records = 0;
+  std::array<std::uint32_t, chosen_events_max> events{};  ///< the chosen events (`machine::find_event`)
+  unsigned events_count = 0;
 };
 
 /// Allocates the memory of all logs, each on the NUMA node of its core. MUST be called on core 0, once, before the first `start`. Errors:

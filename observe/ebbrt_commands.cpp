@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <span>
 #include <vector>
 
@@ -80,16 +79,25 @@ task<std::string> bounds_text(Server& server) {
   co_return std::to_string(start) + ' ' + std::to_string(stop);
 }
 
-/// `value` with six decimal places.
-std::string decimal(double value) {
-  char text[32];
-  const int length = std::snprintf(text, sizeof text, "%.6f", value);
-  require(length > 0 && static_cast<std::size_t>(length) < sizeof text, "a number fits into its text", static_cast<unsigned>(length));
-  return text;
+/// `count` / `per_unit` as a decimal number with six places, "12.345678", rounded down. `per_unit` MUST be below 2^44 and not 0.
+std::string decimal(std::uint64_t count, std::uint64_t per_unit) {
+  constexpr std::uint64_t millionths = 1'000'000;
+  require(per_unit != 0 && per_unit >> 44 == 0, "a decimal number has a divisor, and its remainder fits", per_unit);
+  const std::string places = std::to_string(millionths + count % per_unit * millionths / per_unit);
+  return std::to_string(count / per_unit) + '.' + places.substr(1);
 }
 
 /// The words after the time in a line of `getcounters`: frames by their number of descriptors (40), and others that no script reads.
 constexpr unsigned uncounted_words = 60;
+
+/// The units of energy that package `number` used in the run; 0 if there is no such package or no counter.
+std::uint32_t package_energy(unsigned number, std::span<const log::RunEnds> cores) {
+  for (unsigned core = 0; core < cores.size(); ++core) {
+    const auto& [start, stop, on] = cores[core];
+    if (machine::package_of(core) == number) return stop.counters.package_energy - start.counters.package_energy;  // wraps at 32 bits
+  }
+  return 0;
+}
 
 /// One line for each core, in the form that the studies' mutilate_bench.py reads: core, rx_desc, rsc_desc, rx_bytes, tx_desc, tx_bytes,
 /// instructions, cycles, ref_cycles, llc_miss, joules, time, and further words. The script adds the joules of the first two lines. So line
@@ -98,29 +106,26 @@ task<std::string> counters_text(Server& server) {
   const AsyncMutex::Lock lock = co_await server.change_mutex().lock();
   const std::vector<log::RunEnds> cores = co_await ends_of_cores();
   if (cores.empty()) co_return "error: there is no run (start,0 begins one)";
+  constexpr std::uint64_t counter_mask = (std::uint64_t{1} << 48) - 1;  // the width of the CPU's counters
   std::string text;
   for (unsigned core = 0; core < cores.size(); ++core) {
     const auto& [start, stop, on] = cores[core];
-    const auto package = std::ranges::find_if(
-        cores, [&](const log::RunEnds& other) { return machine::package_of(static_cast<unsigned>(&other - cores.data())) == core; });
-    double joules = 0;
-    if (package != cores.end()) {
-      const std::uint32_t units = package->stop.counters.package_energy - package->start.counters.package_energy;  // wraps at 32 bits
-      joules = static_cast<double>(units) / static_cast<double>(std::uint64_t{1} << machine::power_abilities().energy_unit_exponent);
-    }
-    const double seconds = static_cast<double>(stop.tsc - start.tsc) / static_cast<double>(machine::timestamp_hz());
     const auto word = [&](std::uint64_t value) { text += std::to_string(value) + ' '; };
+    const auto counted = [&](std::uint64_t CounterSample::* counter) {
+      word((stop.counters.*counter - start.counters.*counter) & counter_mask);
+    };
     word(core);
     word(stop.traffic.rx_descriptors - start.traffic.rx_descriptors);
     word(0);  // descriptors of RSC
     word(stop.traffic.rx_bytes - start.traffic.rx_bytes);
     word(stop.traffic.tx_descriptors - start.traffic.tx_descriptors);
     word(stop.traffic.tx_bytes - start.traffic.tx_bytes);
-    word(stop.counters.instructions - start.counters.instructions);
-    word(stop.counters.cycles - start.counters.cycles);
-    word(stop.counters.reference_cycles - start.counters.reference_cycles);
-    word(stop.counters.llc_misses - start.counters.llc_misses);
-    text += decimal(joules) + ' ' + decimal(seconds);
+    counted(&CounterSample::instructions);
+    counted(&CounterSample::cycles);
+    counted(&CounterSample::reference_cycles);
+    counted(&CounterSample::llc_misses);
+    const std::uint64_t units_per_joule = std::uint64_t{1} << machine::power_abilities().energy_unit_exponent;
+    text += decimal(package_energy(core, cores), units_per_joule) + ' ' + decimal(stop.tsc - start.tsc, machine::timestamp_hz());
     for (unsigned i = 0; i < uncounted_words; ++i) text += " 0";
     text += '\n';
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernel/application.hpp"
 #include "kernel/log.hpp"
@@ -27,6 +28,7 @@ struct BootFacts {
   std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0
   std::optional<unsigned> control_core;
   std::string_view application = application_name, version = neap_version;
+  std::vector<std::string> events;  ///< the names of the chosen events: event1, event2, event3
 };
 /// Longer texts of users or hardware are cut to this length, and then end with `...`. So the header always has room for them.
 constexpr std::size_t header_text_bytes_max = 128;

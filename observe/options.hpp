@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kernel/arguments.hpp"
 #include "kernel/log.hpp"
@@ -19,6 +20,7 @@ constexpr std::uint16_t default_control_port = 5002;  // published scripts for t
 
 struct Options {
   log::Options log;
+  std::vector<std::string> events;                                   ///< the names of `log.events`, as the command line has them
   std::optional<std::uint16_t> control_port = default_control_port;  ///< none: no control server
   std::string token;                                                 ///< empty: no token is needed
   AllowList allow;
@@ -29,8 +31,9 @@ struct Options {
   /// The command line without secrets, for the command `boot`.
   const Arguments* arguments = nullptr;
 
-  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=`, `dialect=`
-  /// and the words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that the application will open
+  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `log_events=`, `control=`, `control_token=`, `control_allow=`, `control_core=`,
+  /// `dialect=` and the words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the card that
+  /// the application will open
   /// (`ixgbe::setting_rows()`).
   static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };

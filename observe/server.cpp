@@ -49,7 +49,9 @@ Environment machine_environment() noexcept {
 }
 
 Server::Server(Options options, Environment environment)
-    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_.control_core)) {}
+    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_.control_core)) {
+  boot_.events = options_.events;
+}
 
 task<Result<void>> Server::serve(net::Network& network) {
   require(network_ == nullptr && this_core() == 0, "control serves one network, from core 0", this_core());
@@ -259,12 +261,30 @@ void Server::report_statistics(std::optional<unsigned> core, const Emit& emit) c
 }
 
 // --- Start -------------------------------------------------------------------------------------------------------------------------------
+namespace {
+
+/// Makes every core count the chosen events.
+task<Result<void>> count_events(const log::Options& options) {
+  if (options.events_count == 0) co_return Result<void>{};
+  machine::choose_events(std::span(options.events).first(options.events_count));
+  for (unsigned core = 0; core < core_count(); ++core) {
+    const auto counted = co_await on_core(core, [] { return machine::count_chosen_events(); });
+    if (counted) continue;
+    print("observe: log_events: core ", core, " cannot count these events: ", counted.error().message);
+    co_return counted;
+  }
+  co_return Result<void>{};
+}
+
+}  // namespace
+
 task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network) {
   policy::use(&device);
   if (const auto applied = co_await policy::apply(options.boot_settings); !applied) {
     print("observe: ", applied.error().why);
     co_return failure(applied.error().code, "a setting was refused");
   }
+  if (const auto counted = co_await count_events(options.log); !counted) co_return std::unexpected(counted.error());
   if (options.log.entries_per_core > 0) {
     if (const auto prepared = co_await log::prepare(options.log); !prepared) co_return std::unexpected(prepared.error());
   }
