@@ -183,6 +183,11 @@ def text_of(answer: str) -> str | None:
     return re.sub(r"\\(x[0-9a-f]{2}|n|\\)", letter, text)
 
 
+def speaks_ebbrts_dialect(connection: Control) -> bool:
+    """True if the machine answers lines such as `start,0` as EbbRT does (docs/control.md, "The dialect of EbbRT")."""
+    return fields_of(connection.ask("status")).get("dialect") == "ebbrt"
+
+
 def next_piece(fields: dict[str, str]) -> int | None:
     """Returns the position at which the answer's text continues; None if it is complete. Raises Refused if the position is no number."""
     if "next" not in fields or fields["next"] in (fields.get("end"), fields.get("first")):

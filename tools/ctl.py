@@ -36,7 +36,7 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     token = control_client.read_token(token_file)
     answers = []
     with control_client.Control(host, port, token) as connection:
-        in_ebbrts_dialect = any(EBBRT_LINE.match(line) for line in lines) and speaks_ebbrts_dialect(connection)
+        in_ebbrts_dialect = any(EBBRT_LINE.match(line) for line in lines) and control_client.speaks_ebbrts_dialect(connection)
         for line in lines:
             shown = "token,..." if line.strip().lower().startswith("token") else line
             if len(lines) > 1 and not as_json:
@@ -57,10 +57,6 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     if as_json:
         print(json.dumps(answers, indent=2))
     return 0 if all(answer["ok"] for answer in answers) else EXIT_FAILURE
-
-
-def speaks_ebbrts_dialect(connection: control_client.Control) -> bool:
-    return control_client.fields_of(connection.ask("status")).get("dialect") == "ebbrt"
 
 
 def ask_in_ebbrts_dialect(host: str, port: int, token: str | None, line: str) -> str:

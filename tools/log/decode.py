@@ -206,14 +206,15 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 
     counters = {name: Counter(np.zeros(len(records), np.uint64), np.zeros(len(records), bool)) for name in (*COUNTERS, *schema.flags)}
-    for form in ("sample", "residency", "events"):
+    # Older logs have no form for events.
+    for form in (form for form in ("sample", "residency", "events") if form in schema.form):
         found, owner = followers(form)
         # The record of a sample may have been overwritten. Then no record precedes the sample, or the preceding record has another TSC.
         belongs = owner >= 0
         belongs[belongs] = records["tsc"][owner[belongs]] == found["tsc"][belongs]
         found, owner = found[belongs], owner[belongs]
         for bit, name in enumerate(schema.flags):
-            field = schema.form[form].by_name.get(name) if form in schema.form else None  # older logs have no events
+            field = schema.form[form].by_name.get(name)
             if field is None or field.count:
                 continue
             sampled = (found["flags"] >> bit & 1).astype(bool)

@@ -161,7 +161,7 @@ def test_chosen_events_are_counted_under_their_names(tmp_path: Path) -> None:
     assert "branch_misses: 40\n" in summary.text(found)
     rows = list(csv.DictReader(neap("log", "csv", str(tmp_path)).stdout.splitlines()))
     assert [row["branch_misses"] for row in rows if row["core"] == "0"] == ["5", "", "25"]
-    assert rows[-1]["event=0xd1,umask=0x20"] == "3"
+    assert rows[-1]["event=0xd1:umask=0x20"] == "3"
 
 
 def test_a_log_without_chosen_events_has_none(by_hand: Path) -> None:

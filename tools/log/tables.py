@@ -61,7 +61,9 @@ def _records(core: CoreRun, begin: int, joules: dict, run: RunLog) -> pa.Table:
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
         **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in run.unknown)) for name in FIELDS},
     }
-    for name, counter_name in ({name: name for name in RAW_COUNTERS} | run.events).items():
+    # The writer of CSV does not quote the names of columns.
+    events = {name.replace(",", ":"): counter for name, counter in run.events.items()}
+    for name, counter_name in ({name: name for name in RAW_COUNTERS} | events).items():
         counter = core.counter(counter_name)
         columns[name] = pa.array(counter.values, mask=~counter.present)
     for counter, name in ENERGIES.items():
