@@ -322,7 +322,8 @@ void Writer::begin(const RunPlan& plan) noexcept {
   ring_->restart();
   next_ = limit_ = nullptr;
   limit_position_ = 0;
-  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_entries;
+  const bool has_events = (machine::power_abilities().counters & counter::events) != 0;
+  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_entries - (has_events ? 1 : 0);
   const bool has_counters = machine::power_abilities().counters != 0;
   sample_period_ticks_ = has_counters ? plan.sample_period_ticks : 0;
   sample_records_ = has_counters ? plan.sample_records : 0;
