@@ -5,8 +5,8 @@
 // `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
 // exceeds its field or the chunk is full. In most of these cases `slow_path_tsc_` is zero, so a single comparison detects them.
 //
-// The fast path takes 54 instructions, and two more since it counts records for `log_sample=N`. On the slow path the same record takes 251 instructions (medians of `neap bench observe`, row
-// observe.record). Kernel-internal.
+// The fast path takes 54 instructions, and two more since it counts records for `log_sample=N`. On the slow path the same record takes 251
+// instructions (medians of `neap bench observe`, row observe.record). Kernel-internal.
 #pragma once
 
 #include <cstdint>
