@@ -243,7 +243,9 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
           .overwrite = prepared_options.when_full == WhenFull::overwrite,
           .idle_records = prepared_options.idle_records,
           .count_requests = wanted.requests != 0,
-          .sample_period_ticks = machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
+          .sample_period_ticks =
+              prepared_options.sample_records != 0 ? 0 : machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
+          .sample_records = prepared_options.sample_records,
           // Each core adds its requests to the common count in batches of this size. Small batches keep the excess over the bound small.
           .requests_at_once = std::clamp<std::uint64_t>(wanted.requests / 16 / core_count(), 1, 64),
           .requests_bound = wanted.requests,
@@ -371,6 +373,8 @@ void count_requests(std::uint64_t requests) noexcept {
   if (writer.add_requests(requests)) [[unlikely]]
     add_to_run(writer.take_requests());
 }
+
+RunEnds run_ends() noexcept { return writer.run_ends(); }
 
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 

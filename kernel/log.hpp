@@ -34,6 +34,10 @@ struct Options {
   WhenFull when_full = WhenFull::stop;
   std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: only at the beginning and end of a run
   bool idle_records = false;              ///< true: each sleep gets a record of its own
+  /// If not 0, the counters are sampled at every such number of a core's records of interrupts and polls, not by time.
+  std::uint32_t sample_records = 0;
+  std::array<std::uint32_t, chosen_events_max> events{};  ///< the chosen events (`machine::find_event`)
+  unsigned events_count = 0;
 };
 
 /// Allocates the memory of all logs, each on the NUMA node of its core. MUST be called on core 0, once, before the first `start`. Errors:
@@ -89,6 +93,19 @@ enum class Marked : std::uint8_t { written, no_run, no_room };
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;
+
+/// A core's counters at one end of its run.
+struct RunEnd {
+  std::uint64_t tsc = 0;
+  CounterSample counters;
+  TrafficTotals traffic;
+};
+struct RunEnds {
+  RunEnd start, stop;  ///< while the run is on, `stop` has the present values
+  bool on = false;
+};
+/// The ends of this core's last run; all zero before its first run. The counters are the ones that the log's first and last record have.
+[[nodiscard]] RunEnds run_ends() noexcept;
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
 /// Bounds at which a run ends by itself. Zero: no such bound.

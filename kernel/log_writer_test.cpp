@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstring>
@@ -112,6 +113,56 @@ struct LogWriterTest : testing::Test {
 struct BigLogWriterTest : LogWriterTest {
   BigLogWriterTest() : LogWriterTest(1 << 16) {}
 };
+
+TEST_F(LogWriterTest, CountersAreSampledAtEveryNthRecord) {
+  can_count(counter::instructions);
+  subject.begin({.sample_records = 3});
+  for (int i = 0; i < 10; ++i) {
+    clock.advance(std::chrono::microseconds(1));
+    subject.record(i % 4 == 1 ? Kind::poll : Kind::interrupt);
+  }
+  std::vector<bool> sampled;
+  for (const Record& entry : ended()) {
+    const auto kind = static_cast<Kind>(entry.kind);
+    if (kind == Kind::interrupt || kind == Kind::poll) sampled.push_back(entry.flags != 0);
+  }
+  EXPECT_EQ(sampled, (std::vector{false, false, true, false, false, true, false, false, true, false}));
+}
+
+// A chunk's end lies between two records, and must not shift the samples.
+TEST_F(BigLogWriterTest, ManyRecordsAreSampledInStep) {
+  can_count(counter::instructions);
+  subject.begin({.sample_records = 7});
+  for (int i = 0; i < 700; ++i) subject.record(Kind::interrupt);
+  unsigned number = 0, samples = 0;
+  for (const Record& entry : ended()) {
+    if (static_cast<Kind>(entry.kind) != Kind::interrupt) continue;
+    ++number;
+    samples += entry.flags != 0 ? 1 : 0;
+    EXPECT_EQ(entry.flags != 0, number % 7 == 0) << number;
+  }
+  EXPECT_EQ(samples, 100U);
+}
+
+TEST_F(LogWriterTest, ChosenEventsHaveAnEntryOfTheirOwn) {
+  host::set_power_abilities({.counters = counter::instructions | counter::event1 | counter::event2});
+  host::set_counters(0, {.present = counter::instructions | counter::event1 | counter::event2, .instructions = 5, .events = {31, 32}});
+  subject.begin({.sample_period_ticks = 1});
+  clock.advance(std::chrono::microseconds(1));
+  subject.record(Kind::interrupt);
+  const std::vector<Record> entries = ended();
+  const auto interrupt = std::ranges::find(entries, static_cast<std::uint8_t>(Kind::interrupt), &Record::kind);
+  ASSERT_GE(entries.end() - interrupt, 3);
+  EXPECT_EQ(interrupt[1].kind, static_cast<std::uint8_t>(Kind::sample));
+  ASSERT_EQ(interrupt[2].kind, static_cast<std::uint8_t>(Kind::events));
+  Events events;
+  std::memcpy(&events, &interrupt[2], sizeof events);
+  EXPECT_EQ(events.tsc, interrupt->tsc);
+  EXPECT_EQ(events.flags, interrupt->flags);
+  EXPECT_EQ(events.event1, 31U);
+  EXPECT_EQ(events.event2, 32U);
+  EXPECT_EQ(events.event3, 0U);
+}
 
 // docs/log-format.md shows these entries, and tools/log/ reads them in its own test. A change here changes the format.
 TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {

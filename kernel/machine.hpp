@@ -9,8 +9,10 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kernel/error.hpp"
@@ -118,6 +120,15 @@ constexpr unsigned firmwares_preference = 256;
 
 /// Reads all counters that this CPU has for this core and its package.
 [[nodiscard]] CounterSample sample_counters() noexcept;
+
+/// Returns the value that makes a counter count the event `text`: a name from the CPU's list, or `event=0xd1,umask=0x20`. The error is the
+/// reason to report, with the accepted names.
+[[nodiscard]] std::expected<std::uint32_t, std::string> find_event(std::string_view text);
+/// Chooses the events that each core counts in addition, by values of `find_event`; at most `PowerAbilities::free_event_counters`. MUST be
+/// called on core 0, before any core calls `count_chosen_events`.
+void choose_events(std::span<const std::uint32_t> events) noexcept;
+/// Makes this core count the chosen events, from 0 on. Errors: `unsupported` (a register faults).
+[[nodiscard]] Result<void> count_chosen_events() noexcept;
 
 /// Number of system management interrupts of this core since reset. During them firmware runs, not Neap. Returns nothing if the CPU does
 /// not count them.

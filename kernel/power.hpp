@@ -50,7 +50,12 @@ constexpr std::uint16_t package_c2 = 1 << 9;
 constexpr std::uint16_t package_c3 = 1 << 10;
 constexpr std::uint16_t package_c6 = 1 << 11;
 constexpr std::uint16_t package_c7 = 1 << 12;
+constexpr std::uint16_t event1 = 1 << 13;  // chosen events (log_events=)
+constexpr std::uint16_t event2 = 1 << 14;
+constexpr std::uint16_t event3 = 1 << 15;
+constexpr std::uint16_t events = event1 | event2 | event3;
 }  // namespace counter
+constexpr unsigned chosen_events_max = 3;
 
 /// One core's counters at one moment, raw and cumulative. A counter that is not in `present` was not read and is zero.
 struct CounterSample {
@@ -63,6 +68,7 @@ struct CounterSample {
   std::uint64_t llc_misses = 0;
   std::uint64_t core_c3 = 0, core_c6 = 0, core_c7 = 0;  ///< residencies, in TSC ticks
   std::uint64_t package_c2 = 0, package_c3 = 0, package_c6 = 0, package_c7 = 0;
+  std::array<std::uint64_t, chosen_events_max> events{};
 };
 
 /// The power features of this CPU. The same on all cores.
@@ -86,6 +92,7 @@ struct PowerAbilities {
   bool turbo = false;                                            ///< can be turned on and off
 
   std::uint16_t counters = 0;                  ///< bits of namespace `counter`
+  std::uint8_t free_event_counters = 0;        ///< general counters that can count chosen events, at most `chosen_events_max`
   std::uint8_t energy_unit_exponent = 0;       ///< package energy counts in 2^-n joules
   std::uint8_t dram_energy_unit_exponent = 0;  ///< differs from the package's on some server CPUs
   char cpu[49] = "";                           ///< brand string

@@ -34,9 +34,9 @@ static_assert(header_bytes % 4096 == 0 && header_bytes <= 65536);
 constexpr std::size_t json_bytes_max = header_bytes - sizeof(FixedHeader) - 1;
 
 /// Names of the counters, by their bit in `Record::flags`.
-constexpr std::string_view counter_names[] = {"instructions", "cycles",     "reference_cycles", "llc_misses", "package_energy",
-                                              "dram_energy",  "core_c3",    "core_c6",          "core_c7",    "package_c2",
-                                              "package_c3",   "package_c6", "package_c7"};
+constexpr std::string_view counter_names[] = {"instructions", "cycles",  "reference_cycles", "llc_misses", "package_energy", "dram_energy",
+                                              "core_c3",      "core_c6", "core_c7",          "package_c2", "package_c3",     "package_c6",
+                                              "package_c7",   "event1",  "event2",           "event3"};
 
 }  // namespace
 
@@ -84,9 +84,11 @@ std::string make_header_json(const BootFacts& boot, const LogPart& part) {
     if (abilities.counters >> bit & 1) counters.push_back(counter_names[bit]);
   }
   json.list("counters", counters);
+  if (!boot.events.empty()) json.list("events", boot.events);
   json.list("idle_states", idle_state_names);
   json.list("flags", counter_names);
   json.number("sample_period_us", log::options().sample_period_us);
+  if (log::options().sample_records != 0) json.number("sample_records", log::options().sample_records);
   json.text("when_full", log::options().when_full == log::WhenFull::stop ? "stop" : "overwrite");
   json.number_or_null("control_core", boot.control_core);
   json.open("lines");

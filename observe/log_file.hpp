@@ -30,8 +30,9 @@ struct BootFacts {
   std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0
   std::optional<unsigned> control_core;
   std::string_view application = application_name, version = neap_version, commit = neap_commit, build = neap_build;
-  std::string command_line{};  ///< without secrets
-  std::uint32_t slow = 1;      ///< the card's clock runs that many times slower than the CPU's
+  std::string command_line{};         ///< without secrets
+  std::uint32_t slow = 1;             ///< the card's clock runs that many times slower than the CPU's
+  std::vector<std::string> events{};  ///< the names of the chosen events: event1, event2, event3
 };
 struct Options;
 /// Returns the values for this boot, with a new boot id.

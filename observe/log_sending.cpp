@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: BSL-1.0 Sends one core's log as a file (`get`), or all cores' logs in blocks (`stream`).
+// SPDX-License-Identifier: BSL-1.0
+// Sends one core's log as a file (`get`), or all cores' logs in blocks (`stream`).
 //
 // Both commands read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the
 // core's other work. The connection keeps the copied entries until the client has acknowledged them. When the connection holds its maximum
@@ -250,13 +251,12 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites the oldest entries during the transfer. So a log's oldest eighth is not sent.
+}  // namespace
+
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;
 }
-
-}  // namespace
 
 task<std::string> send_log_file(const Request& request) {
   Server& server = request.server;

@@ -244,6 +244,13 @@ TEST(Options, AreReadAndRefusedByName) {
   EXPECT_EQ(options.token, "12345678");
   EXPECT_EQ(good.shown().find("12345678"), std::string::npos);
 
+  Arguments by_interrupts("log_sample=100");
+  const Options sampled = Options::from(by_interrupts, {});
+  EXPECT_EQ(by_interrupts.complaints(), "");
+  EXPECT_EQ(sampled.log.sample_records, 100U);
+  EXPECT_EQ(sampled.log.sample_period_us, 0U);
+  EXPECT_EQ(options.log.sample_records, 0U);
+
   Arguments none("");
   EXPECT_EQ(Options::from(none, {}).control_port, 5002);
   EXPECT_EQ(none.complaints(), "");
@@ -251,14 +258,35 @@ TEST(Options, AreReadAndRefusedByName) {
   EXPECT_EQ(Options::from(off, {}).control_port, std::nullopt);
   EXPECT_EQ(off.complaints(), "");
 
-  for (const char* bad : {"log=many", "log_full=sometimes", "log_sample=1", "log_sample=10ns", "log_sample=9999s", "log_idle=perhaps",
-                          "control=0", "control=65536", "control=on", "control_token=short", "control_token=with,comma",
+  for (const char* bad : {"log=many", "log_full=sometimes", "log_sample=0", "log_sample=4294967296", "log_sample=10ns", "log_sample=9999s",
+                          "log_idle=perhaps", "control=0", "control=65536", "control=on", "control_token=short", "control_token=with,comma",
                           "control_allow=everybody", "control_core=0", "control_core=99", "control_core=-1"}) {
     Arguments arguments(bad);
     (void)Options::from(arguments, {});
     EXPECT_NE(arguments.complaints(), "") << bad;
     EXPECT_EQ(arguments.complaints().find("with,comma"), std::string::npos);
   }
+}
+
+TEST(Options, NameEventsThatTheCpuHasCountersFor) {
+  PowerAbilities abilities;
+  abilities.free_event_counters = 2;
+  host::set_power_abilities(abilities);
+  Arguments good("log_events=branch_misses+event=0xd1,umask=0x20 dialect=ebbrt");
+  const Options options = Options::from(good, {});
+  EXPECT_EQ(good.complaints(), "");
+  EXPECT_EQ(options.dialect, Dialect::ebbrt);
+  EXPECT_EQ(options.log.events_count, 2U);
+  EXPECT_EQ(options.log.events[1], 0x4320d1U);
+  EXPECT_EQ(options.events, (std::vector<std::string>{"branch_misses", "event=0xd1,umask=0x20"}));
+  for (const char* bad :
+       {"log_events=", "log_events=+", "log_events=nothing", "log_events=branch_misses+", "log_events=branch_misses+branch_misses",
+        "log_events=branch_misses+event=0xd1,umask=0x20+instructions", "dialect=linux"}) {
+    Arguments arguments(bad);
+    (void)Options::from(arguments, {});
+    EXPECT_NE(arguments.complaints(), "") << bad;
+  }
+  host::set_power_abilities({});
 }
 
 TEST(Commands, AreDocumentedAsTheyAre) {

@@ -231,11 +231,16 @@ task<std::string> report_status(const Request& request) {
   fields.text("control_core", core_or_none(server.options().control_core));
   fields.text("address", server.network() == nullptr ? "none" : server.network()->address().to_string());
   fields.text("token", server.options().token.empty() ? "no" : "yes");
+  fields.text("dialect", server.options().dialect == Dialect::ebbrt ? "ebbrt" : "none");
   const log::Options& options = server.options().log;
   fields.number("log", options.entries_per_core);
   fields.text("log_full", options.when_full == log::WhenFull::stop ? "stop" : "overwrite");
   fields.number("log_sample_us", options.sample_period_us);
+  if (options.sample_records != 0) fields.number("log_sample_interrupts", options.sample_records);
   fields.text("log_idle", options.idle_records ? "on" : "off");
+  std::string events;
+  for (const std::string& name : server.options().events) events += (events.empty() ? "" : "+") + name;
+  fields.text("log_events", events.empty() ? "none" : events);
   co_return "ok " + fields.all();
 }
 

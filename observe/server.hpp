@@ -93,6 +93,8 @@ class Server final : public Control {
   };
   /// Adds a command for each setting of the kernel and of the device in use.
   void add_setting_commands();
+  /// Answers a line of EbbRT's protocol (dialect=ebbrt).
+  [[nodiscard]] task<std::string> answer_ebbrt(Client& client, std::string_view name, ebbrt::Parsed line);
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
   /// Sends one line and closes the connection. If too many rejections are in progress, returns null, which resets the connection.
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> reject(net::Connection& connection, const std::string& reason);

@@ -18,6 +18,8 @@ NAMES_MAX = 64
 C_STATES_MAX = 32
 COUNTERS_MAX = 1024
 U32_MAX = (1 << 32) - 1
+EVENTS_MAX = 3
+_EVENT = re.compile(r"[a-z][A-Za-z0-9_.,=]{0,63}")
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _COMMIT = re.compile(r"(?:[0-9a-f]{12}|[0-9a-f]{40})\+?")
 _HEX = re.compile(r"0x[0-9a-f]{1,16}")
@@ -33,6 +35,11 @@ def _word(value: object) -> bool:
 
 def _names(value: object) -> bool:
     return isinstance(value, list) and len(value) <= NAMES_MAX and all(map(_word, value))
+
+
+def _events(value: object) -> bool:
+    """True for names of events. A name begins with a letter, so that no spreadsheet takes it for a formula."""
+    return isinstance(value, list) and len(value) <= EVENTS_MAX and all(isinstance(one, str) and _EVENT.fullmatch(one) for one in value)
 
 
 def _up_to(maximum: int, minimum: int = 0) -> Check:
@@ -112,7 +119,9 @@ FIELDS: dict[str, Check] = {
     "energy_unit_exponent": _null_or(_up_to(63)),
     "dram_energy_unit_exponent": _null_or(_up_to(63)),
     "counters": _names,
+    "events": _events,
     "sample_period_us": _up_to(U32_MAX),
+    "sample_records": _up_to(U32_MAX),
     "when_full": _word,
     "control_core": _null_or(_up_to(CORES_MAX - 1)),
     "commit": _like(_COMMIT),

@@ -28,8 +28,10 @@ SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
 CONFIGURED = schemas.CONFIGURED
 IDLE, MARK = 32, schemas.MARK
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
+# The counters of chosen events. The header's member `events` names the events.
+EVENTS = ("event1", "event2", "event3")
 # The counters from which the tools compute figures. A log's header may name further counters.
-COUNTERS = tuple(schemas.DEFAULTS["flags"])
+COUNTERS = tuple(name for name in schemas.DEFAULTS["flags"] if name not in EVENTS)
 
 
 @functools.lru_cache(maxsize=64)
@@ -107,6 +109,11 @@ class RunLog:
     @property
     def about(self) -> dict:
         return self.cores[0].header.about
+
+    @property
+    def events(self) -> dict[str, str]:
+        """Returns the chosen events: the counter of each event by the event's name."""
+        return {name: counter for counter, name in zip(EVENTS, self.about.get("events", ())) if counter in self.cores[0].counters}
 
     def energy_unit(self, counter: str) -> float | None:
         """Returns the joules of one count; None if the CPU has no such counter."""
@@ -211,7 +218,8 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 
     counters = {name: Counter(np.zeros(len(records), np.uint64), np.zeros(len(records), bool)) for name in (*COUNTERS, *schema.flags)}
-    for form in ("sample", "residency"):
+    # Older logs have no form for events.
+    for form in (form for form in ("sample", "residency", "events") if form in schema.form):
         found, owner = followers(form)
         # The record of a sample may have been overwritten. Then no record precedes the sample, or the preceding record has another TSC.
         belongs = owner >= 0

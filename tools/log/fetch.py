@@ -25,7 +25,11 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
             raise Failure(
                 f"{out} holds a collection that is not finished", "./neap log collect finishes it; or choose another folder: --out"
             )
-        first = _fetch_core(address, token, folder, 0, None, found)
+        try:
+            first = _fetch_core(address, token, folder, 0, None, found)
+        except (control_client.Lost, layout.Damaged):
+            _refuse_ebbrts_dialect(address, token)
+            raise
         for core in range(1, first.cores):
             if progress.on_terminal():
                 progress.show_status(f"neap: core {core} of {first.cores}")
@@ -34,6 +38,16 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
         content = describe_run(log_files(out), **{"from": control_name(address), "mode": "get"})
         folder.finish(content)
     return report(content, out, sum(row["lines"] for row in content["files"]), time.monotonic() - start, as_json)
+
+
+def _refuse_ebbrts_dialect(address: tuple[str, int], token: str | None) -> None:
+    """Raises Failure if the machine speaks the dialect of EbbRT, in which `get,0` sends EbbRT's records."""
+    with contextlib.suppress(control_client.Lost), control_client.Control(*address, token) as connection:
+        if control_client.speaks_ebbrts_dialect(connection):
+            raise Failure(
+                f"{connection.name} was booted with dialect=ebbrt, so it sends EbbRT's records without a header",
+                "./neap log collect brings Neap's log from such a machine",
+            )
 
 
 def _fetch_core(

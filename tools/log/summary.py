@@ -28,11 +28,11 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
     """Returns the whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds.
     `loads`: measured windows of a load, from which phases take requests and latencies."""
     cores = [trim(core) for core in run.cores]
-    rows = [_core(core) for core in cores]
+    rows = [_core(core) | _events(run, [core]) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
     about = run.about
     split = phases.split(run, cores, loads)
-    total = _total(cores, rows, package_rows)
+    total = _total(cores, rows, package_rows) | _events(run, cores)
     for row in (total, *rows, *split["phases"]) if run.unknown else ():
         row |= {name: None for name in run.unknown if name in row}
     configured = configure(run)
@@ -88,6 +88,13 @@ def _core(core: CoreRun) -> dict:
         "lost": sum(count for _, count in core.log.gaps),
     }
     return row
+
+
+def _events(run: RunLog, cores: list[CoreRun]) -> dict:
+    """Returns the member `events`: the counts of the chosen events by their names; nothing if none were chosen."""
+    if not run.events:
+        return {}
+    return {"events": {name: total_or_none([core.grown(counter) for core in cores]) for name, counter in run.events.items()}}
 
 
 def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -> dict:
@@ -271,7 +278,8 @@ def head(summary: dict) -> list[str]:
 
 
 def text(summary: dict) -> str:
-    lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
+    events = [f"{shown(name)}: {_number(count)}" for name, count in summary["total"].get("events", {}).items()]
+    lines = [*head(summary), *events, "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     lines += phases.lines(summary)
     if configured := configuration.lines(summary["configuration"]):
         lines += ["", "configuration:", *configured]

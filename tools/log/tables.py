@@ -10,7 +10,7 @@ A counter that was not sampled in a record, or that the CPU lacks, is an empty c
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +41,7 @@ def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
     joules = _joules(run, cores) if which == "records" else {}
     for core in cores:
         if which == "records":
-            yield _records(core, begin, joules, run.unknown)
+            yield _records(core, begin, joules, run)
         elif which == "idle":
             yield _idle(core, begin)
         else:
@@ -58,7 +58,7 @@ def _joules(run: RunLog, cores: list[CoreRun]) -> dict:
     return {(counter, number): package_energy(run, members, counter) for counter in ENERGIES for number, members in found}
 
 
-def _records(core: CoreRun, begin: int, joules: dict, unknown: Sequence[str]) -> pa.Table:
+def _records(core: CoreRun, begin: int, joules: dict, run: RunLog) -> pa.Table:
     records = core.records
     log = core.log
     columns = {
@@ -67,10 +67,12 @@ def _records(core: CoreRun, begin: int, joules: dict, unknown: Sequence[str]) ->
         "tsc": pa.array(records["tsc"]),
         "kind": _names(records["kind"], lambda number: KIND_NAMES.get(number, str(number))),
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
-        **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in unknown)) for name in FIELDS},
+        **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in run.unknown)) for name in FIELDS},
     }
-    for name in RAW_COUNTERS:
-        counter = core.counter(name)
+    # The writer of CSV does not quote the names of columns.
+    events = {name.replace(",", ":"): counter for name, counter in run.events.items()}
+    for name, counter_name in ({name: name for name in RAW_COUNTERS} | events).items():
+        counter = core.counter(counter_name)
         columns[name] = pa.array(counter.values, mask=~counter.present)
     for counter, name in ENERGIES.items():
         series = joules[counter, log.package]

@@ -30,6 +30,9 @@ constexpr std::array counter_places{
     CounterPlace{counter::package_c7, msr::package_c7_residency, &CounterSample::package_c7},
 };
 
+/// The general counter of the first chosen event.
+constexpr unsigned first_event_counter = 1;
+
 bool is_tcg(CpuAccess& cpu) noexcept {
   const CpuidWords words = cpu.cpuid(0x40000000, 0);
   return words.ebx == 0x54474354 && words.ecx == 0x43544743 && words.edx == 0x47435447;  // "TCGTCGTCGTCG"
@@ -208,9 +211,14 @@ void CpuPower::find_counters(CpuAccess& cpu, const Identity& identity) noexcept 
   constexpr std::array in_order{counter::instructions, counter::cycles, counter::reference_cycles};
   for (unsigned i = 0; i < fixed_counters_; ++i) abilities_.counters |= in_order[i];
   // EBX has a bit for each architectural event that is NOT available; EAX 31:24 is the number of valid bits.
+  const bool known_model = identity.intel && identity.family == 6;
+  event_facts_ = power::event_facts(leaf.eax, leaf.ebx, known_model ? static_cast<std::uint8_t>(identity.model) : std::uint8_t{0});
   constexpr unsigned llc_misses_event = 4;
-  const bool misses = bits(leaf.eax, 8, 8) != 0 && bits(leaf.eax, 24, 8) > llc_misses_event && (leaf.ebx & bit(llc_misses_event)) == 0;
+  const bool misses = event_facts_.counters != 0 && (event_facts_.architectural & bit(llc_misses_event)) != 0;
   if (misses) abilities_.counters |= counter::llc_misses;
+  // Counter 0 counts LLC misses. The next ones can count chosen events.
+  const unsigned free = event_facts_.counters - (event_facts_.counters != 0 ? 1 : 0);
+  abilities_.free_event_counters = static_cast<std::uint8_t>(std::min(free, chosen_events_max));
 }
 
 void CpuPower::find_residencies(CpuAccess& cpu, const Identity& identity) noexcept {
@@ -237,8 +245,31 @@ CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
   }
   for (unsigned i = 0; i < fixed_counters_; ++i) (void)cpu.write_msr(msr::fixed_counter0 + i, 0);
   (void)cpu.write_msr(msr::fixed_counter_control, fixed_control_value(fixed_counters_));
-  (void)cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, misses));
+  (void)cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, misses ? 1 : 0));
   return at_boot;
+}
+
+void CpuPower::choose_events(std::span<const std::uint32_t> events) noexcept {
+  require(events.size() <= abilities_.free_event_counters, "more events are chosen than there are counters", events.size());
+  abilities_.counters &= static_cast<std::uint16_t>(~counter::events);
+  chosen_events_ = {};
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    chosen_events_[i] = events[i];
+    abilities_.counters |= static_cast<std::uint16_t>(counter::event1 << i);
+  }
+}
+
+Result<void> CpuPower::count_chosen_events(CpuAccess& cpu) const noexcept {
+  const bool misses = (abilities_.counters & counter::llc_misses) != 0;
+  std::uint64_t general = misses ? 1 : 0;
+  for (unsigned i = 0; i < chosen_events_max; ++i) {
+    if ((abilities_.counters & counter::event1 << i) == 0) continue;
+    const unsigned number = first_event_counter + i;
+    if (const auto reset = cpu.write_msr(msr::pmc0 + number, 0); !reset) return reset;
+    if (const auto selected = cpu.write_msr(msr::perf_event_select0 + number, chosen_events_[i]); !selected) return selected;
+    general |= bit(number);
+  }
+  return cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, general));
 }
 
 Result<void> CpuPower::park_core(CpuAccess& cpu) const noexcept {
@@ -329,6 +360,9 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
   for (const CounterPlace& place : counter_places) read(place.bit, place.msr, sample.*place.value);
   read(counter::package_energy, msr::package_energy, sample.package_energy);
   read(counter::dram_energy, msr::dram_energy, sample.dram_energy);
+  for (unsigned i = 0; i < chosen_events_max; ++i) {
+    read(static_cast<std::uint16_t>(counter::event1 << i), msr::pmc0 + first_event_counter + i, sample.events[i]);
+  }
   return sample;
 }
 

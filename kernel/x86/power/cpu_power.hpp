@@ -7,7 +7,9 @@
 // `unsupported`.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 
 #include "kernel/console.hpp"
 #include "kernel/error.hpp"
@@ -15,6 +17,7 @@
 #include "kernel/x86/firmware/cpu_facts.hpp"
 #include "kernel/x86/power/cpu_access.hpp"
 #include "kernel/x86/power/encodings.hpp"
+#include "kernel/x86/power/events.hpp"
 #include "kernel/x86/power/models.hpp"
 #include "kernel/x86/power/sleep.hpp"
 
@@ -58,6 +61,10 @@ class CpuPower {
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;
   [[nodiscard]] CounterSample sample(CpuAccess& cpu) const noexcept;
 
+  [[nodiscard]] const EventFacts& event_facts() const noexcept { return event_facts_; }
+  void choose_events(std::span<const std::uint32_t> events) noexcept;
+  [[nodiscard]] Result<void> count_chosen_events(CpuAccess& cpu) const noexcept;
+
   /// Appends the line that is printed at boot.
   void describe(Line& line) const noexcept;
 
@@ -86,6 +93,8 @@ class CpuPower {
   bool amd_c1e_ = false;        // C1E on HLT, which stops the timer, can be turned off (erratum 400)
   std::uint64_t demotion_ = 0;  // bits of MSR_PKG_CST_CONFIG_CONTROL to be cleared
   std::uint8_t fixed_counters_ = 0;
+  EventFacts event_facts_;
+  std::array<std::uint32_t, chosen_events_max> chosen_events_{};  // values of IA32_PERFEVTSELx
 };
 
 /// The right shift that turns an x2APIC id into the package's number (SDM 3A, 9.9.3: leaf 1Fh, 0Bh, or 1).

@@ -292,6 +292,29 @@ TEST_F(SandyBridge, TurboIsBit38AndIsFoundWhileItIsOff) {
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x85'0089U);
 }
 
+TEST_F(SandyBridge, ChosenEventsAreCountedBesideLlcMisses) {
+  CpuPower power = found_on(cpu);
+  EXPECT_EQ(power.abilities().free_event_counters, 3) << "of four counters, one counts LLC misses";
+  for (const std::uint32_t number : {1U, 2U, 3U}) cpu.msrs[msr::pmc0 + number] = cpu.msrs[msr::perf_event_select0 + number] = 9;
+  const std::uint32_t chosen[] = {0x4300c5, 0x4320d1};
+  power.choose_events(chosen);
+  ASSERT_TRUE(power.count_chosen_events(cpu).has_value());
+  EXPECT_EQ(cpu.msrs[msr::perf_event_select0 + 1], 0x4300c5U);
+  EXPECT_EQ(cpu.msrs[msr::perf_event_select0 + 2], 0x4320d1U);
+  EXPECT_EQ(cpu.msrs[msr::perf_event_select0 + 3], 9U) << "this counter was not asked for";
+  EXPECT_EQ(cpu.msrs[msr::pmc0 + 1], 0U);
+  EXPECT_EQ(cpu.msrs[msr::perf_global_control], 0x7'0000'0007U);
+  cpu.msrs[msr::pmc0 + 1] = 31;
+  cpu.msrs[msr::pmc0 + 2] = 32;
+  const CounterSample all = power.sample(cpu);
+  EXPECT_EQ(all.present & counter::events, counter::event1 | counter::event2);
+  EXPECT_EQ(all.events[0], 31U);
+  EXPECT_EQ(all.events[1], 32U);
+  EXPECT_EQ(all.llc_misses, 77U);
+  cpu.msrs.erase(msr::perf_event_select0 + 1);
+  EXPECT_FALSE(power.count_chosen_events(cpu).has_value()) << "a register that faults is an error";
+}
+
 TEST_F(SandyBridge, EveryCounterIsSampledAndAFaultReadsAsZero) {
   const CpuPower power = found_on(cpu);
   cpu.msrs[msr::package_energy] = 0xdead'beef'0000'0005;

@@ -118,6 +118,11 @@ Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   return power::cpu_power.set_power_limit(power::this_cpu, power::at_boot, milliwatts);
 }
 Result<void> set_turbo(bool on) noexcept { return power::cpu_power.set_turbo(power::this_cpu, on); }
+std::expected<std::uint32_t, std::string> find_event(std::string_view text) {
+  return power::parse_event(text, power::cpu_power.event_facts());
+}
+void choose_events(std::span<const std::uint32_t> events) noexcept { power::cpu_power.choose_events(events); }
+Result<void> count_chosen_events() noexcept { return power::cpu_power.count_chosen_events(power::this_cpu); }
 CounterSample sample_counters() noexcept { return power::cpu_power.sample(power::this_cpu); }
 
 }  // namespace neap::machine
