@@ -308,6 +308,10 @@ def bound_case(processor_seconds: float, seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
+def address_space_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
 @contextlib.contextmanager
 def bounded_environment() -> Iterator[Path]:
     """Limits memory, replaces functions that wait, and yields a folder for files."""
@@ -331,7 +335,8 @@ def bounded_environment() -> Iterator[Path]:
     ):
         # A printed warning contains a line of source code like a traceback, so warnings are errors here.
         warnings.simplefilter("error")
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, before[1]))
+        # The limit is for the growth, because libraries crash without a message in a process that is larger than its limit.
+        resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes() + MEMORY_BYTES, before[1]))
         try:
             yield Path(place)
         finally:
