@@ -28,8 +28,11 @@ bool is_supported(Setting setting, const Device* card) noexcept {
       return abilities.energy_preference;
     case Setting::segmentation:
       return core_state(this_core()).policy.no_segmentation.load(std::memory_order_relaxed) == nullptr;
+    case Setting::monitor_state:
+      return (abilities.idle_states >> static_cast<unsigned>(IdleState::monitor) & 1) != 0;
     case Setting::idle:
     case Setting::poll_budget:
+    case Setting::adaptive_poll:
       break;
   }
   return true;
