@@ -18,7 +18,7 @@ enum class Doorbell : std::uint8_t {
   timer = 3,      ///< the sleeper's own timer, while the core that rings sleeps in HLT
   timer_all = 4,  ///< the sleeper's own timer, while the core that rings sleeps in the same state
 };
-constexpr std::array doorbells{Doorbell::ipi, Doorbell::write, Doorbell::timer, Doorbell::timer_all};
+inline constexpr std::array<Doorbell, 4> doorbells{Doorbell::ipi, Doorbell::write, Doorbell::timer, Doorbell::timer_all};
 [[nodiscard]] const char* name_of(Doorbell doorbell) noexcept;
 
 /// False if no wake-up of this kind exists: a write does not end HLT, and a core that polls has no state that others could share.
