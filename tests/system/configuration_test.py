@@ -40,9 +40,9 @@ def lines(settings: dict[str, str]) -> list[str]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
     """Two runs of one boot. The first one has changes and marks. The second one begins with the values that the first one ended with."""
     place = tmp_path_factory.mktemp("runs")
-    arguments = ["memory=128M", "itr=10us", "log=65536", "control_token=sesame"]
+    arguments = ["memory=128M", "itr=10us", "log=65536", "control_token=open-sesame"]
     token = place / "token"
-    token.write_text("sesame\n")
+    token.write_text("open-sesame\n")
     with NeapServer(cores=CORES, arguments=arguments) as server:
         address = server.control_target
         ctl = ("ctl", address, "--token-file", str(token))
