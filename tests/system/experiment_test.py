@@ -65,6 +65,9 @@ def test_the_first_experiment_goes_as_the_page_says(own_runs: None, tmp_path: Pa
         browser.show((tmp_path / "first/report.html").as_uri())
         inside = browser.evaluate("shown.runs[0].panels.map(({title, grid}) => [title, grid.inside])")
         assert [title for title, _ in inside] == [f"core {core}" for core in range(4)] and all(points > 0 for _, points in inside)
-        assert browser.evaluate("page.runs[0].marks.map(mark => mark.text)") == ["itr=8us", "poll_budget=50us", "idle=poll"]
+        marks = browser.evaluate("page.runs[0].marks.map(mark => mark.text)")
+        assert [text for text in marks if not text.startswith("load: ")] == ["itr=8us", "poll_budget=50us", "idle=poll"]
+        parts = [text.removeprefix("load: ") for text in marks if text.startswith("load: ")]
+        assert parts == ["preload", "warm_up", "window", "drain", "end"], marks
         assert browser.evaluate("page.runs[0].latency.windows.length") > 0, browser.evaluate("page.runs[0].latency.note")
         assert "This CPU has no energy counter" in browser.evaluate("document.body.textContent")
