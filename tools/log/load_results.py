@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tools.errors import Failure
 from tools.foreign import is_whole, is_word, parse_json, read_bounded
+from tools.log.load_seconds import Second, buckets_of
 
 if TYPE_CHECKING:
     # The collector reads offered rates without numpy.
@@ -37,14 +38,6 @@ RESULT = "result.json"
 NAMES = ("load.json", RESULT, "world.json")
 # Percentiles that a page draws.
 DRAWN = ("p50", "p99", "max")
-
-
-@dataclasses.dataclass(frozen=True)
-class Second:
-    """The latencies of the replies of one second, on the log's clock."""
-
-    begin_tsc: int
-    latency_us: dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +175,8 @@ def _over_time(rows: object, begin_tsc: int, hz: int) -> Iterator[Second]:
     for row in rows[:SECONDS_MAX] if isinstance(rows, list) else ():
         since = _member(row, "from_s")
         if isinstance(since, int | float) and not isinstance(since, bool) and -1e9 < since < 1e9 and _member(row, "answered"):
-            yield Second(begin_tsc + int(since * hz), _latency(row))
+            answered = _whole(_member(row, "answered"), "over_time.answered")
+            yield Second(begin_tsc + int(since * hz), _latency(row), answered, buckets_of(_member(row, "histogram_ns")))
 
 
 def _rate(value: object) -> float | None:

@@ -7,7 +7,8 @@ So preload, warm-up and drain are phases of their own.
 
 Interrupts, frames and sleeps belong to the phase in which their record was written. Counters are sampled about every millisecond: their
 values at a phase's bounds are interpolated between two samples, and so is the time asleep of an interval that a bound divides. Requests
-are known for a whole run (its anchors) and for a whole window of a load. Otherwise they are None: they are not guessed.
+are known for a whole run (its anchors) and for a whole window of a load. In a part of a window they are interpolated between the load's
+seconds, and latencies are those of the whole seconds inside of it (load_seconds.py). Otherwise they are None: they are not guessed.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tools.foreign import shown
-from tools.log import configuration, load_marks
+from tools.log import configuration, load_marks, load_seconds
 from tools.log.decode import INTERRUPT, POLL, RunLog
 from tools.log.load_results import LoadWindow
 from tools.log.schema import name_of
@@ -90,7 +91,11 @@ def _remarks(loads: Sequence[LoadWindow], windows: list[LoadWindow], pieces: lis
         seconds = sum(piece.end - piece.begin for piece in pieces if piece.load) / hz
         said.append(f"steady load, by the frames received, was found in {seconds:.6f} s of the run")
     elif any(not window.marked for window in windows) and not any(piece.covers_load for piece in pieces):
-        said.append("settings change within the load's windows, so no phase has the load's requests and latencies")
+        said.append("settings change within the load's windows, so no phase has the totals of the load")
+        if any(window.over_time for window in windows):
+            said.append(
+                "requests of such a phase are interpolated between the load's seconds; its latencies are those of the whole seconds in it"
+            )
     return said
 
 
@@ -151,7 +156,7 @@ def _figures(cores: list[CoreRun], piece: Piece, begin: int, energy: list | None
     parts = [_Core(core, piece, begin) for core in cores]
     sums = {name: sum(part.sum(name) for part in parts) for name in SUMS}
     interrupts = sum(part.count(INTERRUPT) for part in parts)
-    requests = _requests(cores, piece)
+    requests, latency = _requests(cores, piece, begin), _latency(piece, begin, hz)
     counters = {name: _total([part.counter(name) for part in parts]) for name in COUNTERS}
     joules = _total([_grown(tsc, values, piece.begin, piece.end) for tsc, values in energy]) if energy is not None else None
     core_seconds = sum(part.ticks for part in parts) / hz
@@ -190,7 +195,7 @@ def _figures(cores: list[CoreRun], piece: Piece, begin: int, energy: list | None
         "joules_per_request": _ratio(joules, requests),
         "joules_per_interrupt": _ratio(joules, interrupts),
         "energy_delay_product_joule_seconds": None if joules is None else joules * seconds,
-        "latency_us": (piece.load.latency_us or None) if piece.load and piece.covers_load else None,
+        "latency_us": latency,
     }
 
 
@@ -267,10 +272,21 @@ def _grown(tsc: np.ndarray, total: np.ndarray, low: int, high: int) -> float | N
     return float(values[1] - values[0])
 
 
-def _requests(cores: list[CoreRun], piece: Piece) -> int | None:
+def _requests(cores: list[CoreRun], piece: Piece, begin: int) -> int | None:
     if piece.load is not None and piece.covers_load:
         return piece.load.requests
+    if piece.load is not None:
+        return load_seconds.requests_between(piece.load.over_time, piece.begin + begin, piece.end + begin, cores[0].log.tsc_hz)
     return _total([core.requests() for core in cores]) if piece.whole_run else None
+
+
+def _latency(piece: Piece, begin: int, hz: int) -> dict[str, float] | None:
+    """Returns the load's latencies in microseconds; None if they are not known."""
+    if piece.load is None:
+        return None
+    if piece.covers_load:
+        return piece.load.latency_us or None
+    return load_seconds.latency_between(piece.load.over_time, piece.begin + begin, piece.end + begin, hz)
 
 
 def _variation(parts: list[_Core], piece: Piece) -> float | None:

@@ -82,6 +82,15 @@ fn json_has_the_latencies_of_each_second() {
     for second in &seconds[..2] {
         assert!(second["answered"].as_u64() > Some(0) && second["errors"] == 0, "{second}");
         assert!(second["p50_ns"].as_u64() >= Some(2_000_000) && second["p100_ns"].as_u64() >= second["p99_ns"].as_u64(), "{second}");
+        let histogram: Vec<u64> = second["histogram_ns"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect();
+        let buckets: Vec<(u64, u64)> = histogram.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), second["count"].as_u64().unwrap(), "{second}");
+        assert!(buckets.windows(2).all(|pair| pair[0].0 < pair[1].0) && buckets[0].0 >= second["min_ns"].as_u64().unwrap(), "{second}");
+        let half = second["count"].as_u64().unwrap().div_ceil(2);
+        let mut seen = 0;
+        let median = buckets.iter().find(|(_, count)| (seen += count, seen >= half).1).unwrap().0 as f64;
+        let exact = second["p50_ns"].as_f64().unwrap();
+        assert!((median / exact - 1.0).abs() < 0.02, "{median} of two digits, {exact} of three");
     }
 }
 
