@@ -70,4 +70,8 @@ def test_the_first_experiment_goes_as_the_page_says(own_runs: None, tmp_path: Pa
         parts = [text.removeprefix("load: ") for text in marks if text.startswith("load: ")]
         assert parts == ["preload", "warm_up", "window", "drain", "end"], marks
         assert browser.evaluate("page.runs[0].latency.windows.length") > 0, browser.evaluate("page.runs[0].latency.note")
+        table = browser.evaluate("document.querySelector('details.tables[open] pre').textContent")
+        for figure in ("requests/s", "interrupts/request", "asleep", "latency p50", "latency p99"):
+            (row,) = re.findall(rf"^{re.escape(figure)}  +(.*)$", table, re.MULTILINE)
+            assert len(re.split("  +", row)) == 4 and "not known" not in row, "each of the four phases has the figure: " + row
         assert "This CPU has no energy counter" in browser.evaluate("document.body.textContent")

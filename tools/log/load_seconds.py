@@ -61,11 +61,14 @@ def latency_between(seconds: Sequence[Second], low: int, high: int, hz: int) -> 
 
 
 def _figures(inside: Sequence[Second], buckets: list[tuple[int, int]], total: int) -> Iterator[tuple[str, float]]:
+    # A bucket's value is its highest, which may exceed the largest latency.
+    most = max((each.latency_us["max"] for each in inside if "max" in each.latency_us), default=math.inf)
     for name, share in _SHARES.items():
-        yield name, _at_rank(buckets, math.ceil(share * total)) / 1000
-    for name, chosen in (("max", max), ("min", min)):
-        if values := [each.latency_us[name] for each in inside if name in each.latency_us]:
-            yield name, chosen(values)
+        yield name, min(most, _at_rank(buckets, math.ceil(share * total)) / 1000)
+    if most != math.inf:
+        yield "max", most
+    if least := [each.latency_us["min"] for each in inside if "min" in each.latency_us]:
+        yield "min", min(least)
     yield "mean", sum(value * count for value, count in buckets) / total / 1000
 
 

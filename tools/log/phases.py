@@ -349,7 +349,7 @@ def _text(value: object, factor: float = 1, unit: str = "") -> str:
         return "not known"
     if isinstance(value, int | float):
         value *= factor
-        return (f"{value:,}" if isinstance(value, int) else f"{value:,.4g}") + unit
+        return (f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}") + unit
     return shown(value, 40)
 
 

@@ -155,6 +155,22 @@ def test_a_window_across_a_change_has_no_phase_of_its_own(changed: Path) -> None
     assert any("wall clocks" in remark for remark in found["phase_remarks"])
 
 
+def test_parts_of_a_window_have_the_requests_and_latencies_of_the_loads_seconds(changed: Path) -> None:
+    path = load_json(changed.parent, None, 10**18, 4.0)
+    found = json.loads(path.read_text())
+    replies = [(40, [1000, 39, 2000, 1]), (10, [5000, 10]), (100, [7000, 100]), (20, [7000, 10, 9000, 10])]
+    rows = [{"from_s": at, "answered": answered, "p100_ns": 9999, "histogram_ns": each} for at, (answered, each) in enumerate(replies)]
+    path.write_text(json.dumps({"runs": [{**found["runs"][0], "over_time": rows}]}))
+    run = decode.load([str(changed)])
+    summarised = summary.summarise(run, load_results.read(path, run))
+    first, second = summarised["phases"]
+    assert (first["seconds"], second["seconds"]) == (1.5, 2.0)
+    assert (first["requests"], second["requests"]) == (45, 120)
+    assert first["latency_us"] == {"p50": 1, "p90": 1, "p95": 1, "p99": 2, "p99.9": 2, "max": 9.999, "mean": pytest.approx(41 / 40)}
+    assert (second["latency_us"]["p50"], second["latency_us"]["p95"]) == (7, 9)
+    assert any("whole seconds" in remark for remark in summarised["phase_remarks"])
+
+
 def test_a_model_runs_result_is_a_window_in_virtual_time(changed: Path) -> None:
     world = {"window": {"from_ns": 35 * 10**8, "to_ns": 45 * 10**8}, "answered": 70, "latency_ns": {"p50": 1500, "p999": 9000}}
     (changed.parent / "result.json").write_text(json.dumps({"world": world}))

@@ -238,14 +238,15 @@ def _tables(each: _Prepared, is_named: bool) -> str:
     changes = [(f"{row['seconds']:.6f}", row["generation"], row["cores"], row["text"]) for row in summary.shared_settings(each.summary)]
     of_settings = _table(("seconds", "generation", "cores", "set"), changes[: page_data.SETTINGS_MAX])
     of_settings = of_settings.replace("<table>", '<table class="settings">')
+    # What each setting cost and brought is the page's main answer, so it is not folded.
     return "\n".join(
-        f'<details class="tables"><summary>{title}{name}</summary>\n{content}\n</details>'
-        for title, content in (
-            ("Figures by phase, between changes of settings", _phases(each)),
-            ("Figures by core and package", of_cores + of_packages),
-            ("Where the time went, by core", _shares(each)),
-            ("Configuration", _configuration(each)),
-            ("Settings", of_settings),
+        f'<details class="tables"{" open" if is_open else ""}><summary>{title}{name}</summary>\n{content}\n</details>'
+        for title, content, is_open in (
+            ("Figures by phase, between changes of settings", _phases(each), len(phases.chosen(each.summary)) > 1),
+            ("Figures by core and package", of_cores + of_packages, False),
+            ("Where the time went, by core", _shares(each), False),
+            ("Configuration", _configuration(each), False),
+            ("Settings", of_settings, False),
         )
     )
 
