@@ -27,6 +27,8 @@ CORES_MAX = plugin.CORES_MAX
 TIME_OUT_SECONDS = 1800.0
 # States in which the whole package sleeps, if all of its cores do (sim/machine/package.cpp).
 PACKAGE_STATES = ("C6", "C7")
+# The C-state in which an idle core with `monitor` sleeps, unless `monitor_state=` is on the command line (docs/policy.md).
+MONITOR_STATE = "c1"
 # Instructions of the message, the handler and the clock readings: 0.1 us on the modelled CPUs.
 INSTRUCTIONS_US = 1.0
 # The longest turn of a core, `quantum` in sim/machine/machine.hpp.
@@ -96,7 +98,7 @@ def model_us(cpu: cpu_model.CpuModel, state: str, doorbell: str) -> float:
     """The model's latency in us of a wake-up; 0 for a core that polls. With `timer-all` no core is awake, so the package sleeps too."""
     if state == "poll":
         return 0.0
-    slept = C_STATES[state]
+    slept = C_STATES[MONITOR_STATE if state == "monitor" else state]
     latency = float(cpu.values[f"sleep.{slept}.exit_latency_us"])
     if doorbell == "timer-all" and slept in PACKAGE_STATES:
         latency += float(cpu.values["sleep.package_exit_latency_us"])
