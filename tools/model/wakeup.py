@@ -4,7 +4,7 @@
 The machine has no card and no clients: it measures, prints its table and ends. The model's table (sim/machine/models/NAME.toml) is the
 truth: a core that wakes up waits for the exit latency of its state before its next instruction. So a measured latency is that time and the
 instructions between it and the clock's readings: the message to the other core, the interrupt's handler. A write takes up to 2 us longer,
-because the model sees it at the end of the writing core's turn (docs/model-machine.md, "Clock").
+because the model looks at watched lines at the end of the writing core's turn (docs/model-machine.md, "Clock").
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ TIME_OUT_SECONDS = 1800.0
 PACKAGE_STATES = ("C6", "C7")
 # The C-state in which an idle core with `monitor` sleeps, unless `monitor_state=` is on the command line (docs/policy.md).
 MONITOR_STATE = "c1"
-# Instructions of the message, the handler and the clock readings: 0.1 us on the modelled CPUs.
-INSTRUCTIONS_US = 1.0
-# The longest turn of a core, `quantum` in sim/machine/machine.hpp.
+# Instructions between the doorbell and the clock reading. The timer's way is the longest: the interrupt's entry, the handler, the return
+# from `machine::sleep` and the clock reading are 175 to 183 instructions of the release image. The rest is room for another compiler.
+INSTRUCTIONS = 250
+# The longest turn of a core, `quantum` in sim/machine/machine.hpp. A core that writes to a watched line ends its turn first.
 TURN_US = 2.0
 
 _ROW = re.compile(r"wakeup: (?P<state>[a-z0-9]+) +(?P<doorbell>ipi|write|timer|timer-all) +(?P<figures>\d+(?: +\d+){5})")
@@ -105,10 +106,20 @@ def model_us(cpu: cpu_model.CpuModel, state: str, doorbell: str) -> float:
     return latency
 
 
-def limit_us(cpu: cpu_model.CpuModel, state: str, doorbell: str) -> float:
-    """What a measured latency stays below, in us."""
+def instruction_us(cpu: cpu_model.CpuModel) -> float:
+    """The time of an instruction in us, at the frequency of the start: the base frequency or, if the CPU chooses it, the lowest one. The
+    image sets no frequency by itself, and a core that sleeps nearly always has no utilization."""
+    ratio = cpu.values["frequency.min_ratio" if cpu.values["frequency.hwp"] else "frequency.base_ratio"]
+    cycles_us = cpu.values["pace.cycles_per_instruction"] / (100.0 * ratio)
+    return cycles_us + cpu.values["pace.unscaled_ps_per_instruction"] / 1e6
+
+
+def limit_us(cpu: cpu_model.CpuModel, state: str, doorbell: str, instructions: int = INSTRUCTIONS) -> float:
+    """What a measured latency stays below, in us, at the frequency of the start: the model's latency, `instructions`, and with a write the
+    rest of the writing core's turn. A core that polls needs no turn of the other core to end: both read the TSC, and a core that reads it
+    waits until no other core is behind."""
     seen_late = doorbell == "write" and state != "poll"
-    return model_us(cpu, state, doorbell) + INSTRUCTIONS_US + (TURN_US if seen_late else 0.0)
+    return model_us(cpu, state, doorbell) + instructions * instruction_us(cpu) + (TURN_US if seen_late else 0.0)
 
 
 def run(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> list[Latency]:
