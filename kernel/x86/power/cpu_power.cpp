@@ -374,12 +374,15 @@ void CpuPower::describe(Line& line) const noexcept {
   for (unsigned state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
     if ((abilities_.idle_states & 1U << state) != 0) line << ' ' << idle_state_names[state];
   }
+  for (const IdleState choosing : {IdleState::monitor, IdleState::menu}) {
+    if ((abilities_.idle_states >> static_cast<unsigned>(choosing) & 1) != 0)
+      line << ' ' << idle_state_names[static_cast<unsigned>(choosing)];
+  }
   switch (mwait_lack_) {
     case MwaitLack::none:
-      if (!abilities_.writes_missed) line << " monitor";
       break;
     case MwaitLack::assumed_none:
-      line << (abilities_.writes_missed ? "" : " monitor") << "; MWAIT is assumed to sleep";
+      line << "; MWAIT is assumed to sleep";
       break;
     case MwaitLack::missing:
       line << "; MWAIT is missing, so halt is used";
