@@ -78,12 +78,31 @@ def test_the_sleeper_is_on_another_physical_core(tmp_path: Path) -> None:
     assert shared["c6.ipi"] == near(cpu, wakeup.model_us(cpu, "c1", "ipi"))
 
 
+def test_the_printed_boot_option_makes_a_later_start_report_measured_times(tmp_path: Path) -> None:
+    """The table of models (Linux's figures) has other times for C3 and deeper than the modelled CPU."""
+
+    def start(name: str, *words: str) -> list[str]:
+        (tmp_path / name).mkdir()
+        return wakeup.console(wakeup.Wakeup("e5-2690", arguments=[f"rounds={ROUNDS}", *words]), IMAGE, tmp_path / name)
+
+    def report(lines: list[str]) -> list[str]:
+        return [line for line in lines if line.startswith("power: wake-up times")]
+
+    first = start("first")
+    table = "2 us from c1, 10 us from c1e, 80 us from c3, 104 us from c6, 109 us from c7"
+    assert report(first) == [f"power: wake-up times, from the table: {table}"]
+    option = wakeup.boot_option(first)
+    assert option == "wake_up_times=c1:2us,c1e:10us,c3:15us,c6:20us,c7:20us"
+    measured = "2 us from c1, 10 us from c1e, 15 us from c3, 20 us from c6, 20 us from c7"
+    assert report(start("second", option)) == [f"power: wake-up times, measured: {measured}"]
+
+
 def test_equal_runs_are_equal(tmp_path: Path) -> None:
     assert measure("xeon-6430", tmp_path / "one") == measure("xeon-6430", tmp_path / "other")
 
 
 def test_words_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    for number, word in enumerate(("rounds=0", "asleep=10us", "sleeper=0", "sleeper=2")):
+    for number, word in enumerate(("rounds=0", "asleep=10us", "sleeper=0", "sleeper=2", "wake_up_times=c2:2us")):
         with pytest.raises(Failure):
             measure("e5-2690", tmp_path / str(number), word)
     with pytest.raises(UsageError, match="needs 2 to 16 cores"):

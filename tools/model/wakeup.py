@@ -37,6 +37,7 @@ TURN_US = 2.0
 
 _ROW = re.compile(r"wakeup: (?P<state>[a-z0-9]+) +(?P<doorbell>ipi|write|timer|timer-all) +(?P<figures>\d+(?: +\d+){5})")
 _END = "wakeup: end of the table"
+_OPTION = "wakeup: boot option for this machine: "
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,21 @@ def limit_us(cpu: cpu_model.CpuModel, state: str, doorbell: str, instructions: i
     return model_us(cpu, state, doorbell) + instructions * instruction_us(cpu) + (TURN_US if seen_late else 0.0)
 
 
+def boot_option(lines: Sequence[str]) -> str:
+    """The boot option of an image's console that gives the measured times to a later start: `wake_up_times=c1:2us,...`. Raises Failure."""
+    for line in lines:
+        if line.startswith(_OPTION):
+            return line.removeprefix(_OPTION)
+    raise Failure("wakeup printed no boot option", details=list(lines[-10:]))
+
+
 def run(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> list[Latency]:
     """Runs the image once. `out` MUST be an empty folder; the model's snapshots are left there. Raises Failure."""
+    return parse(console(wanted, image, out, on_line))
+
+
+def console(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> list[str]:
+    """As `run`; returns the lines of the console."""
     cpu = cpu_model.load(wanted.model, smt=wanted.smt)
     with Machine(
         image,
@@ -141,7 +155,7 @@ def run(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] |
         lines = list(vm.lines)
     if status != SUCCESS:
         raise Failure(f"wakeup ended with status {status}", details=lines[-10:])
-    return parse(lines)
+    return lines
 
 
 def table(found: Sequence[Latency], cpu: cpu_model.CpuModel) -> str:

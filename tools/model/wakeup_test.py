@@ -13,6 +13,7 @@ LINES = [
     "wakeup: poll      ipi              100        41        45        49        49         0",
     "wakeup: c6        timer-all        100    290093    290094    290095    290095         2",
     "wakeup: end of the table",
+    "wakeup: boot option for this machine: wake_up_times=c1:1us,c6:290us",
 ]
 
 
@@ -24,9 +25,15 @@ def test_the_table_is_read() -> None:
 
 def test_a_table_that_is_not_whole_is_refused() -> None:
     with pytest.raises(Failure, match="no whole table"):
-        wakeup.parse(LINES[:-1])
+        wakeup.parse(LINES[:-2])
     with pytest.raises(Failure, match="empty table"):
-        wakeup.parse([*LINES[:2], LINES[-1]])
+        wakeup.parse([*LINES[:2], *LINES[-2:]])
+
+
+def test_the_boot_option_is_read() -> None:
+    assert wakeup.boot_option(LINES) == "wake_up_times=c1:1us,c6:290us"
+    with pytest.raises(Failure, match="no boot option"):
+        wakeup.boot_option(LINES[:-1])
 
 
 def test_the_packages_latency_counts_only_if_every_core_sleeps() -> None:
