@@ -55,7 +55,9 @@ def test_the_benchmark_misses_its_target_if_a_wake_up_takes_too_long() -> None:
     good, late = (bench.rows_of("xeon-6430", wakeup.Latency("c6", "ipi", 100, 190_050, ns, ns, ns, 0)) for ns in (190_100, 190_200))
     assert not any(row.missed for row in good)
     assert [row.name for row in late if row.missed] == ["xeon-6430.c6.ipi.median"]
-    write, late_write = (bench.rows_of("xeon-6430", wakeup.Latency("c6", "write", 100, 190_050, ns, ns, ns, 0)) for ns in (192_100, 192_200))
+    write, late_write = (
+        bench.rows_of("xeon-6430", wakeup.Latency("c6", "write", 100, 190_050, ns, ns, ns, 0)) for ns in (192_100, 192_200)
+    )
     assert not any(row.missed for row in write), "the model sees a write up to 2 us late"
     assert [row.name for row in late_write if row.missed] == ["xeon-6430.c6.write.median"]
     polled = bench.rows_of("xeon-6430", wakeup.Latency("poll", "write", 100, 50, 200, 200, 200, 0))

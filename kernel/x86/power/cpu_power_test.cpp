@@ -101,10 +101,10 @@ TEST(CpuPower, MeasuredWakeUpTimesReplaceTheTables) {
   EXPECT_EQ(found_with(unknown, {0, 3, 0, 0, 41, 0}).idle_states & states({menu}), states({menu}));
 
   FakeCpu without_c7 = sandy_bridge_ep();
-  without_c7.leaves[{5, 0}].edx = 0x20;  // C1 only
+  without_c7.leaves[{5, 0}].edx = 0x20;  // C1 and C1E only
   const PowerAbilities ignored = found_with(without_c7, {0, 3, 0, 0, 41, 0});
   EXPECT_EQ(ignored.wake_us_measured, states({c1})) << "this machine does not offer c6";
-  EXPECT_EQ(ignored.wake_us, (WakeTimes{0, 3, 0, 0, 0, 0}));
+  EXPECT_EQ(ignored.wake_us, (WakeTimes{0, 3, 10, 0, 0, 0}));
 }
 
 // KVM gives a guest MWAIT and an empty leaf 5, and `mwait=assumed` corrects that. If CPUID lacks MONITOR, MWAIT would be an invalid
