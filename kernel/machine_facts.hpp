@@ -28,8 +28,6 @@ struct MachineFacts {
   std::optional<std::uint32_t> power_limit_mw;  ///< the package's sustained limit, if one is on
 
   std::array<std::optional<std::uint8_t>, idle_states> mwait_hints{};  ///< of the states c1 to c7 that this machine offers
-  /// Wake-up times from the table of models (kernel/x86/power/models.hpp), in microseconds; 0: not known.
-  std::array<std::uint16_t, idle_states> wake_up_us{};
 };
 
 }  // namespace neap

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -459,6 +460,39 @@ TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
   ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
   EXPECT_TRUE(card.interrupts[1]);
   machine->on(1, [&] { hook.reset(); });
+}
+
+// In these states no interrupt announces a frame, so a core that always has events of its own must check its rings beside them.
+TEST_F(PolicyTest, ABusyCoreWithoutInterruptsChecksItsRings) {
+  for (const char* state : {"poll", "monitor"}) {
+    std::atomic<unsigned> looks{0};
+    std::optional<IdleHook> hook;
+    machine->on(1, [&] {
+      hook.emplace([&] {
+        ++looks;
+        return false;
+      });
+    });
+    ASSERT_TRUE(set(Setting::idle, state, 1).has_value());
+    std::atomic<bool> busy{true};
+    std::atomic<std::uint64_t> events{0};
+    std::function<void()> again = [&] {
+      ++events;
+      if (busy) spawn([&] { again(); });
+    };
+    machine->on(1, [&] { again(); });
+    const unsigned before = looks;
+    EXPECT_TRUE(HostMachine::wait_until([&] { return looks > before + 100; })) << state;
+    // With interrupts the rings are checked only if the core has nothing else to do.
+    ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
+    const unsigned then = looks;
+    const std::uint64_t since = events;
+    EXPECT_TRUE(HostMachine::wait_until([&] { return events > since + 1000; }));
+    EXPECT_LE(looks, then + 1) << state;
+    busy = false;
+    machine->on(1, [&] { hook.reset(); });
+    machine->on(1, [] {});  // the event that was queued last has run before this one
+  }
 }
 
 TEST_F(PolicyTest, APollBudgetIsSpentBeforeSleep) {

@@ -16,6 +16,8 @@ namespace neap {
 enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7, menu = 8 };
 constexpr unsigned idle_states = 9;
 constexpr unsigned c_states = 6;  ///< `halt` and `c1` to `c7`: the states that the CPU knows; the others choose among them
+/// Wake-up times of `halt` and `c1` to `c7` in us; 0: not known.
+using WakeTimes = std::array<std::uint16_t, c_states>;
 constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "menu"};
 
 /// The cause that ended a sleep. Log records contain these numbers.
@@ -75,10 +77,11 @@ struct CounterSample {
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default of `idle`
-  std::array<std::uint16_t, c_states> wake_us{};                            ///< wake-up times of these states in us; 0: not known
-  bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
-  bool timer_stops = false;    ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
-  bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
+  WakeTimes wake_us{};
+  std::uint16_t wake_us_measured = 0;  ///< bit i: `wake_us[i]` was measured (boot option wake_up_times), and is not from the table
+  bool mwait_sleeps = false;           ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
+  bool timer_stops = false;            ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
+  bool writes_missed = false;          ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
 
   bool pstates = false;            ///< PERF_CTL or HWP_REQUEST can be set
   bool hwp = false;                ///< p-states are set by HWP_REQUEST, because firmware turned HWP on

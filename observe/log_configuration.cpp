@@ -66,17 +66,17 @@ void add_frequencies(Json& json, const PowerAbilities& abilities) {
   json.close();
 }
 
-void add_c_states(Json& json, const MachineFacts& facts) {
+void add_c_states(Json& json, const MachineFacts& facts, const PowerAbilities& abilities) {
   if (std::ranges::none_of(facts.mwait_hints, [](const auto& hint) { return hint.has_value(); })) return;
   json.open_list("c_states");
-  for (unsigned state = 0; state < idle_states; ++state) {
+  for (unsigned state = 0; state < c_states; ++state) {
     if (!facts.mwait_hints[state]) continue;
     json.open_element();
     json.text("name", idle_state_names[state]);
     json.text("hint", "0x" + hex_digits(*facts.mwait_hints[state], 2));
-    if (facts.wake_up_us[state] != 0) {
-      json.number("wake_up_us", facts.wake_up_us[state]);
-      json.text("source", "table");
+    if (abilities.wake_us[state] != 0) {
+      json.number("wake_up_us", abilities.wake_us[state]);
+      json.text("source", (abilities.wake_us_measured >> state & 1) != 0 ? "measured" : "table");
     }
     json.close();
   }
@@ -118,7 +118,7 @@ void add_configuration(Json& json, const BootFacts& boot, const RunCard* card, s
   json.up_to(end, [&] { add_cpu(json, facts); });
   json.up_to(end, [&] { add_limits(json, facts); });
   json.up_to(end, [&] { add_frequencies(json, machine::power_abilities()); });
-  json.up_to(end, [&] { add_c_states(json, facts); });
+  json.up_to(end, [&] { add_c_states(json, facts, machine::power_abilities()); });
   if (boot.slow > 1) json.up_to(end, [&] { json.number("slow", boot.slow); });
   if (card != nullptr) {
     json.up_to(end, [&] { add_card(json, *card); });

@@ -43,6 +43,8 @@ std::string configuration(const std::string& json) {
 
 TEST_F(LogConfiguration, NamesBuildMachineFirmwareAndCard) {
   PowerAbilities abilities = policy::full_abilities();
+  abilities.wake_us = {0, 0, 10, 80, 104, 15};
+  abilities.wake_us_measured = 1 << static_cast<unsigned>(IdleState::c7);
   host::set_power_abilities(abilities);
   MachineFacts facts;
   facts.signature = {.family = 6, .model = 0x2d, .stepping = 7};
@@ -53,7 +55,7 @@ TEST_F(LogConfiguration, NamesBuildMachineFirmwareAndCard) {
   facts.power_limit_mw = 135'000;
   facts.mwait_hints[static_cast<unsigned>(IdleState::c1)] = 0;
   facts.mwait_hints[static_cast<unsigned>(IdleState::c6)] = 0x20;
-  facts.wake_up_us[static_cast<unsigned>(IdleState::c6)] = 104;
+  facts.mwait_hints[static_cast<unsigned>(IdleState::c7)] = 0x30;
   host::set_machine_facts(facts);
   const BootFacts boot{
       .commit = "0123456789ab-dirty", .build = "release, gcc 15.1.0", .command_line = "itr=8us control_token=***", .slow = 100};
@@ -66,7 +68,8 @@ TEST_F(LogConfiguration, NamesBuildMachineFirmwareAndCard) {
       R"(,"commit":"0123456789ab+","build":"release","compiler":"gcc 15.1.0","microcode":"0x71a","cpu_signature":"06-2d-07",)"
       R"("limits":{"c_state":"c7","c_state_locked":true,"turbo_off_by_firmware":false,"power_limit_mw":135000},)"
       R"("frequencies_mhz":{"minimum":1200,"base":2900,"maximum":3800},)"
-      R"("c_states":[{"name":"c1","hint":"0x00"},{"name":"c6","hint":"0x20","wake_up_us":104,"source":"table"}],"slow":100,)"
+      R"("c_states":[{"name":"c1","hint":"0x00"},{"name":"c6","hint":"0x20","wake_up_us":104,"source":"table"},)"
+      R"({"name":"c7","hint":"0x30","wake_up_us":15,"source":"measured"}],"slow":100,)"
       R"("card":{"name":"82599","id":"0x10fb","revision":1,"queues":2},"link":{"up":true,"mbps":10000},)"
       R"("card_counters_start":{"port.received":5,"port.missed":0})";
   const std::string line = R"(,"command_line":"itr=8us control_token=***"})";
@@ -109,6 +112,8 @@ struct Longest {
     abilities.energy_unit_exponent = abilities.dram_energy_unit_exponent = 255;
     abilities.ratio_min = abilities.ratio_max = abilities.ratio_turbo_max = 255;
     abilities.ratio_khz = 133'333;
+    abilities.wake_us.fill(0xffff);
+    abilities.wake_us_measured = 0xffff;
     host::set_power_abilities(abilities);
     MachineFacts facts;
     facts.signature = {.family = 0xffff, .model = 0xffff, .stepping = 0xffff};
@@ -116,7 +121,6 @@ struct Longest {
     facts.c_state_limit = "c6_no_retention";
     facts.c_state_limit_locked = facts.turbo_off = false;
     facts.mwait_hints.fill(0xff);
-    facts.wake_up_us.fill(0xffff);
     host::set_machine_facts(facts);
     CardCounters counters;
     for (std::size_t i = 0; i < card_counters_max; ++i) counters.emplace_back(std::string(card_counter_name_bytes_max, 'c'), largest);

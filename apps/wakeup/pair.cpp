@@ -6,6 +6,7 @@
 #include "kernel/event_loop.hpp"
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
+#include "kernel/policy.hpp"
 #include "kernel/timer.hpp"
 // The portable interface wakes a core by a write or an interrupt, as its state needs. The benchmark chooses, so it uses the APIC itself.
 #include "kernel/x86/apic.hpp"
@@ -37,6 +38,16 @@ std::uint64_t to_ticks(std::uint64_t ns) noexcept {
 
 bool always() noexcept { return true; }
 
+/// Sleeps once as an idle core with `idle` would. `monitor` is no C-state: the core sleeps in the one that its setting `monitor_state`
+/// names, and a write to `line` ends the sleep. The other states watch no line of ours.
+Sleep sleep_as(IdleState idle, const volatile void* line, bool (*still_idle)() noexcept) noexcept {
+  const bool watches = idle == IdleState::monitor;
+  const IdleState requested = watches ? policy::of(this_core()).monitor_state : idle;
+  Sleep how = machine::sleep(requested, watches ? line : nullptr, still_idle);
+  how.state = requested;
+  return how;
+}
+
 }  // namespace
 
 bool Pair::announce() noexcept {
@@ -59,7 +70,7 @@ void Pair::sleep_once() noexcept {
   } else {
     sleeping_pair = this;
     machine::set_alarm(deadline_ns);
-    how_ = machine::sleep(state_, state_ == IdleState::monitor ? &sleeper_line_ : nullptr, &Pair::announce);
+    how_ = sleep_as(state_, &sleeper_line_, &Pair::announce);
     awake_tsc_ = ticks_now();
     machine::set_alarm(machine::alarm_none);
     const bool written = sleeper_line_.load(std::memory_order_relaxed) != line;
@@ -99,7 +110,7 @@ void Pair::log_sleep() const noexcept {
     log::slept(state_, asleep, awake_tsc_, how_);
     return;
   }
-  log::slept(state_, asleep, rung, {.cause = WakeCause::unknown, .vector = static_cast<std::uint8_t>(doorbell_)});
+  log::slept(state_, asleep, rung, {.cause = WakeCause::unknown, .vector = static_cast<std::uint8_t>(doorbell_), .state = how_.state});
   log::slept(state_, rung, awake_tsc_, how_);
 }
 
@@ -127,7 +138,7 @@ void Pair::wait_and_ring() noexcept {
 void Pair::sleep_until_done(IdleState state, std::uint64_t latest_ns) noexcept {
   while (!done_.load(std::memory_order_acquire) && machine::now_ns() < latest_ns) {
     machine::set_alarm(latest_ns);
-    static_cast<void>(machine::sleep(state, state == IdleState::monitor ? &ringer_line_ : nullptr, &always));
+    static_cast<void>(sleep_as(state, &ringer_line_, &always));
   }
   machine::set_alarm(machine::alarm_none);
 }

@@ -82,4 +82,23 @@ std::string Row::text() const {
   return text;
 }
 
+std::string boot_option(std::span<const Row> rows) {
+  constexpr std::uint64_t us_ns = 1000;
+  std::string text;
+  for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
+    std::uint64_t longest_ns = 0;
+    bool measured = false;
+    for (const Row& row : rows) {
+      if (row.state != state || row.doorbell == Doorbell::write || row.latency.rounds == 0) continue;
+      longest_ns = std::max(longest_ns, row.latency.median);
+      measured = true;
+    }
+    if (!measured) continue;
+    const std::uint64_t us = std::max<std::uint64_t>((longest_ns + us_ns / 2) / us_ns, 1);
+    text += (text.empty() ? "wake_up_times=" : ",") + std::string(idle_state_names[static_cast<std::size_t>(state)]) + ':' +
+            std::to_string(us) + "us";
+  }
+  return text;
+}
+
 }  // namespace neap::wakeup

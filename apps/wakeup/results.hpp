@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,5 +52,11 @@ struct Row {
   [[nodiscard]] std::string text() const;
 };
 [[nodiscard]] std::string table_head();
+
+/// The boot option that gives these wake-up times to a later start of the same machine (docs/policy.md): `wake_up_times=c1:2us,c6:104us`,
+/// rounded to microseconds, at least one. Empty if no C-state was measured. A state's time is the largest median of its interrupts: a state
+/// is chosen before it is known which one ends the sleep, and whether the package sleeps. Doorbell `write` is left out, because only idle
+/// state `monitor` waits for writes of a card.
+[[nodiscard]] std::string boot_option(std::span<const Row> rows);
 
 }  // namespace neap::wakeup

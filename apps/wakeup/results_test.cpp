@@ -78,5 +78,25 @@ TEST(Table, RowsHaveTheColumnsOfTheHead) {
   EXPECT_EQ(row.text(), "c1e       timer-all        200     10123     10200     10300 123456789         3");
 }
 
+Row row_of(IdleState state, Doorbell doorbell, std::uint64_t median_ns) {
+  return {.state = state, .doorbell = doorbell, .latency = {.rounds = 10, .min = 1, .median = median_ns, .p99 = 999'999, .max = 999'999}};
+}
+
+TEST(BootOption, HasTheLargestMedianOfEachStatesInterrupts) {
+  using enum IdleState;
+  const std::vector rows{row_of(poll, Doorbell::ipi, 50),          row_of(monitor, Doorbell::ipi, 7'000),
+                         row_of(halt, Doorbell::ipi, 9'000),       row_of(c1, Doorbell::ipi, 60),
+                         row_of(c1, Doorbell::timer, 140),         row_of(c6, Doorbell::write, 900'000),
+                         row_of(c6, Doorbell::timer_all, 290'500), row_of(c6, Doorbell::timer, 190'100),
+                         row_of(c1e, Doorbell::ipi, 2'499)};
+  EXPECT_EQ(boot_option(rows), "wake_up_times=c1:1us,c1e:2us,c6:291us");
+}
+
+TEST(BootOption, IsAbsentWhereNoCStateWasMeasured) {
+  EXPECT_EQ(boot_option({}), "");
+  EXPECT_EQ(boot_option(std::vector{row_of(IdleState::poll, Doorbell::ipi, 50), row_of(IdleState::halt, Doorbell::ipi, 2'000)}), "");
+  EXPECT_EQ(boot_option(std::vector{row_of(IdleState::c6, Doorbell::write, 50)}), "");
+}
+
 }  // namespace
 }  // namespace neap::wakeup

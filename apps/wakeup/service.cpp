@@ -126,6 +126,7 @@ void Service::print_table() {
   print("wakeup: ", table_head());
   for (const Row& row : rows) print("wakeup: ", row.text());
   print("wakeup: end of the table");
+  if (const std::string option = boot_option(rows); !option.empty()) print("wakeup: boot option for this machine: ", option);
 }
 
 std::string Service::results() {

@@ -44,7 +44,7 @@ extern const Constructor init_array_start[], init_array_end[];
   require(apic::initialise(), "this CPU has no local APIC");
   apic::enable_this_core(true);
   initialise_first_core();
-  power::find_abilities({.assume_mwait = options.assume_mwait, .keep_demotion = options.keep_demotion});
+  power::find_abilities({.assume_mwait = options.assume_mwait, .keep_demotion = options.keep_demotion, .wake_up_us = options.wake_up_us});
   power::start_this_core(0);
   power::place_core(0, apic_id_of(0));
   machine_checks::find();

@@ -43,7 +43,8 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run. `shares`: of the cores' time in each state; the rest went into wake-ups. `compared`: the records that agreed."""
+    """A run. `figures`: those of `Result.row` (tools/model/results.py). `shares`: of the cores' time in each state; the rest went into
+    wake-ups. `compared`: the records that agreed."""
 
     figures: Mapping[str, float]
     shares: Mapping[str, float]
@@ -80,7 +81,7 @@ def run(wanted: Setting, image: Path, window_ms: float) -> Cell:
     for core in result.cores:
         for state, spent_ns in core.residency_ns.items():
             shares[state] = shares.get(state, 0.0) + spent_ns / time_ns
-    return Cell({name: row[name] for name in FIGURES}, shares, compared)
+    return Cell(row, shares, compared)
 
 
 def rows() -> list[Row]:
@@ -95,7 +96,7 @@ UNITS = {"p50_us": "us", "p99_us": "us", "watts": "W", "uj_per_request": "uJ a r
 
 
 def rows_of(setting: Setting, cell: Cell) -> list[Row]:
-    found = [Row(f"{setting.name}.{name}", f"{UNITS[name]}, modelled", value) for name, value in cell.figures.items()]
+    found = [Row(f"{setting.name}.{name}", f"{UNITS[name]}, modelled", cell.figures[name]) for name in FIGURES]
     found += [Row(f"{setting.name}.share.{state}", "of the time, modelled", share) for state, share in cell.shares.items()]
     for cause in sleeps.CAUSES:
         found.append(Row(f"{setting.name}.ended_by.{cause}", "sleeps of the window", float(cell.compared.causes.get(cause, 0))))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench wakeup`: wake-up latency of each idle state (apps/wakeup) on the modelled CPUs, beside the latencies of their models.
 
-A median's target is the model's latency and 1 us for the instructions between the wake-up and the clock readings. A write may take 2 us
-more (tools/model/wakeup.py). A wake-up that takes less than the model's latency ends the benchmark with a sentence: then the measurement is
-wrong.
+A median's target is the model's latency and the time of the instructions between the doorbell and the clock reading. A write may take 2 us
+more (`limit_us` in tools/model/wakeup.py derives both bounds). A wake-up that takes less than the model's latency ends the benchmark with a
+sentence: then the measurement is wrong.
 """
 
 from __future__ import annotations

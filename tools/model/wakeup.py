@@ -4,7 +4,7 @@
 The machine has no card and no clients: it measures, prints its table and ends. The model's table (sim/machine/models/NAME.toml) is the
 truth: a core that wakes up waits for the exit latency of its state before its next instruction. So a measured latency is that time and the
 instructions between it and the clock's readings: the message to the other core, the interrupt's handler. A write takes up to 2 us longer,
-because the model sees it at the end of the writing core's turn (docs/model-machine.md, "Clock").
+because the model looks at watched lines at the end of the writing core's turn (docs/model-machine.md, "Clock").
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ CORES_MAX = plugin.CORES_MAX
 TIME_OUT_SECONDS = 1800.0
 # States in which the whole package sleeps, if all of its cores do (sim/machine/package.cpp).
 PACKAGE_STATES = ("C6", "C7")
-# Instructions of the message, the handler and the clock readings: 0.1 us on the modelled CPUs.
-INSTRUCTIONS_US = 1.0
-# The longest turn of a core, `quantum` in sim/machine/machine.hpp.
+# The C-state in which an idle core with `monitor` sleeps, unless `monitor_state=` is on the command line (docs/policy.md).
+MONITOR_STATE = "c1"
+# Instructions between the doorbell and the clock reading. The timer's way is the longest: the interrupt's entry, the handler, the return
+# from `machine::sleep` and the clock reading are 175 to 183 instructions of the release image. The rest is room for another compiler.
+INSTRUCTIONS = 250
+# The longest turn of a core, `quantum` in sim/machine/machine.hpp. A core that writes to a watched line ends its turn first.
 TURN_US = 2.0
 
 _ROW = re.compile(r"wakeup: (?P<state>[a-z0-9]+) +(?P<doorbell>ipi|write|timer|timer-all) +(?P<figures>\d+(?: +\d+){5})")
 _END = "wakeup: end of the table"
+_OPTION = "wakeup: boot option for this machine: "
 
 
 @dataclass(frozen=True)
@@ -96,21 +100,44 @@ def model_us(cpu: cpu_model.CpuModel, state: str, doorbell: str) -> float:
     """The model's latency in us of a wake-up; 0 for a core that polls. With `timer-all` no core is awake, so the package sleeps too."""
     if state == "poll":
         return 0.0
-    slept = C_STATES[state]
+    slept = C_STATES[MONITOR_STATE if state == "monitor" else state]
     latency = float(cpu.values[f"sleep.{slept}.exit_latency_us"])
     if doorbell == "timer-all" and slept in PACKAGE_STATES:
         latency += float(cpu.values["sleep.package_exit_latency_us"])
     return latency
 
 
-def limit_us(cpu: cpu_model.CpuModel, state: str, doorbell: str) -> float:
-    """What a measured latency stays below, in us."""
+def instruction_us(cpu: cpu_model.CpuModel) -> float:
+    """The time of an instruction in us, at the frequency of the start: the base frequency or, if the CPU chooses it, the lowest one. The
+    image sets no frequency by itself, and a core that sleeps nearly always has no utilization."""
+    ratio = cpu.values["frequency.min_ratio" if cpu.values["frequency.hwp"] else "frequency.base_ratio"]
+    cycles_us = cpu.values["pace.cycles_per_instruction"] / (100.0 * ratio)
+    return cycles_us + cpu.values["pace.unscaled_ps_per_instruction"] / 1e6
+
+
+def limit_us(cpu: cpu_model.CpuModel, state: str, doorbell: str, instructions: int = INSTRUCTIONS) -> float:
+    """What a measured latency stays below, in us, at the frequency of the start: the model's latency, `instructions`, and with a write the
+    rest of the writing core's turn. A core that polls needs no turn of the other core to end: both read the TSC, and a core that reads it
+    waits until no other core is behind."""
     seen_late = doorbell == "write" and state != "poll"
-    return model_us(cpu, state, doorbell) + INSTRUCTIONS_US + (TURN_US if seen_late else 0.0)
+    return model_us(cpu, state, doorbell) + instructions * instruction_us(cpu) + (TURN_US if seen_late else 0.0)
+
+
+def boot_option(lines: Sequence[str]) -> str:
+    """The boot option of an image's console that gives the measured times to a later start: `wake_up_times=c1:2us,...`. Raises Failure."""
+    for line in lines:
+        if line.startswith(_OPTION):
+            return line.removeprefix(_OPTION)
+    raise Failure("wakeup printed no boot option", details=list(lines[-10:]))
 
 
 def run(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> list[Latency]:
     """Runs the image once. `out` MUST be an empty folder; the model's snapshots are left there. Raises Failure."""
+    return parse(console(wanted, image, out, on_line))
+
+
+def console(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> list[str]:
+    """As `run`; returns the lines of the console."""
     cpu = cpu_model.load(wanted.model, smt=wanted.smt)
     with Machine(
         image,
@@ -128,7 +155,7 @@ def run(wanted: Wakeup, image: Path, out: Path, on_line: Callable[[str], None] |
         lines = list(vm.lines)
     if status != SUCCESS:
         raise Failure(f"wakeup ended with status {status}", details=lines[-10:])
-    return parse(lines)
+    return lines
 
 
 def table(found: Sequence[Latency], cpu: cpu_model.CpuModel) -> str:

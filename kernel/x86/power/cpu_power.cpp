@@ -61,7 +61,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
   model_ = identity.intel ? find_model(identity.family, identity.model) : nullptr;
   static_assert(sizeof abilities_.cpu == sizeof identity.name);
   std::ranges::copy(identity.name, abilities_.cpu);
-  find_idle_states(cpu, identity, options.assume_mwait);
+  find_idle_states(cpu, identity, options);
   find_demotion(identity, options.keep_demotion);
   find_performance(cpu, identity);
   find_turbo(cpu, identity);
@@ -72,7 +72,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
 
 // A hypervisor may pass MWAIT through but show an empty leaf 5, as KVM does for a guest. The boot option `mwait=assumed` covers that case.
 // All states of a known model then count as listed. For an unknown model, only C1 counts as listed.
-void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
+void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, const FindOptions& options) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
   add(IdleState::poll);
@@ -81,7 +81,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
   const CpuidWords leaf5 = cpu.cpuid(5, 0);
   const Hints known = model_ != nullptr ? model_->hints : usual_hints(identity.intel);
   const auto is_there = [&](IdleState state, std::uint8_t hint) {
-    return hint_is_listed(hint, leaf5.edx) || (assume_mwait && (model_ != nullptr || state == IdleState::c1));
+    return hint_is_listed(hint, leaf5.edx) || (options.assume_mwait && (model_ != nullptr || state == IdleState::c1));
   };
   for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
     const std::uint8_t hint = known[static_cast<unsigned>(state)];
@@ -94,7 +94,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
                                                       : MwaitLack::none;
   ways_.mwait_returns_at_once = mwait_lack_ == MwaitLack::emulated;
   if (mwait_lack_ != MwaitLack::none) {
-    if (!assume_mwait) {
+    if (!options.assume_mwait) {
       ways_.hints.fill(no_hint);
       return;
     }
@@ -109,7 +109,11 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     if (ways_.hints[static_cast<unsigned>(state)] == no_hint) continue;
     add(state);
     abilities_.deepest = state;
-    if (model_ != nullptr) abilities_.wake_us[static_cast<unsigned>(state)] = model_->wake_us[static_cast<unsigned>(state)];
+    const auto index = static_cast<unsigned>(state);
+    if (model_ != nullptr) abilities_.wake_us[index] = model_->wake_us[index];
+    if (options.wake_up_us[index] == 0) continue;
+    abilities_.wake_us[index] = options.wake_up_us[index];
+    abilities_.wake_us_measured |= static_cast<std::uint16_t>(1U << index);
   }
   const auto timed = abilities_.wake_us.size() - static_cast<std::size_t>(std::ranges::count(abilities_.wake_us, 0));
   if (abilities_.wake_us[static_cast<unsigned>(IdleState::c1)] != 0 && timed >= 2) add(IdleState::menu);  // a choice needs two
@@ -374,12 +378,15 @@ void CpuPower::describe(Line& line) const noexcept {
   for (unsigned state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
     if ((abilities_.idle_states & 1U << state) != 0) line << ' ' << idle_state_names[state];
   }
+  for (const IdleState choosing : {IdleState::monitor, IdleState::menu}) {
+    if ((abilities_.idle_states >> static_cast<unsigned>(choosing) & 1) != 0)
+      line << ' ' << idle_state_names[static_cast<unsigned>(choosing)];
+  }
   switch (mwait_lack_) {
     case MwaitLack::none:
-      if (!abilities_.writes_missed) line << " monitor";
       break;
     case MwaitLack::assumed_none:
-      line << (abilities_.writes_missed ? "" : " monitor") << "; MWAIT is assumed to sleep";
+      line << "; MWAIT is assumed to sleep";
       break;
     case MwaitLack::missing:
       line << "; MWAIT is missing, so halt is used";

@@ -27,6 +27,7 @@ namespace neap::x86::power {
 struct FindOptions {
   bool assume_mwait = false;   ///< assume that MWAIT sleeps, even if CPUID lists no states for it
   bool keep_demotion = false;  ///< the CPU may demote C-states where firmware allows it to
+  WakeTimes wake_up_us{};      ///< measured on this machine; they replace those of the table. 0: not measured
 };
 
 /// A core's registers before Neap changed them, for restoring them.
@@ -75,7 +76,7 @@ class CpuPower {
     CpuidWords leaf1;
   };
 
-  void find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept;
+  void find_idle_states(CpuAccess& cpu, const Identity& identity, const FindOptions& options) noexcept;
   void leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept;
   void find_demotion(const Identity& identity, bool keep) noexcept;
   void find_performance(CpuAccess& cpu, const Identity& identity) noexcept;

@@ -54,7 +54,7 @@ TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
   EXPECT_EQ(has.dram_energy_unit_exponent, 16);
   EXPECT_EQ(
       description(power),
-      "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
+      "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor menu; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
       "limit 51 to 200 W; counters instructions, cycles, reference cycles, LLC misses, package energy, DRAM energy, C3, C6, C7, package "
       "C2, package C3, package C6, package C7");
 }
@@ -80,6 +80,33 @@ TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   }
 }
 
+// Times that were measured replace those of the table, and give a CPU that is not in the table a choice of states.
+TEST(CpuPower, MeasuredWakeUpTimesReplaceTheTables) {
+  const auto found_with = [](FakeCpu& cpu, const WakeTimes& times) {
+    CpuPower power;
+    power.find(cpu, {.wake_up_us = times});
+    return power.abilities();
+  };
+  FakeCpu known = sandy_bridge_ep();
+  const PowerAbilities of_table = found_on(known).abilities();
+  EXPECT_EQ(of_table.wake_us, (WakeTimes{0, 2, 10, 80, 104, 109}));
+  EXPECT_EQ(of_table.wake_us_measured, 0);
+  const PowerAbilities measured = found_with(known, {0, 3, 0, 0, 41, 0});
+  EXPECT_EQ(measured.wake_us, (WakeTimes{0, 3, 10, 80, 41, 109}));
+  EXPECT_EQ(measured.wake_us_measured, states({c1, c6}));
+
+  FakeCpu unknown = sandy_bridge_ep();
+  unknown.model(0x97, test::monitor_feature);
+  EXPECT_EQ(found_on(unknown).abilities().idle_states & states({menu}), 0);
+  EXPECT_EQ(found_with(unknown, {0, 3, 0, 0, 41, 0}).idle_states & states({menu}), states({menu}));
+
+  FakeCpu without_c7 = sandy_bridge_ep();
+  without_c7.leaves[{5, 0}].edx = 0x20;  // C1 and C1E only
+  const PowerAbilities ignored = found_with(without_c7, {0, 3, 0, 0, 41, 0});
+  EXPECT_EQ(ignored.wake_us_measured, states({c1})) << "this machine does not offer c6";
+  EXPECT_EQ(ignored.wake_us, (WakeTimes{0, 3, 10, 0, 0, 0}));
+}
+
 // KVM gives a guest MWAIT and an empty leaf 5, and `mwait=assumed` corrects that. If CPUID lacks MONITOR, MWAIT would be an invalid
 // instruction.
 TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
@@ -99,7 +126,7 @@ TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(power.abilities().deepest, c7);
   EXPECT_FALSE(power.sleep_ways().mwait_returns_at_once);
-  EXPECT_NE(description(power).find("idle states halt c1 c1e c3 c6 c7 monitor; MWAIT is assumed to sleep; "), std::string::npos);
+  EXPECT_NE(description(power).find("idle states halt c1 c1e c3 c6 c7 monitor menu; MWAIT is assumed to sleep; "), std::string::npos);
 
   FakeCpu unknown = known;
   unknown.model(0x97, test::monitor_feature | test::hypervisor_feature);

@@ -54,7 +54,6 @@ MachineFacts find_facts(CpuAccess& cpu, const PowerAbilities& abilities, const S
   for (auto state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
     if ((abilities.idle_states & 1U << state) == 0 || ways.hints[state] == no_hint) continue;
     facts.mwait_hints[state] = ways.hints[state];
-    if (model != nullptr) facts.wake_up_us[state] = model->wake_us[state];
   }
   return facts;
 }

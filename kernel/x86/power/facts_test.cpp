@@ -44,7 +44,6 @@ TEST(Facts, AreThoseOfASandyBridgeAndItsFirmware) {
   EXPECT_EQ(facts.mwait_hints[at(IdleState::c6)], 0x20);
   EXPECT_EQ(facts.mwait_hints[at(IdleState::halt)], std::nullopt);
   EXPECT_EQ(facts.mwait_hints[at(IdleState::monitor)], std::nullopt);
-  EXPECT_EQ(facts.wake_up_us[at(IdleState::c6)], 104);
 }
 
 TEST(Facts, ThatAMachineDoesNotReportAreAbsent) {

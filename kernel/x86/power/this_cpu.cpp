@@ -52,7 +52,7 @@ std::uint8_t package_number(std::uint32_t id) {
 
 }  // namespace
 
-void find_abilities(FindOptions options) {
+void find_abilities(const FindOptions& options) {
   cpu_power.find(this_cpu, options);
   machine_facts = find_facts(this_cpu, cpu_power.abilities(), cpu_power.sleep_ways());
   Line line;
@@ -60,6 +60,10 @@ void find_abilities(FindOptions options) {
   line.print();
   Report report(this_cpu, cpu_power.abilities());
   for (Line& more : report.lines()) more.print();
+  for (unsigned state = 0; state < c_states; ++state) {
+    if (options.wake_up_us[state] == 0 || (cpu_power.abilities().wake_us_measured >> state & 1) != 0) continue;
+    print("neap: wake_up_times= has a time for ", idle_state_names[state], ", a state that this machine does not offer: ignored");
+  }
 }
 
 void start_this_core(unsigned core) {
