@@ -2,14 +2,18 @@
 """A core that starts too late never joins, and a machine with fewer cores than it was given says so.
 
 A thread of QEMU's runs each emulated CPU. A debugger may stop one thread of a process: here this test stops a CPU's thread before the
-kernel starts the CPU, and lets it go after the kernel has given it up.
+kernel starts the CPU, and lets it go after the kernel has given it up. Firmware starts all CPUs too, and waits for them without a limit. So
+the thread is stopped at the image's first instruction, where QEMU's own debugger interface stops the machine.
 """
 
 import ctypes
 import os
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.target.images import image_path
 from tools.machine import FAILURE, SUCCESS, Machine
@@ -45,14 +49,59 @@ def stopped(thread: int) -> Iterator[None]:
         ptrace(PTRACE_DETACH, thread)
 
 
+def entry_address(image: Path) -> int:
+    """The physical address of an ELF64 image's first instruction: its entry, moved as the segment around it (ELF-64 1.5, 3 and 6)."""
+    with open(image, "rb") as file:
+        header = struct.unpack("<16xHHIQQQIHHHHHH", file.read(64))
+        entry, table, size, count = header[3], header[4], header[8], header[9]
+        file.seek(table)
+        for at in struct.iter_unpack("<IIQQQQQQ", file.read(size * count)):
+            if at[0] == 1 and at[3] <= entry < at[3] + at[5]:  # PT_LOAD: p_vaddr, p_paddr, p_filesz
+                return entry - at[3] + at[4]
+    raise AssertionError(f"{image}: no segment holds the entry")
+
+
+class Debugger:
+    """A client of QEMU's debugger interface (the remote serial protocol of gdb)."""
+
+    def __init__(self, path: Path) -> None:
+        self.wire = socket.socket(socket.AF_UNIX)
+        self.wire.settimeout(PATIENCE_SECONDS)
+        self.wire.connect(str(path))
+        self.file = self.wire.makefile("rb")
+
+    def command(self, text: str) -> str:
+        """Sends a packet, and returns the answer's text."""
+        self.wire.sendall(f"${text}#{sum(text.encode()) % 256:02x}".encode())
+        while (byte := self.file.read(1)) != b"$":
+            assert byte == b"+", f"{text}: {byte!r} instead of an answer"
+        answer = b""
+        while (byte := self.file.read(1)) != b"#":
+            assert byte, f"{text}: the connection ended in an answer"
+            answer += byte
+        self.file.read(2)
+        self.wire.sendall(b"+")
+        return answer.decode()
+
+    def close(self) -> None:
+        self.file.close()
+        self.wire.close()
+
+
 @contextmanager
 def machine_with_a_held_cpu(image: str, held: int, words: str = "") -> Iterator[Machine]:
-    """A machine of four CPUs, of which `held` is stopped from before the first instruction until `release` of the machine is called."""
-    # With a debugger QEMU waits for `cont`. Nothing connects as the debugger.
-    with Machine(image_path(image), cores=4, memory="256M", card=False, arguments=words.split(), debugger=True) as machine:
+    """A machine of four CPUs. The thread of CPU `held` is stopped from the image's first instruction until core 0 has given the CPU up."""
+    path = image_path(image)
+    with Machine(path, cores=4, memory="256M", card=False, arguments=words.split(), debugger=True) as machine:
         threads = {cpu["cpu-index"]: cpu["thread-id"] for cpu in machine.qmp("query-cpus-fast")}
+        debugger = Debugger(machine.debugger_socket)
+        breakpoint_there = f"1,{entry_address(path):x},1"
+        assert debugger.command(f"Z{breakpoint_there}") == "OK"
+        assert debugger.command("c").startswith("T05"), "the machine did not stop at the image's first instruction"
+        assert debugger.command(f"z{breakpoint_there}") == "OK"
         with stopped(threads[held]):
-            machine.qmp("cont")
+            assert debugger.command("D") == "OK"  # the machine continues
+            debugger.close()
             machine.wait_for_line(rf"neap: core {held} of firmware's list \(APIC id {held}\) did not start within 30 s", PATIENCE_SECONDS)
         yield machine
 

@@ -24,7 +24,7 @@ from tools.log.schema import Form, Schema
 
 # The format fixes the numbers of the kinds of entries. The header states the form (layout) of each kind.
 INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, schemas.START, 5
-SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
+SAMPLE, RESIDENCY, SETTINGS, ANCHOR, EVENT_COUNTS = 16, 17, 18, 19, 21
 CONFIGURED = schemas.CONFIGURED
 IDLE, MARK = 32, schemas.MARK
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}

@@ -159,6 +159,7 @@ def _run(
         "energy_unit": each.log.energy_unit("package_energy"),
         "dram_energy_unit": each.log.energy_unit("dram_energy"),
         "unknown": list(each.log.unknown),
+        "events": list(each.log.events.items()),
         "idle_states": list(schema.idle_states),
         "kinds": [KIND_NAMES.get(kind, str(kind)) for kind in range(max(KIND_NAMES) + 1)],
         "marks": marks[: page_series.MARKS_MAX],

@@ -10,7 +10,7 @@ A counter that was not sampled in a record, or that the CPU lacks, is an empty c
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -69,11 +69,12 @@ def _records(core: CoreRun, begin: int, joules: dict, run: RunLog) -> pa.Table:
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
         **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in run.unknown)) for name in FIELDS},
     }
-    # The writer of CSV does not quote the names of columns.
-    events = {name.replace(",", ":"): counter for name, counter in run.events.items()}
-    for name, counter_name in ({name: name for name in RAW_COUNTERS} | events).items():
-        counter = core.counter(counter_name)
+    for name in RAW_COUNTERS:
+        counter = core.counter(name)
         columns[name] = pa.array(counter.values, mask=~counter.present)
+    for name, counter_name in run.events.items():
+        counter = core.counter(counter_name)
+        columns[event_column(name, columns)] = pa.array(counter.values, mask=~counter.present)
     for counter, name in ENERGIES.items():
         series = joules[counter, log.package]
         present = core.counter(counter).present & (series is not None)
@@ -83,6 +84,13 @@ def _records(core: CoreRun, begin: int, joules: dict, run: RunLog) -> pa.Table:
             values = series.joules[np.minimum(np.searchsorted(series.tsc, records["tsc"]), len(series.tsc) - 1)]
         columns[name] = pa.array(values, mask=~present)
     return pa.table(columns)
+
+
+def event_column(name: str, taken: Container[str]) -> str:
+    """Returns the name of a chosen event's column. An event may have the name of another column: reference_cycles is a counter of every
+    sample, and as an event it counts at another rate (SDM 3B, 20.2.1.2). The writer of CSV does not quote the names of columns."""
+    found = name.replace(",", ":")
+    return f"event_{found}" if found in taken or found in ENERGIES.values() else found
 
 
 def _idle(core: CoreRun, begin: int) -> pa.Table:
