@@ -119,6 +119,10 @@ const std::string* Arguments::take(std::string_view key, std::string_view otherw
   return nullptr;
 }
 
+bool Arguments::has(std::string_view key) const {
+  return std::any_of(words_.begin(), words_.end(), [&](const Word& word) { return word.key == key && word.has_value; });
+}
+
 void Arguments::complain(std::string_view key, std::string_view value, std::string why) {
   const bool known =
       std::any_of(complaints_.begin(), complaints_.end(), [&](const Complaint& other) { return other.key == key && other.why == why; });

@@ -37,6 +37,8 @@ class Arguments {
   /// The value of `key` MUST be one of `choices`. Returns its index.
   [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
                                    std::string_view help);
+  /// True if the command line has the word `key=...`.
+  [[nodiscard]] bool has(std::string_view key) const;
   /// Adds a complaint about the value of `key`, which was queried earlier. `why` is the reason.
   void reject(std::string_view key, std::string_view why);
   /// From now on, printed command lines show the value of `key` as `***`. May be called before or after the query of the key.

@@ -42,6 +42,8 @@ TEST(Arguments, ValuesOfEveryKind) {
   EXPECT_EQ(arguments.text("empty", "x", ""), "");
   EXPECT_EQ(arguments.text("eq", "", ""), "a=b");
   EXPECT_EQ(arguments.complaints(), "");
+  EXPECT_TRUE(arguments.has("cores"));
+  EXPECT_FALSE(arguments.has("core"));
 }
 
 /// Queries one key of the command line `line` and returns the complaints.

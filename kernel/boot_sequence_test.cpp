@@ -56,6 +56,14 @@ TEST_F(BootSequenceDeathTest, StartsAllCoresAndExitsWithTheApplicationsResult) {
   EXPECT_EXIT(run("cores=3 mode=bad"), exits_with(ExitStatus::failure), "on 3 cores\n");
 }
 
+TEST_F(BootSequenceDeathTest, CoresThatDoNotStartAreCountedAndEndABootThatNamedThem) {
+  host::set_broken_cores(1);
+  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "neap: 3 of 4 cores run(.*\n)*neap: boot_sequence_test .* on 3 cores\n");
+  EXPECT_EXIT(run("cores=4"), exits_with(ExitStatus::failure), "neap: 3 of 4 cores run.*\nneap: cores= asks for 4 cores");
+  EXPECT_EXIT(run("cores=0-2"), exits_with(ExitStatus::failure), "neap: 2 of 3 cores run.*\nneap: cores= asks for 3 cores");
+  host::set_broken_cores(0);
+}
+
 TEST_F(BootSequenceDeathTest, ExceptionOfTheApplicationIsAPanicWithItsText) {
   EXPECT_EXIT(run("mode=throw"), exits_with(ExitStatus::panic), "std::domain_error: unwell");
 }

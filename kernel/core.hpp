@@ -38,15 +38,16 @@ struct VectorSlot {
 
 /// Counters of a core. Only the core itself writes them.
 struct CoreCounters {
-  Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ticks;
+  Counter events, interrupts, spurious, alarms, remote_received, remote_refused, polling_phases;
+  std::array<Counter, c_states> sleeps, asleep_ticks;  // for each C-state that was requested
 };
 
 /// The settings of a core (policy.cpp). Only the core itself writes them. Exception: `policy::use` writes the values of a card.
 struct PolicySlot {
-  std::atomic<IdleState> idle{IdleState::halt};
+  std::atomic<IdleState> idle{IdleState::halt}, monitor_state{IdleState::c1};
   std::atomic<std::uint8_t> turbo{2};
   std::atomic<std::uint16_t> epp{machine::firmwares_preference};
-  std::atomic<std::uint32_t> itr_us{0}, poll_budget_us{0}, power_limit_mw{0}, generation{0};
+  std::atomic<std::uint32_t> itr_us{0}, poll_budget_us{0}, adaptive_poll_us{0}, power_limit_mw{0}, generation{0};
   std::atomic<std::uint64_t> pstate{0};
   std::atomic<policy::Segmentation> segmentation{};
   std::atomic<const char*> no_segmentation{"no network is up"};

@@ -11,6 +11,7 @@ namespace neap {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
+constexpr std::string_view from_table = "table";
 constexpr std::uint32_t baud_max = 115200, divisor_max = 0xffff;
 
 /// The value of the first word `key=value`; nothing if there is none.
@@ -83,6 +84,33 @@ const char* EarlyOptions::parse_console(std::string_view value) noexcept {
   return nullptr;
 }
 
+const char* EarlyOptions::parse_wake_up_times(std::string_view value) noexcept {
+  constexpr const char* accepted = "is not table, or a list of c1 to c7 with times from 1us to 10000us, as in c1:2us,c6:104us";
+  constexpr std::uint64_t longest_us = 10'000;
+  constexpr std::string_view unit = "us";
+  WakeTimes times{};
+  if (value == from_table) {
+    wake_up_us = times;
+    return nullptr;
+  }
+  for (bool more = true; more;) {
+    const std::size_t comma = value.find(',');
+    std::string_view word = value.substr(0, comma);
+    more = comma != value.npos;
+    value.remove_prefix(more ? comma + 1 : value.size());
+    const std::size_t colon = word.find(':');
+    if (colon == word.npos || !word.ends_with(unit)) return accepted;
+    const auto time = parse_digits(word.substr(colon + 1, word.size() - colon - 1 - unit.size()), longest_us);
+    const auto name = std::find(idle_state_names.begin() + 1, idle_state_names.begin() + c_states, word.substr(0, colon));
+    if (!time || *time == 0 || name == idle_state_names.begin() + c_states) return accepted;
+    std::uint16_t& of_state = times[static_cast<std::size_t>(name - idle_state_names.begin())];
+    if (of_state != 0) return "names one state twice";
+    of_state = static_cast<std::uint16_t>(*time);
+  }
+  wake_up_us = times;
+  return nullptr;
+}
+
 EarlyOptions EarlyOptions::from(std::string_view command_line) noexcept {
   EarlyOptions options;
   if (const auto console = find(command_line, "console")) static_cast<void>(options.parse_console(*console));
@@ -90,6 +118,7 @@ EarlyOptions EarlyOptions::from(std::string_view command_line) noexcept {
   options.checked_heap = find(command_line, "heap") == "checked";
   options.assume_mwait = find(command_line, "mwait") == "assumed";
   options.keep_demotion = find(command_line, "demotion") == "kept";
+  if (const auto times = find(command_line, "wake_up_times")) static_cast<void>(options.parse_wake_up_times(*times));
   return options;
 }
 
@@ -102,6 +131,9 @@ void EarlyOptions::check(Arguments& arguments) {
   static_cast<void>(arguments.choice("heap", {"plain", "checked"}, 0, "checked: find writes outside of objects and after free; slow"));
   static_cast<void>(arguments.choice("mwait", {"found", "assumed"}, 0, "assumed: MWAIT sleeps although CPUID lists no state for it"));
   static_cast<void>(arguments.choice("demotion", {"off", "kept"}, 0, "kept: the CPU may demote C-states as set by firmware"));
+  const std::string times =
+      arguments.text("wake_up_times", from_table, "wake-up times measured by apps/wakeup on this machine: c1:2us,c6:104us");
+  if (const char* const why = options.parse_wake_up_times(times)) arguments.reject("wake_up_times", why);
 }
 
 }  // namespace neap

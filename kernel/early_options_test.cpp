@@ -63,6 +63,27 @@ TEST(EarlyOptions, MwaitIsAssumedToSleepIfSelected) {
   EXPECT_EQ(arguments.complaints(), "mwait=assume is not one of: found | assumed\n");
 }
 
+TEST(EarlyOptions, MeasuredWakeUpTimesAreAList) {
+  EXPECT_EQ(EarlyOptions::from("cores=2").wake_up_us, WakeTimes{});
+  EXPECT_EQ(EarlyOptions::from("wake_up_times=c1:2us").wake_up_us, (WakeTimes{0, 2, 0, 0, 0, 0}));
+  EXPECT_EQ(EarlyOptions::from("wake_up_times=c6:104us,c1:1us,c7:10000us,c3:80us,c1e:10us").wake_up_us,
+            (WakeTimes{0, 1, 10, 80, 104, 10000}));
+  for (const std::string word :
+       {"",         ",",          "c1",      "c1:",          "c1:us",         "c1:2",       "c1:2ms",
+        "c1:0us",   "c1:10001us", "c1:-2us", "c1:2us,",      "c1:2us,c1:3us", "halt:2us",   "c2:2us",
+        "poll:2us", "menu:2us",   ":2us",    "table,c1:2us", "c1=2us",        "c1:2us:3us", "c1:99999999999999999999us"}) {
+    EXPECT_EQ(EarlyOptions::from("wake_up_times=" + word).wake_up_us, WakeTimes{}) << word;
+    Arguments arguments("wake_up_times=" + word);
+    EarlyOptions::check(arguments);
+    EXPECT_NE(arguments.complaints().find("wake_up_times=" + word), std::string::npos) << word;
+  }
+  for (const char* line : {"wake_up_times=c1:2us,c6:104us", "wake_up_times=table", ""}) {
+    Arguments arguments(line);
+    EarlyOptions::check(arguments);
+    EXPECT_EQ(arguments.complaints(), "") << line;
+  }
+}
+
 // A mistake in `console=` must not silence the machine.
 TEST(EarlyOptions, BadValuesChangeNothingAndStopTheBoot) {
   for (const std::string value : {"",           ",",

@@ -9,6 +9,8 @@
 
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
+#include "kernel/idle_governor.hpp"
+#include "kernel/poll_adaptation.hpp"
 #include "kernel/power.hpp"
 #include "kernel/watchdog.hpp"
 #include "kernel/watched_line.hpp"
@@ -49,12 +51,16 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
 
-  /// Sets what this core does when it has no work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`.
-  void idle_by(IdleState state, std::uint64_t poll_budget_ns) noexcept {
-    require(static_cast<unsigned>(state) < idle_states, "no such idle state", static_cast<unsigned>(state));
-    idle_state_ = state;
-    poll_budget_ns_ = poll_budget_ns;
-  }
+  /// What a core does when it has no work.
+  struct Idling {
+    IdleState state = IdleState::halt;
+    IdleState monitor_state = IdleState::c1;  ///< the C-state of `monitor`
+    std::uint64_t poll_budget_ns = 0;         ///< it polls for so long, then sleeps
+    std::uint64_t adaptive_poll_ns = 0;       ///< the bound of PollAdaptation
+  };
+  /// Called on this core by policy.cpp. Afterwards the interrupt of the core's queue is as `policy::Device::set_interrupt` last had it from
+  /// another caller than this loop.
+  void idle_by(const Idling& idling) noexcept;
 
   void request(EventEndHook& hook) noexcept;
   void withdraw(EventEndHook& hook) noexcept;
@@ -77,9 +83,13 @@ class EventLoop {
   void found_work() noexcept;
   void be_idle() noexcept;
   void poll() noexcept;
-  [[nodiscard]] bool poll_budget_lasts() noexcept;
+  [[nodiscard]] bool keeps_polling() noexcept;
+  void end_gap() noexcept;
+  void begin_polling_phase() noexcept;
+  void end_polling_phase() noexcept;
   [[nodiscard]] bool watch_card() noexcept;
   void sleep() noexcept;
+  [[nodiscard]] IdleState choose_state(std::uint64_t alarm_ns) noexcept;
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
@@ -103,10 +113,15 @@ class EventLoop {
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;
+  IdleState monitor_state_ = IdleState::c1;
   std::uint64_t poll_budget_ns_ = 0;
+  PollAdaptation adaptation_;
+  bool may_poll_ = false;                   // `poll_budget` or `adaptive_poll` is set
+  bool polling_phase_ = false;              // the queue's interrupt is off, because of `adaptive_poll`
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
   std::uint64_t found_none_at_tsc_ = 0;     // TSC of the last check by `poll`, if it found nothing; else 0
+  IdleGovernor governor_;                   // for idle state `menu`
   WatchedLine watched_;                     // for idle state `monitor`: the line that the card writes next, as it was before the last check
 };
 
@@ -124,7 +139,8 @@ extern constinit thread_local MarkedInterrupts marked_interrupts;
 bool run_marked_interrupts() noexcept;
 bool run_due_timers(unsigned budget) noexcept;
 /// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for that time already.
-void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
+/// Returns the time for which the alarm is armed.
+std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
 /// Called after a sleep, because the alarm may have fired.
 void check_alarm_after_sleep() noexcept;
 

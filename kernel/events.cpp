@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/events.hpp"
 
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -64,14 +65,37 @@ static std::uint64_t nanoseconds(std::uint64_t ticks) noexcept {
 
 EventCounters event_counters(unsigned core) noexcept {
   const CoreCounters& counters = core_state(core).counters;
+  std::array<std::uint64_t, c_states> sleeps, asleep_ns;
+  std::uint64_t all_sleeps = 0, all_ticks = 0;
+  for (unsigned state = 0; state < c_states; ++state) {
+    sleeps[state] = counters.sleeps[state].value();
+    const std::uint64_t ticks = counters.asleep_ticks[state].value();
+    asleep_ns[state] = nanoseconds(ticks);
+    all_sleeps += sleeps[state];
+    all_ticks += ticks;
+  }
+  static_assert(static_cast<unsigned>(IdleState::c1) == 1 && static_cast<unsigned>(IdleState::c7) == c_states - 1);
   return {.events = counters.events.value(),
           .interrupts = counters.interrupts.value(),
           .spurious = counters.spurious.value(),
           .alarms = counters.alarms.value(),
           .remote_received = counters.remote_received.value(),
           .remote_refused = counters.remote_refused.value(),
-          .sleeps = counters.sleeps.value(),
-          .asleep_ns = nanoseconds(counters.asleep_ticks.value())};
+          .polling_phases = counters.polling_phases.value(),
+          .sleeps = all_sleeps,
+          .asleep_ns = nanoseconds(all_ticks),
+          .halts = sleeps[0],
+          .sleeps_c1 = sleeps[1],
+          .sleeps_c1e = sleeps[2],
+          .sleeps_c3 = sleeps[3],
+          .sleeps_c6 = sleeps[4],
+          .sleeps_c7 = sleeps[5],
+          .halted_ns = asleep_ns[0],
+          .asleep_c1_ns = asleep_ns[1],
+          .asleep_c1e_ns = asleep_ns[2],
+          .asleep_c3_ns = asleep_ns[3],
+          .asleep_c6_ns = asleep_ns[4],
+          .asleep_c7_ns = asleep_ns[5]};
 }
 
 EventEndHook::~EventEndHook() {
@@ -129,12 +153,15 @@ void EventLoop::run() noexcept {
   stop_ = false;
   rcu::come_online();
   while (!stop_) {
-    if (run_iteration() || run_idle_hooks()) {
+    // In a polling phase no interrupt announces a frame, so the rings are checked beside other work, too.
+    const bool ran = run_iteration();
+    if ((!ran || polling_phase_) ? run_idle_hooks() || ran : ran) {
       found_work();
     } else if (!stop_) {
       be_idle();
     }
   }
+  end_polling_phase();
   if (watchdog::on) watchdog::idle();
   rcu::go_offline();
   discard_queued();
@@ -221,7 +248,8 @@ bool EventLoop::run_idle_hooks() noexcept {
 
 // --- The idle loop -----------------------------------------------------------------------------------------------------------------------
 void EventLoop::found_work() noexcept {
-  idle_since_ns_ = 0;
+  if (idle_since_ns_ != 0) [[unlikely]]
+    end_gap();
   found_none_at_tsc_ = 0;
 }
 
@@ -231,7 +259,7 @@ void EventLoop::be_idle() noexcept {
   log::before_sleep();
   if (idle_state_ == IdleState::poll) {
     poll();
-  } else if (poll_budget_ns_ != 0 && poll_budget_lasts()) {
+  } else if (may_poll_ && keeps_polling()) {
     machine::pause();
   } else {
     sleep();
@@ -249,10 +277,50 @@ void EventLoop::poll() noexcept {
   machine::pause();
 }
 
-bool EventLoop::poll_budget_lasts() noexcept {
+void EventLoop::idle_by(const Idling& idling) noexcept {
+  const auto state = static_cast<unsigned>(idling.state), watching = static_cast<unsigned>(idling.monitor_state);
+  require(state < idle_states, "no such idle state", state);
+  require(watching >= static_cast<unsigned>(IdleState::c1) && watching <= static_cast<unsigned>(IdleState::c7), "no C-state", watching);
+  end_polling_phase();
+  idle_state_ = idling.state;
+  monitor_state_ = idling.monitor_state;
+  poll_budget_ns_ = idling.poll_budget_ns;
+  adaptation_.limit(idling.adaptive_poll_ns);
+  may_poll_ = poll_budget_ns_ != 0 || adaptation_.on();
+}
+
+// The time at which the core had no work is kept while it sleeps, so that a gap that a sleep ended counts in full.
+bool EventLoop::keeps_polling() noexcept {
   const std::uint64_t now = machine::now_ns();
   if (idle_since_ns_ == 0) idle_since_ns_ = now;
-  return now - idle_since_ns_ < poll_budget_ns_;
+  const std::uint64_t gap_ns = now - idle_since_ns_;
+  if (gap_ns < adaptation_.budget_ns()) {
+    begin_polling_phase();
+    return true;
+  }
+  end_polling_phase();
+  return gap_ns < poll_budget_ns_;
+}
+
+void EventLoop::end_gap() noexcept {
+  if (adaptation_.on()) adaptation_.note_gap(machine::now_ns() - idle_since_ns_);
+  idle_since_ns_ = 0;
+}
+
+void EventLoop::begin_polling_phase() noexcept {
+  if (polling_phase_ || idle_state_ == IdleState::monitor) return;  // with `monitor` the interrupt is off already
+  policy::Device* const device = policy::device();
+  if (device == nullptr) return;
+  polling_phase_ = true;
+  self_->counters.polling_phases.add();
+  device->set_interrupt(this_core(), false);
+}
+
+// If a frame arrived since the last check, the card raises an interrupt now. So the core can sleep at once.
+void EventLoop::end_polling_phase() noexcept {
+  if (!polling_phase_) return;
+  polling_phase_ = false;
+  if (policy::Device* const device = policy::device(); device != nullptr) device->set_interrupt(this_core(), true);
 }
 
 // Called before the core sleeps until the card's next write. Copies the line that the card writes next, then checks the rings once more. A
@@ -286,24 +354,38 @@ void EventLoop::sleep() noexcept {
   require(hooks_.empty() && last_hooks_.empty(), "a core sleeps with event-end hooks to run");
   free_spare_events(spare_events_kept);
   if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
-  if (idle_state_ == IdleState::monitor && !watch_card()) return;
-  arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
+  IdleState state = idle_state_;
+  if (state == IdleState::monitor) {
+    if (!watch_card()) return;
+    state = watched_.line() != nullptr ? monitor_state_ : IdleState::halt;
+  }
+  const std::uint64_t alarm_ns = arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
+  if (state == IdleState::menu) [[unlikely]]
+    state = choose_state(alarm_ns);
   rcu::go_offline();
   self_->asleep.store(true, std::memory_order_seq_cst);
-  self_->counters.sleeps.add();
-  const IdleState asked = idle_state_;
+  const auto index = static_cast<unsigned>(state);
+  self_->counters.sleeps[index].add();
   const std::uint64_t from_tsc = machine::timestamp();
-  Sleep how = machine::sleep(asked, watched_.line(), &EventLoop::still_idle);
+  Sleep how = machine::sleep(state, watched_.line(), &EventLoop::still_idle);
   const std::uint64_t until_tsc = machine::timestamp();
-  self_->counters.asleep_ticks.add(until_tsc - from_tsc);
+  self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
   self_->asleep.store(false, std::memory_order_relaxed);
   rcu::come_online();
   check_alarm_after_sleep();
   if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
   watched_ = {};
-  log::slept(asked, from_tsc, until_tsc, how);
+  how.state = state;
+  log::slept(idle_state_, from_tsc, until_tsc, how);
+  if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep) [[unlikely]]
+    governor_.woke(machine::power_abilities(), state, nanoseconds(until_tsc - from_tsc));
   if (until_tsc >= next_error_check_tsc_) [[unlikely]]
     check_hardware_errors(until_tsc);
+}
+
+IdleState EventLoop::choose_state(std::uint64_t alarm_ns) noexcept {
+  const std::uint64_t now_ns = machine::now_ns();
+  return governor_.choose(machine::power_abilities(), alarm_ns > now_ns ? alarm_ns - now_ns : 0);
 }
 
 // No core is woken for this check: a core that sleeps for an hour checks when it wakes.

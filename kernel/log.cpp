@@ -47,6 +47,7 @@ constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
+constinit std::atomic<ConfigurationSource> configuration_source{nullptr};
 constinit Bounds bounds{};
 /// Armed and cancelled on the core that started the run (`bound_core`).
 std::unique_ptr<Timer> bound_timer;
@@ -225,6 +226,7 @@ void release() noexcept {
   while (observers != nullptr) delete std::exchange(observers, observers->after);
   prepared_options = {.entries_per_core = 0};
   prepared = false;
+  describe_configuration_by(nullptr);
   bound_timer.reset();
   broadcast.pending.store(0, std::memory_order_relaxed);
   last_run = 0;
@@ -241,10 +243,13 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
           .overwrite = prepared_options.when_full == WhenFull::overwrite,
           .idle_records = prepared_options.idle_records,
           .count_requests = wanted.requests != 0,
-          .sample_period_ticks = machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
+          .sample_period_ticks =
+              prepared_options.sample_records != 0 ? 0 : machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
+          .sample_records = prepared_options.sample_records,
           // Each core adds its requests to the common count in batches of this size. Small batches keep the excess over the bound small.
           .requests_at_once = std::clamp<std::uint64_t>(wanted.requests / 16 / core_count(), 1, 64),
-          .requests_bound = wanted.requests};
+          .requests_bound = wanted.requests,
+          .configuration = configuration_source.load(std::memory_order_acquire)};
   const std::uint32_t run = plan.run;
   requests_of_run.store(0, std::memory_order_relaxed);
   // The run's number stays 0 while some cores' logs belong to the old run and others to the new one.
@@ -283,6 +288,9 @@ State state() noexcept {
   const std::uint64_t word = state_word.load(std::memory_order_seq_cst);
   return {.running = (word & state_running) != 0, .run = static_cast<std::uint32_t>(word)};
 }
+
+void describe_configuration_by(ConfigurationSource source) noexcept { configuration_source.store(source, std::memory_order_release); }
+void record_configuration() noexcept { writer.record_configuration(); }
 
 unsigned add_run_observer(std::function<void()> on_change) {
   auto observer = std::make_unique<Observer>();
@@ -355,11 +363,18 @@ void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, S
 
 void policy_changed(Settings settings) noexcept { writer.policy_changed(settings); }
 
+Marked mark(LoadPhase phase) noexcept {
+  require(this_core() == 0, "log: marks are written on core 0", this_core());
+  return writer.mark(phase);
+}
+
 void count_requests(std::uint64_t requests) noexcept {
   here().requests.add(requests);
   if (writer.add_requests(requests)) [[unlikely]]
     add_to_run(writer.take_requests());
 }
+
+RunEnds run_ends() noexcept { return writer.run_ends(); }
 
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 

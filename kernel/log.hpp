@@ -12,6 +12,7 @@
 // A log record holds the data of one event. It consists of one or more log entries of 64 bytes (kernel/log_record.hpp).
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,10 @@ struct Options {
   WhenFull when_full = WhenFull::stop;
   std::uint32_t sample_period_us = 1000;  ///< minimum time between two samples of the counters; 0: only at the beginning and end of a run
   bool idle_records = false;              ///< true: each sleep gets a record of its own
+  /// If not 0, the counters are sampled at every such number of a core's records of interrupts and polls, not by time.
+  std::uint32_t sample_records = 0;
+  std::array<std::uint32_t, chosen_events_max> events{};  ///< the chosen events (`machine::find_event`)
+  unsigned events_count = 0;
 };
 
 /// Allocates the memory of all logs, each on the NUMA node of its core. MUST be called on core 0, once, before the first `start`. Errors:
@@ -79,9 +84,28 @@ void before_sleep() noexcept;
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
 /// Called after a policy change on this core: writes a record that ends the present interval, then `settings` with tsc and kind set.
 void policy_changed(Settings settings) noexcept;
+/// The phases of a load. `Mark` entries contain these numbers.
+enum class LoadPhase : std::uint8_t { preload = 0, warm_up = 1, window = 2, drain = 3, end = 4 };
+constexpr std::array<const char*, 5> load_phase_names{"preload", "warm_up", "window", "drain", "end"};
+enum class Marked : std::uint8_t { written, no_run, no_room };
+/// Writes an entry that says that `phase` of the load begins now. MUST be called on core 0, so that a run has one sequence of marks.
+[[nodiscard]] Marked mark(LoadPhase phase) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;
+
+/// A core's counters at one end of its run.
+struct RunEnd {
+  std::uint64_t tsc = 0;
+  CounterSample counters;
+  TrafficTotals traffic;
+};
+struct RunEnds {
+  RunEnd start, stop;  ///< while the run is on, `stop` has the present values
+  bool on = false;
+};
+/// The ends of this core's last run; all zero before its first run. The counters are the ones that the log's first and last record have.
+[[nodiscard]] RunEnds run_ends() noexcept;
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
 /// Bounds at which a run ends by itself. Zero: no such bound.
@@ -103,6 +127,20 @@ struct State {
   std::uint32_t run = 0;  ///< number of the run in the logs; 0: no run since boot or `clear`, or a run is just beginning
 };
 [[nodiscard]] State state() noexcept;
+
+/// A setting (its number in the log) and its value.
+struct ConfiguredSetting {
+  std::uint8_t setting = 0;
+  std::uint32_t value = 0;
+};
+constexpr std::size_t configured_settings_max = 64;
+/// Fills `out` with the settings that the calling core has now; returns their number. MUST NOT wait or allocate.
+using ConfigurationSource = std::size_t (*)(std::span<ConfiguredSetting, configured_settings_max> out) noexcept;
+/// From the next run on, each core records at its start the settings that `source` reports there; null: none.
+void describe_configuration_by(ConfigurationSource source) noexcept;
+/// Records this core's settings again. MUST be called after a `policy_changed` whose change set more settings than it names.
+void record_configuration() noexcept;
+
 /// `on_change` is called on this core, in an event of its own, after each start, stop and clear, and after a bound has ended a run. Several
 /// changes before the call cause one call. Returns an id. Throws `bad_alloc`.
 unsigned add_run_observer(std::function<void()> on_change);

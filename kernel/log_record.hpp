@@ -30,7 +30,10 @@ constexpr std::uint32_t entry_bytes = 64;
   KIND(17, residency, residency, "follows a Record whose `flags` have any of bits 7 to 12")                                           \
   KIND(18, settings, settings, "the policy from here on; follows a `policy` Record, and the first Anchor")                            \
   KIND(19, anchor, anchor, "follows the samples of `start` and of `stop`: wall clock, requests and sleeps so far")                    \
-  KIND(32, idle, idle, "one sleep, if `log_idle=on`; a record of its own")
+  KIND(20, configured, settings, "one setting and its value; follows the Settings entry of the start, and of a preset")               \
+  KIND(21, events, events, "follows a Record whose `flags` have any of bits 13 to 15")                                                \
+  KIND(32, idle, idle, "one sleep, if `log_idle=on`; a record of its own")                                                            \
+  KIND(33, mark, mark, "a phase of the load begins, as its client reports; a record of its own, on core 0 only")
 
 // FIELD(bits, name, "unit" or ":names of its values from 0 on", meaning), RESERVED(name, bytes)
 #define NEAP_LOG_RECORD(FIELD, RESERVED)                                                           \
@@ -79,6 +82,17 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(64, package_c6, "ticks", "residency") \
   FIELD(64, package_c7, "ticks", "residency")
 
+#define NEAP_LOG_EVENTS(FIELD, RESERVED)                                            \
+  FIELD(64, tsc, "ticks", "of its Record")                                          \
+  FIELD(8, kind, "", "21")                                                          \
+  FIELD(8, reserved, "", "0")                                                       \
+  FIELD(16, flags, "", "of its Record")                                             \
+  FIELD(32, reserved2, "", "0")                                                     \
+  FIELD(64, event1, "", "count of the first chosen event (`events` in the header)") \
+  FIELD(64, event2, "", "of the second one")                                        \
+  FIELD(64, event3, "", "of the third one")                                         \
+  RESERVED(reserved3, 24)
+
 #define NEAP_LOG_SETTINGS(FIELD, RESERVED)                                                                                 \
   FIELD(64, tsc, "ticks", "the policy applies from this time on")                                                          \
   FIELD(8, kind, "", "18")                                                                                                 \
@@ -115,7 +129,16 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(8, vector, "", "of the first interrupt taken, if the cause is one")            \
   FIELD(32, generation, "", "")                                                        \
   FIELD(64, tsc_asleep, "ticks", "begin of the sleep")                                 \
-  RESERVED(reserved, 40)
+  FIELD(8, c_state, ":unknown|halt|c1|c1e|c3|c6|c7", "requested of the CPU")           \
+  RESERVED(reserved, 39)
+
+#define NEAP_LOG_MARK(FIELD, RESERVED)                                                                  \
+  FIELD(64, tsc, "ticks", "when it was written")                                                        \
+  FIELD(8, kind, "", "33")                                                                              \
+  FIELD(8, what, ":preload|warm_up|window|drain|end", "the phase that begins; `end`: the load is over") \
+  RESERVED(reserved, 2)                                                                                 \
+  FIELD(32, generation, "", "")                                                                         \
+  RESERVED(reserved2, 48)
 
 enum class Kind : std::uint8_t {
   none = 0,
@@ -138,6 +161,10 @@ struct Sample {
 struct Residency {
   NEAP_LOG_RESIDENCY(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
+/// Counts of the chosen events, raw and cumulative. `Record::flags` tells which were sampled, as for `Sample`.
+struct Events {
+  NEAP_LOG_EVENTS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
+};
 /// The settings that apply from this entry on.
 struct Settings {
   NEAP_LOG_SETTINGS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
@@ -148,6 +175,10 @@ struct Anchor {
 };
 struct Idle {
   NEAP_LOG_IDLE(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
+};
+/// The beginning of a phase of the load.
+struct Mark {
+  NEAP_LOG_MARK(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
 #undef NEAP_LOG_FIELD
 #undef NEAP_LOG_RESERVED
@@ -170,6 +201,7 @@ struct Form {
 constexpr Form forms[] = {
     NEAP_LOG_FORM("record", NEAP_LOG_RECORD),     NEAP_LOG_FORM("sample", NEAP_LOG_SAMPLE), NEAP_LOG_FORM("residency", NEAP_LOG_RESIDENCY),
     NEAP_LOG_FORM("settings", NEAP_LOG_SETTINGS), NEAP_LOG_FORM("anchor", NEAP_LOG_ANCHOR), NEAP_LOG_FORM("idle", NEAP_LOG_IDLE),
+    NEAP_LOG_FORM("events", NEAP_LOG_EVENTS),     NEAP_LOG_FORM("mark", NEAP_LOG_MARK),
 };
 #undef NEAP_LOG_FORM
 #undef NEAP_LOG_TEXT
@@ -189,7 +221,9 @@ constexpr NamedKind kinds[] = {
 };
 
 static_assert(sizeof(Record) == entry_bytes && sizeof(Sample) == entry_bytes && sizeof(Residency) == entry_bytes);
-static_assert(sizeof(Settings) == entry_bytes && sizeof(Anchor) == entry_bytes && sizeof(Idle) == entry_bytes);
+static_assert(sizeof(Settings) == entry_bytes && sizeof(Anchor) == entry_bytes && sizeof(Idle) == entry_bytes &&
+              sizeof(Events) == entry_bytes);
+static_assert(sizeof(Mark) == entry_bytes);
 static_assert([] {
   for (const Form& form : forms) {
     if (form.fields_bytes != entry_bytes) return false;

@@ -47,6 +47,15 @@ Counts counts_of(const Traffic& traffic) noexcept {
           traffic.tx_descriptors.value(), traffic.tx_frames.value(), traffic.tx_bytes.value()};
 }
 
+TrafficTotals totals_of(const Traffic& traffic) noexcept {
+  return {.rx_descriptors = traffic.rx_descriptors.value(),
+          .rx_frames = traffic.rx_frames.value(),
+          .rx_bytes = traffic.rx_bytes.value(),
+          .tx_descriptors = traffic.tx_descriptors.value(),
+          .tx_frames = traffic.tx_frames.value(),
+          .tx_bytes = traffic.tx_bytes.value()};
+}
+
 __m128i load(const std::byte* from) noexcept { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 /// The low halves of a's two words, then the halves of b that `from_b` selects.
 template <int from_b>
@@ -60,6 +69,10 @@ constexpr int low_halves = 0b1000, second_word = 0b1110;
 // --- The fast path -----------------------------------------------------------------------------------------------------------------------
 void Writer::record(Kind kind) noexcept {
   const std::uint64_t tsc = machine::timestamp();
+  if (--records_to_sample_ == 0) [[unlikely]] {
+    record_on_slow_path(kind, tsc, true, 0);
+    return;
+  }
   if (tsc >= slow_path_tsc_) [[unlikely]] {
     record_on_slow_path(kind, tsc, counters_due(tsc), 0);
     return;
@@ -96,6 +109,7 @@ void Writer::record(Kind kind) noexcept {
 
 void Writer::record_in_next_chunk(Kind kind) noexcept {
   if (next_chunk()) {
+    ++records_to_sample_;  // `record` counts this record again
     record(kind);
   } else {
     ring_->count_unwritten(1);
@@ -108,11 +122,18 @@ bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counter
   if (with_counters) {
     sample = machine::sample_counters();
     next_sample_tsc_ = sample_period_ticks_ != 0 ? tsc + sample_period_ticks_ : never;
+    records_to_sample_ = sample_records_ != 0 ? sample_records_ : never;
   }
   slow_path_tsc_ = next_sample_tsc_;
+  if (kind == Kind::start) ends_ = {.start = {.tsc = tsc, .counters = sample, .traffic = totals_of(*traffic_)}, .stop = {}, .on = true};
+  if (kind == Kind::stop) {
+    ends_.stop = {.tsc = tsc, .counters = sample, .traffic = totals_of(*traffic_)};
+    ends_.on = false;
+  }
   const bool has_sample = (sample.present & sample_counters) != 0;
   const bool has_residency = (sample.present & residency_counters) != 0;
-  const unsigned entries = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + further_entries;
+  const bool has_events = (sample.present & counter::events) != 0;
+  const unsigned entries = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + (has_events ? 1 : 0) + further_entries;
   if (entries > room_end_ - position()) {  // writes all entries or none, because `flags` MUST NOT announce missing entries
     ring_->count_unwritten(entries);
     return false;
@@ -142,6 +163,7 @@ bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counter
   put(record);
   if (has_sample) put_sample(sample, tsc);
   if (has_residency) put_residency(sample, tsc);
+  if (has_events) put_events(sample, tsc);
   return true;
 }
 
@@ -168,6 +190,15 @@ void Writer::put_residency(const CounterSample& sample, std::uint64_t tsc) noexc
                 .package_c3 = sample.package_c3,
                 .package_c6 = sample.package_c6,
                 .package_c7 = sample.package_c7});
+}
+
+void Writer::put_events(const CounterSample& sample, std::uint64_t tsc) noexcept {
+  put(Events{.tsc = tsc,
+             .kind = static_cast<std::uint8_t>(Kind::events),
+             .flags = sample.present,
+             .event1 = sample.events[0],
+             .event2 = sample.events[1],
+             .event3 = sample.events[2]});
 }
 
 template <class Struct>
@@ -264,7 +295,8 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
            .cause = static_cast<std::uint8_t>(how.cause),
            .vector = how.vector,
            .generation = generation_,
-           .tsc_asleep = asleep_tsc});
+           .tsc_asleep = asleep_tsc,
+           .c_state = static_cast<std::uint8_t>(static_cast<unsigned>(how.state) + 1)});  // 0: an older log, which has no such field
 }
 
 void Writer::policy_changed(Settings settings) noexcept {
@@ -276,6 +308,23 @@ void Writer::policy_changed(Settings settings) noexcept {
   idle_state_ = settings.idle_state;
   generation_ = settings.generation;
   update_head();
+}
+
+void Writer::record_configuration() noexcept {
+  if (on_ && has_settings_) put_configuration(settings_);
+}
+
+Marked Writer::mark(LoadPhase phase) noexcept {
+  if (!on_) return Marked::no_run;
+  if (position() >= room_end_) {
+    ring_->count_unwritten(1);
+    return Marked::no_room;
+  }
+  put(Mark{.tsc = machine::timestamp(),
+           .kind = static_cast<std::uint8_t>(Kind::mark),
+           .what = static_cast<std::uint8_t>(phase),
+           .generation = generation_});
+  return Marked::written;
 }
 
 std::uint64_t Writer::take_requests() noexcept {
@@ -291,11 +340,15 @@ void Writer::begin(const RunPlan& plan) noexcept {
   ring_->restart();
   next_ = limit_ = nullptr;
   limit_position_ = 0;
-  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_entries;
-  sample_period_ticks_ = machine::power_abilities().counters != 0 ? plan.sample_period_ticks : 0;
+  const bool has_events = (machine::power_abilities().counters & counter::events) != 0;
+  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_entries - (has_events ? 1 : 0);
+  const bool has_counters = machine::power_abilities().counters != 0;
+  sample_period_ticks_ = has_counters ? plan.sample_period_ticks : 0;
+  sample_records_ = has_counters ? plan.sample_records : 0;
   idle_records_ = plan.idle_records;
   count_requests_ = plan.count_requests;
   requests_at_once_ = plan.requests_at_once;
+  configuration_ = plan.configuration;
   uncounted_requests_ = 0;
   // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
@@ -309,9 +362,28 @@ void Writer::begin(const RunPlan& plan) noexcept {
     settings.tsc = tsc;
     settings.changed = nothing_changed;
     put(settings);
+    put_configuration(settings);
   }
   publish();
   on_ = true;
+}
+
+/// Writes one entry for each setting. `entry` is the Settings entry before them.
+void Writer::put_configuration(Settings entry) noexcept {
+  if (configuration_ == nullptr) return;
+  std::array<ConfiguredSetting, configured_settings_max> all;
+  const std::size_t count = configuration_(all);
+  require(count <= all.size(), "log: a core has no more settings than their list", count);
+  entry.kind = static_cast<std::uint8_t>(Kind::configured);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (position() >= room_end_) {
+      ring_->count_unwritten(count - i);
+      return;
+    }
+    entry.changed = all[i].setting;
+    entry.card_value = all[i].value;
+    put(entry);
+  }
 }
 
 void Writer::end(const RunPlan& plan) noexcept {
@@ -323,6 +395,12 @@ void Writer::end(const RunPlan& plan) noexcept {
   on_ = false;
   count_requests_ = false;
   publish();
+}
+
+RunEnds Writer::run_ends() const noexcept {
+  RunEnds ends = ends_;
+  if (ends.on) ends.stop = {.tsc = machine::timestamp(), .counters = machine::sample_counters(), .traffic = totals_of(*traffic_)};
+  return ends;
 }
 
 void Writer::put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept {

@@ -5,8 +5,8 @@
 // `pending_`, which has the layout of a record's second half. Rare cases take the slow path, for example if a sample is due, a count
 // exceeds its field or the chunk is full. In most of these cases `slow_path_tsc_` is zero, so a single comparison detects them.
 //
-// The fast path takes 54 instructions. On the slow path the same record takes 251 instructions (medians of `neap bench observe`, row
-// observe.record). Kernel-internal.
+// The fast path takes 54 instructions, and two more since it counts records for `log_sample=N`. On the slow path the same record takes 251
+// instructions (medians of `neap bench observe`, row observe.record). Kernel-internal.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,11 @@ namespace neap::log {
 struct RunPlan {
   std::uint32_t run = 0;
   bool overwrite = false, idle_records = false, count_requests = false;
-  std::uint64_t sample_period_ticks = 0;  ///< 0: counters are sampled only at the beginning and end of the run
+  std::uint64_t sample_period_ticks = 0;  ///< 0: counters are not sampled by time, except at the beginning and end of the run
+  std::uint64_t sample_records = 0;       ///< counters are sampled at every such number of records; 0: never
   std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< bound on the requests of all cores together; 0: no bound
+  ConfigurationSource configuration = nullptr;
 };
 
 class Writer {
@@ -40,6 +42,8 @@ class Writer {
   void record(Kind kind) noexcept;
   void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
   void policy_changed(Settings settings) noexcept;
+  void record_configuration() noexcept;
+  [[nodiscard]] Marked mark(LoadPhase phase) noexcept;
   void publish() noexcept;
   /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
@@ -52,16 +56,20 @@ class Writer {
 
   void begin(const RunPlan& plan) noexcept;
   void end(const RunPlan& plan) noexcept;
+  [[nodiscard]] RunEnds run_ends() const noexcept;
 
  private:
-  /// The number of entries at the end of a run: record, sample, residency, anchor. With `log_full=stop`, room for them is reserved.
+  /// The number of entries at the end of a run: record, sample, residency, anchor, and events if there are chosen ones. With
+  /// `log_full=stop`, room for them is reserved.
   static constexpr std::uint64_t stop_entries = 4;
 
   [[gnu::noinline]] bool record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept;
   [[gnu::noinline]] void record_in_next_chunk(Kind kind) noexcept;
   void put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept;
+  void put_events(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept;
+  void put_configuration(Settings entry) noexcept;
   void put(const EntryInRegisters& entry) noexcept;
   template <class Struct>
   void put(const Struct& entry) noexcept;
@@ -87,8 +95,9 @@ class Writer {
   bool on_ = false, idle_records_ = false, count_requests_ = false;
   std::uint8_t idle_state_ = 0;
   std::uint32_t generation_ = 0;
-  std::uint64_t slow_path_tsc_ = 0;  // a record at this TSC or later takes the slow path
-  Entry* next_ = nullptr;            // `next_` and `limit_` are in one chunk; if they are equal, the chunk is full
+  std::uint64_t records_to_sample_ = ~std::uint64_t{0};  // records of interrupts and polls, up to the one at which counters are sampled
+  std::uint64_t slow_path_tsc_ = 0;                      // a record at this TSC or later takes the slow path
+  Entry* next_ = nullptr;                                // `next_` and `limit_` are in one chunk; if they are equal, the chunk is full
   Entry* limit_ = nullptr;
   const Traffic* traffic_ = &nothing;
   std::uint64_t head_word_ = 0;                 // the second word of a record, without its kind
@@ -98,7 +107,7 @@ class Writer {
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
   std::uint64_t room_end_ = 0;  // entries other than those of a run's end are written only before this position
-  std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0;
+  std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0, sample_records_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;
   ControlTraffic overflow_control_;
@@ -107,6 +116,8 @@ class Writer {
   std::uint64_t idle_ticks_ = 0;
   bool has_settings_ = false;
   Settings settings_{};
+  ConfigurationSource configuration_ = nullptr;
+  RunEnds ends_{};
 };
 
 extern constinit thread_local Writer writer;

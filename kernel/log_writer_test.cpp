@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <random>
+#include <span>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "tests/host/host_machine.hpp"
@@ -110,6 +114,56 @@ struct BigLogWriterTest : LogWriterTest {
   BigLogWriterTest() : LogWriterTest(1 << 16) {}
 };
 
+TEST_F(LogWriterTest, CountersAreSampledAtEveryNthRecord) {
+  can_count(counter::instructions);
+  subject.begin({.sample_records = 3});
+  for (int i = 0; i < 10; ++i) {
+    clock.advance(std::chrono::microseconds(1));
+    subject.record(i % 4 == 1 ? Kind::poll : Kind::interrupt);
+  }
+  std::vector<bool> sampled;
+  for (const Record& entry : ended()) {
+    const auto kind = static_cast<Kind>(entry.kind);
+    if (kind == Kind::interrupt || kind == Kind::poll) sampled.push_back(entry.flags != 0);
+  }
+  EXPECT_EQ(sampled, (std::vector{false, false, true, false, false, true, false, false, true, false}));
+}
+
+// A chunk's end lies between two records, and must not shift the samples.
+TEST_F(BigLogWriterTest, ManyRecordsAreSampledInStep) {
+  can_count(counter::instructions);
+  subject.begin({.sample_records = 7});
+  for (int i = 0; i < 700; ++i) subject.record(Kind::interrupt);
+  unsigned number = 0, samples = 0;
+  for (const Record& entry : ended()) {
+    if (static_cast<Kind>(entry.kind) != Kind::interrupt) continue;
+    ++number;
+    samples += entry.flags != 0 ? 1 : 0;
+    EXPECT_EQ(entry.flags != 0, number % 7 == 0) << number;
+  }
+  EXPECT_EQ(samples, 100U);
+}
+
+TEST_F(LogWriterTest, ChosenEventsHaveAnEntryOfTheirOwn) {
+  host::set_power_abilities({.counters = counter::instructions | counter::event1 | counter::event2});
+  host::set_counters(0, {.present = counter::instructions | counter::event1 | counter::event2, .instructions = 5, .events = {31, 32}});
+  subject.begin({.sample_period_ticks = 1});
+  clock.advance(std::chrono::microseconds(1));
+  subject.record(Kind::interrupt);
+  const std::vector<Record> entries = ended();
+  const auto interrupt = std::ranges::find(entries, static_cast<std::uint8_t>(Kind::interrupt), &Record::kind);
+  ASSERT_GE(entries.end() - interrupt, 3);
+  EXPECT_EQ(interrupt[1].kind, static_cast<std::uint8_t>(Kind::sample));
+  ASSERT_EQ(interrupt[2].kind, static_cast<std::uint8_t>(Kind::events));
+  Events events;
+  std::memcpy(&events, &interrupt[2], sizeof events);
+  EXPECT_EQ(events.tsc, interrupt->tsc);
+  EXPECT_EQ(events.flags, interrupt->flags);
+  EXPECT_EQ(events.event1, 31U);
+  EXPECT_EQ(events.event2, 32U);
+  EXPECT_EQ(events.event3, 0U);
+}
+
 // docs/log-format.md shows these entries, and tools/log/ reads them in its own test. A change here changes the format.
 TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   can_count(counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses | counter::package_energy |
@@ -118,7 +172,7 @@ TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   const RunPlan plan{.run = 3, .idle_records = true, .sample_period_ticks = 1'000'000};
   subject.begin(plan);
   clock.advance(std::chrono::microseconds(20));
-  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31});
+  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31, .state = IdleState::c6});
   subject.record(Kind::interrupt);
   traffic.rx_descriptors.add(3);
   traffic.rx_frames.add(2);
@@ -284,14 +338,104 @@ TEST_F(LogWriterTest, APolicyChangeClosesTheIntervalUnderTheOldOne) {
   EXPECT_EQ(entries[5].rx_frames, 6U);
 }
 
+std::size_t three_settings(std::span<ConfiguredSetting, configured_settings_max> out) noexcept {
+  out[0] = {.setting = 0, .value = 4};
+  out[1] = {.setting = 6, .value = 512};
+  out[2] = {.setting = 21, .value = 2};
+  return 3;
+}
+
+// Most settings have no field in the Settings entry of the start, and a setting that was never changed has no record of a change.
+TEST_F(LogWriterTest, AtTheStartEachSettingHasAnEntryWithItsValue) {
+  subject.begin({.configuration = &three_settings});
+  EXPECT_EQ(ended().size(), 2U + 2) << "before the first change the settings are not known";
+
+  subject.policy_changed({.idle_state = 4, .changed = 0, .turbo = 1, .generation = 4, .itr_us = 8, .card_value = 9});
+  subject.begin({.configuration = &three_settings});
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 3U + 3 + 2);
+  const auto at_start = as<Settings>(entries[2]);
+  EXPECT_EQ(at_start.card_value, 9U);
+  constexpr std::pair<unsigned, unsigned> expected[] = {{0, 4}, {6, 512}, {21, 2}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto entry = as<Settings>(entries[3 + i]);
+    EXPECT_EQ(entry.kind, static_cast<std::uint8_t>(Kind::configured));
+    EXPECT_EQ(entry.changed, expected[i].first);
+    EXPECT_EQ(entry.card_value, expected[i].second);
+    entry.kind = at_start.kind;
+    entry.changed = at_start.changed;
+    entry.card_value = at_start.card_value;
+    EXPECT_EQ(std::memcmp(&entry, &at_start, sizeof entry), 0) << "all other fields are those of the start";
+  }
+}
+
+TEST_F(LogWriterTest, AChangeOfSeveralSettingsIsFollowedByAllValues) {
+  subject.record_configuration();  // there is no run
+  subject.policy_changed({.generation = 4});
+  subject.begin({.configuration = &three_settings});
+  subject.policy_changed({.changed = 15, .generation = 5});
+  subject.record_configuration();
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 3U + 3 + 2 + 3 + 2);
+  for (std::size_t i = 8; i < 11; ++i) {
+    const auto entry = as<Settings>(entries[i]);
+    EXPECT_EQ(entry.kind, static_cast<std::uint8_t>(Kind::configured));
+    EXPECT_EQ(entry.generation, 5U);
+    EXPECT_EQ(entry.tsc, entries[7].tsc);
+    EXPECT_NE(entry.changed, 15U);
+  }
+}
+
+std::size_t all_settings(std::span<ConfiguredSetting, configured_settings_max> out) noexcept {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = {.setting = static_cast<std::uint8_t>(i), .value = 1};
+  return out.size();
+}
+
+struct SmallLogWriterTest : LogWriterTest {
+  SmallLogWriterTest() : LogWriterTest(32) {}
+};
+
+TEST_F(SmallLogWriterTest, SettingsForWhichALogHasNoRoomAreCounted) {
+  can_count(counter::package_energy | counter::core_c6);
+  subject.policy_changed({.generation = 4});
+  subject.begin({.configuration = &all_settings});
+  const std::uint64_t written = 32 - 4 - 5;  // the start has four entries and the Settings entry; the stop needs four
+  EXPECT_EQ(ring.extent().unwritten, configured_settings_max - written);
+  EXPECT_EQ(subject.mark(LoadPhase::window), Marked::no_room);
+  EXPECT_EQ(ring.extent().unwritten, configured_settings_max - written + 1);
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 32U);
+  EXPECT_EQ(entries[28].kind, static_cast<std::uint8_t>(Kind::stop));
+}
+
+TEST_F(LogWriterTest, AMarkSaysWhichPhaseOfTheLoadBegins) {
+  EXPECT_EQ(subject.mark(LoadPhase::preload), Marked::no_run);
+  subject.policy_changed({.generation = 4});
+  subject.begin({});
+  clock.advance(std::chrono::microseconds(7));
+  EXPECT_EQ(subject.mark(LoadPhase::drain), Marked::written);
+  pass(1);
+  subject.record(Kind::interrupt);
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 3U + 2 + 2);
+  const auto mark = as<Mark>(entries[3]);
+  EXPECT_EQ(mark.tsc, boot_ns + 7'000);
+  EXPECT_EQ(mark.kind, static_cast<std::uint8_t>(Kind::mark));
+  EXPECT_EQ(mark.what, 3U);
+  EXPECT_EQ(mark.generation, 4U);
+  EXPECT_EQ(entries[4].rx_frames, 1U) << "a mark ends no interval";
+  EXPECT_EQ(subject.mark(LoadPhase::end), Marked::no_run);
+}
+
 TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
   for (const bool asked : {false, true}) {
     subject.begin({.idle_records = asked});
-    subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0});
+    subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0, .state = IdleState::c3});
+    subject.slept(IdleState::monitor, 360, 370, {.cause = WakeCause::memory, .state = IdleState::c6});
     subject.slept(IdleState::poll, 400, 500, {});
     subject.record(Kind::interrupt);
     const auto entries = ended();
-    ASSERT_EQ(entries.size(), asked ? 6U : 5U);
+    ASSERT_EQ(entries.size(), asked ? 7U : 5U);
     if (asked) {
       const auto idle = as<Idle>(entries[2]);
       EXPECT_EQ(idle.kind, static_cast<std::uint8_t>(Kind::idle));
@@ -300,9 +444,13 @@ TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
       EXPECT_EQ(idle.vector, 0xE0U);
       EXPECT_EQ(idle.tsc_asleep, 100U);
       EXPECT_EQ(idle.tsc, 350U);
+      EXPECT_EQ(idle.c_state, 1 + static_cast<unsigned>(IdleState::c3));
+      const auto watched = as<Idle>(entries[3]);
+      EXPECT_EQ(watched.idle_state, static_cast<std::uint8_t>(IdleState::monitor));
+      EXPECT_EQ(watched.c_state, 1 + static_cast<unsigned>(IdleState::c6)) << "the request does not follow from idle_state";
     }
-    EXPECT_EQ(entries[entries.size() - 3].idle_entries, 2U);
-    EXPECT_EQ(entries[entries.size() - 3].idle_ticks, 350U);
+    EXPECT_EQ(entries[entries.size() - 3].idle_entries, 3U);
+    EXPECT_EQ(entries[entries.size() - 3].idle_ticks, 360U);
   }
 }
 

@@ -9,11 +9,14 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kernel/error.hpp"
+#include "kernel/machine_facts.hpp"
 #include "kernel/power.hpp"
 
 namespace neap::machine {
@@ -41,8 +44,9 @@ struct CorePlace {
 using CoreSet = std::bitset<cores_max>;
 /// Starts the present cores in `wanted`, in ascending order; the first is the calling core. Each calls `entry()` on its own stack with its
 /// own TLS, and never returns from it. All others are parked for ever: in the deepest idle state, without interrupts. Called once, on core
-/// 0. Returns the number of running cores. A core that does not start within 1 s is reported on the console and left out, so numbers stay
-/// dense.
+/// 0. Returns the number of running cores, which is final: before the first core calls `entry`, each core is in or out for ever.
+/// A core that does not start within 10 s (30 s under a hypervisor) is out. It is reported on the console, and halts if it starts later.
+/// Numbers stay dense. Under a hypervisor the machine ends (`ExitStatus::failure`) if a core in `wanted` is out.
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
@@ -52,10 +56,10 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 /// Takes pending interrupts and returns. Costs a few cycles if there are none.
 void open_interrupt_window() noexcept;
 
-/// Sleeps in `state` until an interrupt or a `wake` of this core. With `monitor`, a write to the cache line `watched` also ends the sleep;
-/// with other states `watched` is null. The machine first makes sure that a `wake` or write ends the sleep from now on. Then it calls
-/// `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses others). It
-/// MUST NOT pass `poll`, which is no sleep.
+/// Sleeps in `state`, `halt` or `c1` to `c7`, until an interrupt or a `wake` of this core. If `watched` is not null, `state` is a C-state,
+/// and a write to this cache line also ends the sleep. The machine first makes sure that a `wake` or write ends the sleep from now on. Then
+/// it calls `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses
+/// others).
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
 
 /// A short pause between two checks of a polling core. It leaves execution units to other threads of the same physical core.
@@ -88,6 +92,9 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
 
+/// What the CPU and firmware reported at boot; constant once `start_cores` has returned.
+[[nodiscard]] const MachineFacts& facts() noexcept;
+
 /// Physical package of a running core, dense from 0.
 [[nodiscard]] unsigned package_of(unsigned core) noexcept;
 [[nodiscard]] unsigned package_count() noexcept;
@@ -113,6 +120,15 @@ constexpr unsigned firmwares_preference = 256;
 
 /// Reads all counters that this CPU has for this core and its package.
 [[nodiscard]] CounterSample sample_counters() noexcept;
+
+/// Returns the value that makes a counter count the event `text`: a name from the CPU's list, or `event=0xd1,umask=0x20`. The error is the
+/// reason to report, with the accepted names.
+[[nodiscard]] std::expected<std::uint32_t, std::string> find_event(std::string_view text);
+/// Chooses the events that each core counts in addition, by values of `find_event`; at most `PowerAbilities::free_event_counters`. MUST be
+/// called on core 0, before any core calls `count_chosen_events`.
+void choose_events(std::span<const std::uint32_t> events) noexcept;
+/// Makes this core count the chosen events, from 0 on. Errors: `unsupported` (a register faults).
+[[nodiscard]] Result<void> count_chosen_events() noexcept;
 
 /// Number of system management interrupts of this core since reset. During them firmware runs, not Neap. Returns nothing if the CPU does
 /// not count them.

@@ -12,6 +12,7 @@
 #include <expected>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "kernel/console.hpp"
@@ -166,12 +167,22 @@ struct NetDeviceLimits {
   bool checksum_offload;
 };
 
+/// The identity of a card, for reports and logs.
+struct NetDeviceIdentity {
+  std::string_view name;        ///< a static text such as "82599"
+  std::uint16_t device_id = 0;  ///< of PCI
+  std::uint8_t revision = 0;    ///< of PCI
+};
+
 class NetDevice {
  public:
   virtual ~NetDevice() = default;
+  [[nodiscard]] virtual NetDeviceIdentity identity() const noexcept = 0;
   [[nodiscard]] virtual MacAddress mac() const noexcept = 0;
   [[nodiscard]] virtual NetDeviceLimits limits() const noexcept = 0;
   [[nodiscard]] virtual bool link_up() const noexcept = 0;
+  /// The speed of the link in Mb/s; 0: there is no link, or its speed is not known.
+  [[nodiscard]] virtual std::uint32_t link_megabits() const noexcept = 0;
 
   /// From the next event on, `receiver` gets the frames of this core's queue pair. MUST be called at most once on each core. The result
   /// MUST be used on this core only. It is valid as long as the device exists.

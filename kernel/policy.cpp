@@ -59,13 +59,20 @@ Value present_value(Setting setting, const PolicySlot& slot) noexcept {
       return load(slot.epp);
     case Setting::segmentation:
       return static_cast<Value>(load(slot.segmentation));
+    case Setting::monitor_state:
+      return static_cast<Value>(load(slot.monitor_state));
+    case Setting::adaptive_poll:
+      return load(slot.adaptive_poll_us);
   }
   panic("a core has no such setting", static_cast<unsigned>(setting));
 }
 
 void follow_idle(const PolicySlot& slot) noexcept {
   constexpr std::uint64_t ns_per_us = 1000;
-  event_loop.idle_by(load(slot.idle), load(slot.poll_budget_us) * ns_per_us);
+  event_loop.idle_by({.state = load(slot.idle),
+                      .monitor_state = load(slot.monitor_state),
+                      .poll_budget_ns = load(slot.poll_budget_us) * ns_per_us,
+                      .adaptive_poll_ns = load(slot.adaptive_poll_us) * ns_per_us});
 }
 
 void set_idle(PolicySlot& slot, IdleState state) noexcept {
@@ -138,6 +145,14 @@ Result<Value> apply_here(const Row& row, Value value, std::uint32_t number, bool
       if (const auto set = machine::set_energy_preference(small_value); !set) return std::unexpected(set.error());
       store(slot.epp, static_cast<std::uint16_t>(value));
       break;
+    case Setting::monitor_state:
+      store(slot.monitor_state, static_cast<IdleState>(value));
+      follow_idle(slot);
+      break;
+    case Setting::adaptive_poll:
+      store(slot.adaptive_poll_us, small_value);
+      follow_idle(slot);
+      break;
     case Setting::poll_budget:
       store(slot.poll_budget_us, small_value);
       follow_idle(slot);
@@ -154,6 +169,7 @@ void note_card_change(const Row& row, const Device::Change& change, std::uint32_
   PolicySlot& slot = core_state(this_core()).policy;
   if (change.segmentation && load(slot.no_segmentation) == nullptr) store(slot.segmentation, *change.segmentation);
   note_change(row, change.value, number);
+  if (row.preset) log::record_configuration();
 }
 
 /// After a change of `pstate`: writes the ratio at which this core runs into its log, and returns it. 0: the CPU does not report it.
@@ -184,12 +200,6 @@ std::string text_of(const Cores& cores) {
     first = last;
   }
   return text;
-}
-
-bool has_queue(const Device* card, unsigned core) {
-  if (card == nullptr) return false;
-  const auto rounded = card->round_itr(core, 0);
-  return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
 /// If the change is for `all` cores, removes from `cores` those that have no queue.
@@ -355,9 +365,11 @@ CorePolicy of(unsigned core) noexcept {
   require(core < core_count(), "settings of a core that does not run are asked for", core);
   const PolicySlot& slot = core_state(core).policy;
   return {.idle = load(slot.idle),
+          .monitor_state = load(slot.monitor_state),
           .turbo = load(slot.turbo),
           .itr_us = load(slot.itr_us),
           .poll_budget_us = load(slot.poll_budget_us),
+          .adaptive_poll_us = load(slot.adaptive_poll_us),
           .pstate = load(slot.pstate),
           .power_limit_mw = load(slot.power_limit_mw),
           .epp = load(slot.epp),
@@ -410,6 +422,7 @@ BootSettings BootSettings::from(Arguments& arguments, std::span<const Row> devic
 }
 
 task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings) {
+  log::describe_configuration_by(&report_configuration);
   auto values = boot_settings.values;
   const auto sets_idle = [](const auto& value) { return value.first->setting == Setting::idle; };
   const Row* const idle = find_row(Setting::idle);

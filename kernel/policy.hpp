@@ -37,8 +37,9 @@ constexpr unsigned all_cores = ~0u;
 
 struct CorePolicy {
   IdleState idle = IdleState::halt;
-  std::uint8_t turbo = 2;  ///< 0 off, 1 on, 2 never set
-  std::uint32_t itr_us = 0, poll_budget_us = 0;
+  IdleState monitor_state = IdleState::c1;  ///< the C-state of `idle` monitor
+  std::uint8_t turbo = 2;                   ///< 0 off, 1 on, 2 never set
+  std::uint32_t itr_us = 0, poll_budget_us = 0, adaptive_poll_us = 0;
   std::uint64_t pstate = 0;          ///< the value of IA32_PERF_CTL; 0: never set
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
   std::uint16_t epp = 256;           ///< 256: never set, or set to firmware's value

@@ -33,6 +33,8 @@ enum class Setting : std::uint8_t {
   poll_budget = 5,
   epp = 17,
   segmentation = 21,
+  monitor_state = 22,
+  adaptive_poll = 23,
 };
 
 /// The text form of a value, and the meaning of its number.

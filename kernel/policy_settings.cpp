@@ -30,6 +30,7 @@ std::string why_no_state(const PowerAbilities& abilities, IdleState state) {
   const std::string name = idle_state_names[static_cast<unsigned>(state)];
   if (!abilities.mwait_sleeps) return name + " needs an MWAIT that sleeps";
   if (state == IdleState::monitor) return "monitor needs a MONITOR that sees every write, and this CPU's may miss one (erratum)";
+  if (state == IdleState::menu) return "menu needs two C-states whose wake-up times are known, and this CPU has none or is no known model";
   const bool deeper_than_c1e = state >= IdleState::c3 && state <= IdleState::c7;
   if (abilities.timer_stops && deeper_than_c1e) return name + " would stop this CPU's APIC timer (no ARAT in CPUID leaf 6)";
   return "this CPU has no " + name;
@@ -51,6 +52,20 @@ Parsed parse_idle(const Row& row, std::string_view text, const PowerAbilities& a
 std::string print_idle(Value value) {
   require(value < idle_states, "an idle state that does not exist is printed", value);
   return idle_state_names[value];
+}
+
+/// The C-state in which `idle=monitor` sleeps. Every CPU with `monitor` has c1.
+Parsed parse_monitor_state(const Row& row, std::string_view text, const PowerAbilities& abilities) {
+  if (!has_state(abilities, static_cast<unsigned>(IdleState::monitor)))
+    return refuse(ErrorCode::unsupported, row, why_no_state(abilities, IdleState::monitor));
+  std::string accepted;
+  for (auto state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
+    if (!has_state(abilities, state)) continue;
+    if (text == idle_state_names[state]) return state;
+    accepted += std::string(idle_state_names[state]) + ' ';
+  }
+  if (text == "deepest" && !accepted.empty()) return static_cast<Value>(abilities.deepest);
+  return refuse_text(row, text, accepted + "deepest");
 }
 
 // --- p-states ----------------------------------------------------------------------------------------------------------------------------
@@ -166,7 +181,7 @@ constexpr Row table[] = {
      .name = "idle",
      .value_name = "STATE",
      .kind = Kind::custom,
-     .accepts = "halt c1 c1e c3 c6 c7 poll monitor deepest",
+     .accepts = "halt c1 c1e c3 c6 c7 poll monitor menu deepest",
      .initial_text = "deepest",
      .help = "What a core does when it has nothing to do.",
      .log_field = "idle_state",
@@ -244,6 +259,24 @@ constexpr Row table[] = {
      .log_field = "turbo",
      .parse = &parse_turbo,
      .report = &report_turbo},
+    {.setting = Setting::adaptive_poll,
+     .name = "adaptive_poll",
+     .value_name = "TIME",
+     .kind = Kind::time,
+     .value_max = adaptive_poll_us_max,
+     .unit = "us",
+     .help = "The longest time for which a core polls, without interrupts, while its work arrives at such short intervals.",
+     .report_name = "adaptive_poll_us"},
+    {.setting = Setting::monitor_state,
+     .name = "monitor_state",
+     .value_name = "STATE",
+     .kind = Kind::custom,
+     .accepts = "c1 c1e c3 c6 c7 deepest",
+     .initial_text = "c1",
+     .help = "The C-state in which a core sleeps with idle=monitor.",
+     .log_value = "choice::halt|c1|c1e|c3|c6|c7",
+     .parse = &parse_monitor_state,
+     .print = &print_idle},
     // TCP segmentation offload: a setting of the network, for any card that has the offload.
     {.setting = Setting::segmentation,
      .name = "tso",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -150,10 +151,10 @@ TEST_F(PolicyTest, RefusalsHaveTheAcceptedValues) {
   EXPECT_EQ(why(Setting::itr, "1025"), "itr: the card takes 0us to 1024us, in steps of 2us");
   EXPECT_EQ(why(Setting::itr, "8", 3), "itr: no queue");
   EXPECT_EQ(why(Setting::itr, "8", 4), "itr: core 4 does not run; accepted here: 0 to 3");
-  EXPECT_EQ(why(Setting::idle, "c2"), "idle: \"c2\" is not accepted; accepted here: halt c1 c1e c3 c6 c7 poll monitor deepest");
+  EXPECT_EQ(why(Setting::idle, "c2"), "idle: \"c2\" is not accepted; accepted here: halt c1 c1e c3 c6 c7 poll monitor menu deepest");
   EXPECT_EQ(why(Setting::idle, "monitor"),
             "idle: monitor sleeps on a queue of the network card, and core 3 has none; accepted here: halt c1 "
-            "c1e c3 c6 c7 poll monitor deepest");
+            "c1e c3 c6 c7 poll monitor menu deepest");
   EXPECT_EQ(why(Setting::pstate, "40"),
             "pstate: \"40\" is not accepted; accepted here: a ratio of 12 to 38, 1200MHz to 3800MHz, 0xc00 to 0x2600, off");
   EXPECT_EQ(why(Setting::power_limit, "5W"), "power_limit: \"5W\" is not accepted; accepted here: 51W to 200W, off");
@@ -352,7 +353,8 @@ TEST_F(PolicyTest, ACardsSettingsJoinTheKernelsWhileItIsInUse) {
     EXPECT_EQ(rows().size(), kernel_rows().size());
     EXPECT_EQ(setting_by_name("epp"), Setting::epp);
     EXPECT_EQ(setting_by_name("depth").error().why,
-              "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo " + std::string(segmentation_name));
+              "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo adaptive_poll monitor_state " +
+                  std::string(segmentation_name));
   });
 }
 
@@ -409,6 +411,21 @@ TEST_F(PolicyTest, PollNeverSleepsTakesNoInterruptAndFindsRemoteWork) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::halt; }));
 }
 
+TEST_F(PolicyTest, MenuSleepsInAStateThatFitsAndKeepsTheInterrupt) {
+  ASSERT_TRUE(set(Setting::idle, "menu", 1).has_value());
+  EXPECT_TRUE(card.interrupts[1]);
+  EXPECT_EQ(of(1).idle, IdleState::menu);
+  // Nothing but the test wakes the core, and it has no timer. The first sleeps are predicted to last.
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c7; }));
+  const EventCounters before = event_counters(1);
+  for (unsigned i = 0; i < 20; ++i) machine->on(1, [] {});
+  const EventCounters after = event_counters(1);
+  EXPECT_GT(after.sleeps, before.sleeps);
+  EXPECT_EQ(after.halts, before.halts);
+  ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::halt; }));
+}
+
 // The card's write ends the sleep. The idle hook finds the frame, regardless of the moment of the write.
 TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
   constexpr std::uint64_t frames = 300;
@@ -424,7 +441,10 @@ TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
   });
   ASSERT_TRUE(set(Setting::idle, "monitor", 1).has_value());
   EXPECT_FALSE(card.interrupts[1]);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::monitor; }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c1; }));
+  ASSERT_TRUE(set(Setting::monitor_state, "c6", 1).has_value());
+  EXPECT_EQ(of(1).monitor_state, IdleState::c6);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c6; })) << "it sleeps in the chosen C-state";
   for (std::uint64_t frame = 1; frame <= frames; ++frame) {
     line().store(frame);
     ASSERT_TRUE(HostMachine::wait_until([&] { return found == frame; })) << frame;
@@ -433,10 +453,46 @@ TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
   machine->on(1, [] {});
   EXPECT_EQ(host::asleep_in(1), std::nullopt) << "a card that must not be slept on is polled";
   card.busy = false;
-  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::monitor; }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c6; }));
+  ASSERT_TRUE(set(Setting::monitor_state, "deepest", 1).has_value());
+  EXPECT_EQ(of(1).monitor_state, machine::power_abilities().deepest);
+  for (const char* state : {"halt", "poll", "monitor", "c9", ""}) EXPECT_FALSE(set(Setting::monitor_state, state, 1).has_value()) << state;
   ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
   EXPECT_TRUE(card.interrupts[1]);
   machine->on(1, [&] { hook.reset(); });
+}
+
+// In these states no interrupt announces a frame, so a core that always has events of its own must check its rings beside them.
+TEST_F(PolicyTest, ABusyCoreWithoutInterruptsChecksItsRings) {
+  for (const char* state : {"poll", "monitor"}) {
+    std::atomic<unsigned> looks{0};
+    std::optional<IdleHook> hook;
+    machine->on(1, [&] {
+      hook.emplace([&] {
+        ++looks;
+        return false;
+      });
+    });
+    ASSERT_TRUE(set(Setting::idle, state, 1).has_value());
+    std::atomic<bool> busy{true};
+    std::atomic<std::uint64_t> events{0};
+    std::function<void()> again = [&] {
+      ++events;
+      if (busy) spawn([&] { again(); });
+    };
+    machine->on(1, [&] { again(); });
+    const unsigned before = looks;
+    EXPECT_TRUE(HostMachine::wait_until([&] { return looks > before + 100; })) << state;
+    // With interrupts the rings are checked only if the core has nothing else to do.
+    ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
+    const unsigned then = looks;
+    const std::uint64_t since = events;
+    EXPECT_TRUE(HostMachine::wait_until([&] { return events > since + 1000; }));
+    EXPECT_LE(looks, then + 1) << state;
+    busy = false;
+    machine->on(1, [&] { hook.reset(); });
+    machine->on(1, [] {});  // the event that was queued last has run before this one
+  }
 }
 
 TEST_F(PolicyTest, APollBudgetIsSpentBeforeSleep) {

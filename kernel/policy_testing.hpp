@@ -8,7 +8,8 @@ namespace neap::policy {
 
 inline PowerAbilities full_abilities() {
   PowerAbilities has;
-  has.idle_states = 0xff;
+  has.idle_states = 0x1ff;
+  has.wake_us = {0, 2, 10, 80, 104, 109};
   has.deepest = IdleState::c6;
   has.mwait_sleeps = true;
   has.pstates = true;

@@ -11,10 +11,14 @@
 namespace neap {
 
 /// The behaviour of an idle core. `c1` to `c7` request the C-state of that name by MWAIT; `halt` is HLT; `poll` never sleeps. `monitor`
-/// sleeps in MWAIT on the next receive descriptor. In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
-enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
-constexpr unsigned idle_states = 8;
-constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};
+/// sleeps in MWAIT on the next receive descriptor, in a C-state that a setting of its own names. `menu` sleeps in the C-state that fits the
+/// predicted sleep (idle_governor.hpp). In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
+enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7, menu = 8 };
+constexpr unsigned idle_states = 9;
+constexpr unsigned c_states = 6;  ///< `halt` and `c1` to `c7`: the states that the CPU knows; the others choose among them
+/// Wake-up times of `halt` and `c1` to `c7` in us; 0: not known.
+using WakeTimes = std::array<std::uint16_t, c_states>;
+constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "menu"};
 
 /// The cause that ended a sleep. Log records contain these numbers.
 enum class WakeCause : std::uint8_t {
@@ -29,6 +33,8 @@ enum class WakeCause : std::uint8_t {
 struct Sleep {
   WakeCause cause = WakeCause::not_asleep;
   std::uint8_t vector = 0;  ///< the first vector taken, if the cause is `interrupt`, `timer` or `wake_up`
+  /// The C-state that was requested of the CPU: `halt` or `c1` to `c7`. Set by the event loop, because `monitor` sleeps in any of them.
+  IdleState state = IdleState::halt;
 };
 
 /// Counters that can be sampled: bits of `CounterSample::present` and of a log record's flags.
@@ -46,7 +52,12 @@ constexpr std::uint16_t package_c2 = 1 << 9;
 constexpr std::uint16_t package_c3 = 1 << 10;
 constexpr std::uint16_t package_c6 = 1 << 11;
 constexpr std::uint16_t package_c7 = 1 << 12;
+constexpr std::uint16_t event1 = 1 << 13;  // chosen events (log_events=)
+constexpr std::uint16_t event2 = 1 << 14;
+constexpr std::uint16_t event3 = 1 << 15;
+constexpr std::uint16_t events = event1 | event2 | event3;
 }  // namespace counter
+constexpr unsigned chosen_events_max = 3;
 
 /// One core's counters at one moment, raw and cumulative. A counter that is not in `present` was not read and is zero.
 struct CounterSample {
@@ -59,15 +70,18 @@ struct CounterSample {
   std::uint64_t llc_misses = 0;
   std::uint64_t core_c3 = 0, core_c6 = 0, core_c7 = 0;  ///< residencies, in TSC ticks
   std::uint64_t package_c2 = 0, package_c3 = 0, package_c6 = 0, package_c7 = 0;
+  std::array<std::uint64_t, chosen_events_max> events{};
 };
 
 /// The power features of this CPU. The same on all cores.
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default of `idle`
-  bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
-  bool timer_stops = false;    ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
-  bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
+  WakeTimes wake_us{};
+  std::uint16_t wake_us_measured = 0;  ///< bit i: `wake_us[i]` was measured (boot option wake_up_times), and is not from the table
+  bool mwait_sleeps = false;           ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
+  bool timer_stops = false;            ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
+  bool writes_missed = false;          ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
 
   bool pstates = false;            ///< PERF_CTL or HWP_REQUEST can be set
   bool hwp = false;                ///< p-states are set by HWP_REQUEST, because firmware turned HWP on
@@ -81,6 +95,7 @@ struct PowerAbilities {
   bool turbo = false;                                            ///< can be turned on and off
 
   std::uint16_t counters = 0;                  ///< bits of namespace `counter`
+  std::uint8_t free_event_counters = 0;        ///< general counters that can count chosen events, at most `chosen_events_max`
   std::uint8_t energy_unit_exponent = 0;       ///< package energy counts in 2^-n joules
   std::uint8_t dram_energy_unit_exponent = 0;  ///< differs from the package's on some server CPUs
   char cpu[49] = "";                           ///< brand string

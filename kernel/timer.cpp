@@ -87,11 +87,13 @@ PendingTimers pending_timers() noexcept {
 
 bool run_due_timers(unsigned budget) noexcept { return wheel.run_due(budget); }
 
-void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
+std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
   const std::uint64_t earliest = std::min(wheel.earliest_ns(), latest_ns);
-  if (earliest == armed_ns) return;
-  machine::set_alarm(earliest);
-  armed_ns = earliest;
+  if (earliest != armed_ns) {
+    machine::set_alarm(earliest);
+    armed_ns = earliest;
+  }
+  return earliest;
 }
 
 void check_alarm_after_sleep() noexcept {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernel/log.hpp"
 #include "kernel/task.hpp"
 #include "observe/admission.hpp"
 #include "observe/command_syntax.hpp"
@@ -33,6 +34,9 @@ void report_own_statistics(const Server& server, std::optional<unsigned> core, c
 // log_sending.cpp: the transfer of logs.
 [[nodiscard]] task<std::string> send_log_file(const Request& request);
 [[nodiscard]] task<std::string> send_log_stream(const Request& request);
+/// The position of the first entry to send. With `log_full=overwrite`, a run in progress overwrites the oldest entries during the transfer.
+/// So a log's oldest eighth is not sent then.
+[[nodiscard]] std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept;
 
 /// The text for a client that has proven itself (admission.hpp) and gets no place.
 constexpr std::string_view places_taken = "all 16 places are taken by clients at work";

@@ -152,9 +152,16 @@ task<Client::Input> Client::next_line() {
       if (outcome == LineReader::Outcome::line) co_return Input::line;
       if (outcome == LineReader::Outcome::too_long) co_return Input::too_long;
     }
-    if (peer_closed_) co_return lines_.halfway() ? Input::half : Input::nothing;
+    if (peer_closed_) co_return rest_of_input();
     co_await wake_signal_.wait();
   }
+}
+
+/// The last line has no line feed if the client closed its side behind it. EbbRT's clients do so.
+Client::Input Client::rest_of_input() {
+  if (!lines_.halfway()) return Input::nothing;
+  if (server_.options().dialect != Dialect::ebbrt) return Input::half;
+  return lines_.end() == LineReader::Outcome::line ? Input::line : Input::too_long;
 }
 
 task<void> Client::serve() {
@@ -255,6 +262,16 @@ task<bool> Client::log_room() {
 task<bool> Client::send_line(std::string text) {
   std::replace_if(text.begin(), text.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
   text += '\n';
+  co_return co_await send_text(std::move(text));
+}
+
+task<bool> Client::send_bytes(std::span<const std::byte> bytes) {
+  net::Buffer copy = net::Buffer::copy(bytes);
+  if (copy.empty()) throw std::bad_alloc();
+  co_return co_await send(std::move(copy));
+}
+
+task<bool> Client::send_text(std::string text) {
   // `writable` is called when all output is acknowledged.
   const auto room = [this] {
     if (all_acknowledged()) answers_bytes_ = 0;
@@ -262,9 +279,7 @@ task<bool> Client::send_line(std::string text) {
   };
   while (!over() && !room()) co_await wake_signal_.wait();
   answers_bytes_ += text.size() + answer_overhead_bytes;
-  net::Buffer line = net::Buffer::copy(std::as_bytes(std::span(text)));
-  if (line.empty()) throw std::bad_alloc();
-  co_return co_await send(std::move(line));
+  co_return co_await send_bytes(std::as_bytes(std::span(text)));
 }
 
 }  // namespace neap::observe

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -61,6 +62,11 @@ class Client {
   [[nodiscard]] task<bool> log_room();
   /// Sends one line. Characters other than printable ASCII become question marks.
   [[nodiscard]] task<bool> send_line(std::string text);
+  /// Sends an answer as it is, when fewer than `answers_bytes_max` bytes of answers are unacknowledged. Returns false if the client is
+  /// gone.
+  [[nodiscard]] task<bool> send_text(std::string text);
+  /// Copies and sends bytes of a log. The caller MUST have awaited `log_room`.
+  [[nodiscard]] task<bool> send_bytes(std::span<const std::byte> bytes);
   /// Ends the conversation: no further line is answered, and queued output is still sent.
   void finish() noexcept { finished_ = true; }
   /// Ends the conversation after the answer to the current line.
@@ -102,6 +108,7 @@ class Client {
  private:
   enum class Input : std::uint8_t { nothing, line, too_long, half };
   [[nodiscard]] task<Input> next_line();
+  [[nodiscard]] Input rest_of_input();
   [[nodiscard]] task<void> serve();
   [[nodiscard]] task<void> close();
   [[nodiscard]] task<void> end_machine();

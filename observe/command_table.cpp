@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // The table of commands, and the commands that change runs or the machine. setting_commands.cpp has the settings' commands.
+#include <algorithm>
 #include <chrono>
 
 #include "kernel/log.hpp"
@@ -20,10 +21,14 @@ std::string describe(const Error& error) { return "error: " + std::string(error.
 task<std::string> start_run(const Request& request) {
   const auto bounds = parse_run_bounds(request.words);
   if (!bounds) co_return "error: " + bounds.error();
+  RunCardReader& card = request.server.run_card();
   const AsyncMutex::Lock lock = co_await request.server.change_mutex().lock();
+  if (log::state().running) co_return std::string(run_is_on);
+  co_await card.read_for_start();
   const auto run =
       co_await log::start({.time = std::chrono::nanoseconds(static_cast<std::int64_t>(bounds->time_ns)), .requests = bounds->requests});
   if (!run) {
+    co_await card.forget_start();
     if (run.error().code == ErrorCode::closed) co_return std::string(run_is_on);
     if (run.error().code == ErrorCode::not_found) co_return "error: this image runs without a log (log= on its command line)";
     co_return describe(run.error());
@@ -42,6 +47,7 @@ task<std::string> stop_run(const Request& request) {
   Fields fields(" ");
   fields.number("run", log::state().run);
   report_line_counts(fields);
+  co_await request.server.run_card().follow();
   co_return "ok " + fields.all();
 }
 
@@ -49,6 +55,25 @@ task<std::string> clear_run(const Request& request) {
   const AsyncMutex::Lock lock = co_await request.server.change_mutex().lock();
   const auto cleared = co_await log::clear();
   if (!cleared) co_return cleared.error().code == ErrorCode::closed ? std::string(run_is_on) : describe(cleared.error());
+  co_return "ok";
+}
+
+task<std::string> mark_phase(const Request& request) {
+  const auto* const name = std::find(log::load_phase_names.begin(), log::load_phase_names.end(), request.words[0]);
+  if (name == log::load_phase_names.end()) {
+    std::string accepted;
+    for (const char* const phase : log::load_phase_names) accepted += std::string(accepted.empty() ? "" : " ") + phase;
+    co_return "error: '" + shown(request.words[0]) + "' is no phase of a load; accepted here: " + accepted;
+  }
+  const auto phase = static_cast<log::LoadPhase>(name - log::load_phase_names.begin());
+  switch (co_await on_core(0, [phase] { return log::mark(phase); })) {
+    case log::Marked::no_run:
+      co_return "ok no run";
+    case log::Marked::no_room:
+      co_return "ok no room";
+    case log::Marked::written:
+      break;
+  }
   co_return "ok";
 }
 
@@ -115,6 +140,9 @@ std::span<const Command> built_in_commands() {
        .help =
            "Starts a run on all cores and empties their logs. It ends by stop, after a time (10s) or after a number of requests (100000).",
        .run = &start_run},
+      {.usage = "mark,WHAT",
+       .help = "Marks in the log that a phase of the load begins: preload, warm_up, window or drain; end: the load is over.",
+       .run = &mark_phase},
       {.usage = "stop", .help = "Ends the run: every core writes its last record, with all counters.", .run = &stop_run},
       {.usage = "clear", .help = "Discards the last run.", .run = &clear_run},
       {.usage = "get,CORE",

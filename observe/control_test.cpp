@@ -316,8 +316,8 @@ TEST_F(ControlClient, TheDriversCountersAreReportedForOneCoreAndForAll) {
 }
 
 TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
-  EXPECT_EQ(peer.ask("card"), "ok wire.own.visited=0; wire.own.queue=2");
-  EXPECT_EQ(peer.ask("card,1"), "ok wire.own.visited=0; wire.own.queue=1");
+  EXPECT_EQ(peer.ask("card"), "ok wire.own.visited=0; wire.own.queue=2; wire.own.reads=1");
+  EXPECT_EQ(peer.ask("card,1"), "ok wire.own.visited=0; wire.own.queue=1; wire.own.reads=2");
   EXPECT_EQ(peer.ask("card,3"), "error: there is no core '3' (0 to 2, or all)");
   world.machines.server_card.set_gone(true);
   EXPECT_EQ(peer.ask("card"), "error: the card is gone");

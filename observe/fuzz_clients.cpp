@@ -86,6 +86,7 @@ class Case {
                                                  "start\n",
                                                  "start,5ms\n",
                                                  "stop\n",
+                                                 "mark,window\n",
                                                  "clear\n",
                                                  "get,0\n",
                                                  "get,1\n",
@@ -96,6 +97,15 @@ class Case {
                                                  "dmesg\n",
                                                  "dmesg,18446744073709551615\n",
                                                  "timers\n",
+                                                 "start,0\n",
+                                                 "stop,0\n",
+                                                 "clear,0\n",
+                                                 "rdtsc,0\n",
+                                                 "getcounters,0\n",
+                                                 "rx_usecs,8\n",
+                                                 "rx_usecs,512\n",
+                                                 "sleep_state,48\n",
+                                                 "get,9\n",
                                                  "\n",
                                                  ",\n",
                                                  "half a li",
@@ -143,6 +153,7 @@ void fuzz_clients(double seconds, std::uint64_t seed) {
   for (unsigned worlds = 0; std::chrono::steady_clock::now() < end; ++worlds) {
     WorldOptions options = small_log(worlds % 4 < 2 ? log::WhenFull::stop : log::WhenFull::overwrite);
     const bool token_needed = worlds % 2 == 0;
+    if (worlds % 3 == 1) options.control.dialect = Dialect::ebbrt;
     if (token_needed) options.control.token = "correct-horse";
     options.proof_limit = proof_limit;
     options.drain_limit = 200ms;

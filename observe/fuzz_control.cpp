@@ -17,6 +17,7 @@
 #include "kernel/policy_rows.hpp"
 #include "observe/allow_list.hpp"
 #include "observe/command_syntax.hpp"
+#include "observe/ebbrt_lines.hpp"
 #include "observe/line.hpp"
 #include "tests/host/fuzzing.hpp"
 
@@ -39,6 +40,18 @@ std::string usage_of(std::string_view name) {
   return row == nullptr ? std::string() : policy::usage(*row);
 }
 
+/// Returns the result for a line in the dialect of EbbRT; empty if Neap's commands answer it there, too.
+std::string ebbrt_verdict(std::span<const std::string_view> words, std::string_view line) {
+  const auto parsed = ebbrt::parse_line(words);
+  if (!parsed) return {};
+  if (!*parsed) return parsed->error() + ' ';
+  if (words.size() != 2) fail("EbbRT's lines have one number", line);
+  const auto [action, number] = **parsed;
+  if (action == ebbrt::Action::moderation && number > ebbrt::moderation_units_max) fail("more units than EITR has", line);
+  if (action == ebbrt::Action::idle && ebbrt::idle_state_of_hint(number).empty()) fail("a hint without a state", line);
+  return "ebbrt " + std::to_string(static_cast<unsigned>(action)) + ' ' + std::to_string(number) + ' ';
+}
+
 /// Returns the server's result for a line, without executing it.
 std::string verdict(std::string_view line) {
   if (const auto list = AllowList::parse(line)) (void)list->to_string({}, {});
@@ -49,14 +62,15 @@ std::string verdict(std::string_view line) {
     if (word.empty() || word != trimmed(word) || word.find_first_of(",\n") != std::string_view::npos) fail("not a word", line);
     if (word.data() < line.data() || word.data() + word.size() > line.data() + line.size()) fail("a word outside the line", line);
   }
+  const std::string in_dialect = ebbrt_verdict(*words, line);
   const std::string usage = usage_of(words->front());
-  if (usage.empty()) return "unknown " + shown(words->front());
+  if (usage.empty()) return in_dialect + "unknown " + shown(words->front());
   const std::string_view name = words->front();
   const auto checked = check_words(usage, *words, cores);
-  if (!checked) return checked.error();
+  if (!checked) return in_dialect + checked.error();
   const Shape shape = shape_of(usage);
   if (checked->words.size() > shape.words_max || (checked->core && *checked->core >= cores)) fail("more than the usage allows", line);
-  std::string text(name);
+  std::string text = in_dialect + std::string(name);
   text += ' ' + std::to_string(checked->words.size());
   if (name == "start") {
     const auto bounds = parse_run_bounds(checked->words);
@@ -97,6 +111,7 @@ std::vector<std::string> read(std::string_view stream, std::uint32_t cuts) {
     }
   }
   verdicts.emplace_back(reader.halfway() ? "half a line" : "whole");
+  if (reader.halfway()) verdicts.push_back(reader.end() == LineReader::Outcome::line ? verdict(reader.text()) : "too long");
   return verdicts;
 }
 
@@ -149,6 +164,8 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   std::string name() {
     const auto commands = neap::observe::built_in_commands();
     const auto settings = neap::policy::kernel_rows();
+    static const char* const ebbrts[] = {"rx_usecs", "dvfs", "rapl", "sleep_state", "getcounters", "ixgbe_switch_send", "print"};
+    if (below(5) == 0) return ebbrts[below(std::size(ebbrts))];
     const unsigned at = below(static_cast<unsigned>(commands.size() + settings.size()));
     return std::string(at < commands.size() ? commands[at].name() : settings[at - commands.size()].name);
   }

@@ -30,6 +30,12 @@ LineReader::Outcome LineReader::take(std::string_view& bytes) {
   return discarding_ ? Outcome::too_long : Outcome::line;
 }
 
+LineReader::Outcome LineReader::end() {
+  require(halfway(), "a line that ends has begun", text_.size());
+  over_ = true;
+  return discarding_ ? Outcome::too_long : Outcome::line;
+}
+
 std::string_view trimmed(std::string_view text) noexcept {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};

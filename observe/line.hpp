@@ -24,6 +24,8 @@ class LineReader {
   /// Removes bytes from the front of `bytes`, up to and including the next line feed. Outcome `line`: `text()` is the line without its line
   /// feed, until the next call. Outcome `too_long`: the line had more than `line_bytes_max` bytes and was discarded.
   Outcome take(std::string_view& bytes);
+  /// Ends the line that has begun, as a line feed does. MUST be called only if `halfway`.
+  Outcome end();
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
   /// True if a line has begun and its end has not arrived.
   [[nodiscard]] bool halfway() const noexcept { return !over_ && (!text_.empty() || discarding_); }

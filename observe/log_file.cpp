@@ -11,6 +11,9 @@
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/policy_rows.hpp"
+#include "observe/json.hpp"
+#include "observe/log_configuration.hpp"
+#include "observe/options.hpp"
 
 namespace neap::observe {
 namespace {
@@ -27,70 +30,13 @@ struct FixedHeader {
   std::uint32_t crc32c;  ///< CRC of the bytes before it and of the JSON
 };
 static_assert(sizeof(FixedHeader) == 64);
+static_assert(header_bytes % 4096 == 0 && header_bytes <= 65536);
 constexpr std::size_t json_bytes_max = header_bytes - sizeof(FixedHeader) - 1;
 
 /// Names of the counters, by their bit in `Record::flags`.
-constexpr std::string_view counter_names[] = {"instructions", "cycles",     "reference_cycles", "llc_misses", "package_energy",
-                                              "dram_energy",  "core_c3",    "core_c6",          "core_c7",    "package_c2",
-                                              "package_c3",   "package_c6", "package_c7"};
-
-std::string bounded(std::string_view text) {
-  constexpr std::string_view mark = "...";
-  if (text.size() <= header_text_bytes_max) return std::string(text);
-  return std::string(text.substr(0, header_text_bytes_max - mark.size())) + std::string(mark);
-}
-
-class Json {
- public:
-  void text(std::string_view name, std::string_view value) {
-    begin(name);
-    quote(value);
-  }
-  void number(std::string_view name, std::uint64_t value) {
-    begin(name);
-    text_ += std::to_string(value);
-  }
-  void number_or_null(std::string_view name, std::optional<std::uint64_t> value) {
-    begin(name);
-    text_ += value ? std::to_string(*value) : "null";
-  }
-  template <typename Names>
-  void list(std::string_view name, const Names& names) {
-    begin(name);
-    text_ += '[';
-    bool first = true;
-    for (const std::string_view value : names) {
-      if (!std::exchange(first, false)) text_ += ',';
-      quote(value);
-    }
-    text_ += ']';
-  }
-  void open(std::string_view name) {
-    begin(name);
-    text_ += '{';
-  }
-  void close() { text_ += '}'; }
-  [[nodiscard]] std::string take() {
-    text_ += '}';
-    return std::move(text_);
-  }
-
- private:
-  void begin(std::string_view name) {
-    if (!text_.ends_with('{')) text_ += ',';
-    quote(name);
-    text_ += ':';
-  }
-  void quote(std::string_view value) {
-    text_ += '"';
-    for (const char letter : value) {
-      if (letter == '"' || letter == '\\') text_ += '\\';
-      text_ += letter < ' ' || letter > '~' ? '?' : letter;
-    }
-    text_ += '"';
-  }
-  std::string text_ = "{";
-};
+constexpr std::string_view counter_names[] = {"instructions", "cycles",  "reference_cycles", "llc_misses", "package_energy", "dram_energy",
+                                              "core_c3",      "core_c6", "core_c7",          "package_c2", "package_c3",     "package_c6",
+                                              "package_c7",   "event1",  "event2",           "event3"};
 
 }  // namespace
 
@@ -100,10 +46,14 @@ std::string hex_id(std::uint64_t id) {
   return text;
 }
 
-BootFacts find_boot_facts(std::optional<unsigned> control_core) {
+BootFacts find_boot_facts(const Options& options) {
   const std::uint64_t hz = machine::timestamp_hz(), tsc = machine::timestamp(), now_ns = machine::now_ns();
   const std::uint64_t since_boot = now_ns / 1'000'000'000 * hz + now_ns % 1'000'000'000 * hz / 1'000'000'000;
-  return {.boot_id = machine::random_bits(), .tsc_at_boot = tsc - since_boot, .control_core = control_core};
+  return {.boot_id = machine::random_bits(),
+          .tsc_at_boot = tsc - since_boot,
+          .control_core = options.control_core,
+          .command_line = options.arguments == nullptr ? std::string() : options.arguments->shown(),
+          .slow = options.slow};
 }
 
 std::string make_header_json(const BootFacts& boot, const LogPart& part) {
@@ -134,9 +84,11 @@ std::string make_header_json(const BootFacts& boot, const LogPart& part) {
     if (abilities.counters >> bit & 1) counters.push_back(counter_names[bit]);
   }
   json.list("counters", counters);
+  if (!boot.events.empty()) json.list("events", boot.events);
   json.list("idle_states", idle_state_names);
   json.list("flags", counter_names);
   json.number("sample_period_us", log::options().sample_period_us);
+  if (log::options().sample_records != 0) json.number("sample_records", log::options().sample_records);
   json.text("when_full", log::options().when_full == log::WhenFull::stop ? "stop" : "overwrite");
   json.number_or_null("control_core", boot.control_core);
   json.open("lines");
@@ -150,6 +102,7 @@ std::string make_header_json(const BootFacts& boot, const LogPart& part) {
     json.text(std::to_string(static_cast<unsigned>(row->setting)), policy::log_description(*row));
   }
   json.close();
+  add_configuration(json, boot, part.card, json_bytes_max);
   return json.take();
 }
 
@@ -172,8 +125,7 @@ Header make_header(const BootFacts& boot, const LogPart& part) {
   crc.add(std::as_bytes(std::span(&fixed, 1)).first(offsetof(FixedHeader, crc32c)));
   crc.add(std::as_bytes(std::span(json)));
   fixed.crc32c = crc.value();
-  Header header;
-  header.fill(std::byte{' '});
+  Header header(header_bytes, std::byte{' '});
   std::memcpy(header.data(), &fixed, sizeof fixed);
   std::memcpy(header.data() + sizeof fixed, json.data(), json.size());
   header.back() = std::byte{'\n'};

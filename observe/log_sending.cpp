@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: BSL-1.0 Sends one core's log as a file (`get`), or all cores' logs in blocks (`stream`).
+// SPDX-License-Identifier: BSL-1.0
+// Sends one core's log as a file (`get`), or all cores' logs in blocks (`stream`).
 //
 // Both commands read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the
 // core's other work. The connection keeps the copied entries until the client has acknowledged them. When the connection holds its maximum
@@ -187,7 +188,8 @@ task<bool> Stream::send_end_of_core(unsigned core) {
     overtaken();
     co_return false;
   }
-  const Header file_header = make_header(server_.boot(), {.run = run_, .core = core, .extent = extent});
+  const std::shared_ptr<const RunCard> card = server_.run_card().of(run_);
+  const Header file_header = make_header(server_.boot(), {.run = run_, .core = core, .extent = extent, .card = card.get()});
   BlockHeader header = header_of(BlockType::header, core);
   header.position = extent.first;
   header.count = extent.end - extent.first;
@@ -230,6 +232,7 @@ task<void> Stream::send_all() {
     if (go_on && run_is_on()) go_on = co_await wait(live_ ? live_period : alive_period);
     if (!go_on) co_return;
   }
+  co_await server_.run_card().follow();
   if (!logs_are_of(run_)) {
     overtaken();
     co_return;
@@ -248,26 +251,27 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites the oldest entries during the transfer. So a log's oldest eighth is not sent.
+}  // namespace
+
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;
 }
-
-}  // namespace
 
 task<std::string> send_log_file(const Request& request) {
   Server& server = request.server;
   Client& client = request.client;
   if (!request.core) co_return "error: get takes one core";
   const unsigned core = *request.core;
+  co_await server.run_card().follow();  // the header of a run that is over has the card's counters at its stop
   const log::State state = log::state();
   log::Extent extent = log::extent(core);
   extent.first = first_to_keep(extent, state.running);
   if (state.run == 0 || !logs_are_of(state.run)) co_return "error: there is no run (start begins one)";
   count(server.counters().gets);
 
-  const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent});
+  const std::shared_ptr<const RunCard> card = server.run_card().of(state.run);
+  const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent, .card = card.get()});
   bool sent = co_await client.send(copy_or_throw(header));
   for (std::uint64_t position = extent.first; sent && position < extent.end;) {
     if (!co_await client.log_room()) break;

@@ -174,7 +174,8 @@ TEST(LogFile, HeaderIsWhatItsFormatSays) {
   const Header header = make_header(boot, part);
   EXPECT_EQ(std::memcmp(header.data(), "NEAPLOG\n", 8), 0);
   EXPECT_EQ(at<std::uint32_t>(header, 8), 1U);
-  EXPECT_EQ(at<std::uint32_t>(header, 12), 4096U);
+  ASSERT_EQ(header.size(), header_bytes);
+  EXPECT_EQ(at<std::uint32_t>(header, 12), header_bytes);
   EXPECT_EQ(at<std::uint32_t>(header, 16), 64U);
   EXPECT_EQ(at<std::uint32_t>(header, 20), 0U);
   EXPECT_EQ(at<std::uint64_t>(header, 24), 5U);
@@ -188,38 +189,15 @@ TEST(LogFile, HeaderIsWhatItsFormatSays) {
   crc.add(std::span(header).first(60));
   crc.add(std::span(header).subspan(64, json_bytes));
   EXPECT_EQ(at<std::uint32_t>(header, 60), crc.value());
-  for (std::size_t i = 64 + json_bytes; i < 4095; ++i) ASSERT_EQ(header[i], std::byte{' '});
-  EXPECT_EQ(header[4095], std::byte{'\n'});
+  for (std::size_t i = 64 + json_bytes; i < header_bytes - 1; ++i) ASSERT_EQ(header[i], std::byte{' '});
+  EXPECT_EQ(header.back(), std::byte{'\n'});
   EXPECT_EQ(make_header(boot, part), header);
-  for (const char* member : {R"("format":"neap-log")", R"("boot_id":"0123456789abcdef")", R"("run":3)", R"("application":"observed")",
-                             R"("core":0)", R"("control_core":2)", R"("tsc_at_boot":77)", R"("when_full":"stop")", R"("1":"record")",
-                             R"("32":"idle")", R"("idle_states":["halt","c1","c1e","c3","c6","c7","poll","monitor"])"}) {
+  for (const char* member :
+       {R"("format":"neap-log")", R"("boot_id":"0123456789abcdef")", R"("run":3)", R"("application":"observed")", R"("core":0)",
+        R"("control_core":2)", R"("tsc_at_boot":77)", R"("when_full":"stop")", R"("1":"record")", R"("20":"settings")", R"("32":"idle")",
+        R"("33":"mark")", R"("idle_states":["halt","c1","c1e","c3","c6","c7","poll","monitor","menu"])"}) {
     EXPECT_NE(json.find(member), std::string::npos) << member << " in " << json;
   }
-}
-
-// Any client can ask for the header, so a text that is too long MUST NOT make the machine panic.
-TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
-  const PowerAbilities before = machine::power_abilities();
-  PowerAbilities longest = before;
-  std::fill(std::begin(longest.cpu), std::end(longest.cpu) - 1, '"');
-  longest.counters = 0xFFFF;
-  longest.energy_unit_exponent = longest.dram_energy_unit_exponent = 255;
-  host::set_power_abilities(longest);
-  const std::string quotes(5000, '"');
-  const std::uint64_t all = ~std::uint64_t{0};
-  const BootFacts boot{.boot_id = all, .tsc_at_boot = all, .control_core = ~0U, .application = quotes, .version = quotes};
-  const LogPart part{.run = ~0U, .core = machine::core_count() - 1, .extent = {.first = 0, .end = all, .unwritten = all}};
-  const Header header = make_header(boot, part);
-  std::size_t card_bytes = 0;  // bytes that a card's settings add; this test has no card
-  for (const policy::Row& row : ixgbe::setting_rows())
-    card_bytes += std::string(R"("255":"",)").size() + policy::log_description(row).size();
-  EXPECT_LT(at<std::uint32_t>(header, 56) + card_bytes, 4096U - 64 - 64) << "and for numbers that are longer on a real machine";
-  const std::string json = make_header_json(boot, part);
-  std::string shown;
-  for (unsigned i = 0; i < header_text_bytes_max - 3; ++i) shown += "\\\"";
-  EXPECT_NE(json.find("\"application\":\"" + shown + "...\""), std::string::npos) << json;
-  host::set_power_abilities(before);
 }
 
 // Tools build their types from the header. The header must name all fields of kernel/log_record.hpp.
@@ -266,6 +244,13 @@ TEST(Options, AreReadAndRefusedByName) {
   EXPECT_EQ(options.token, "12345678");
   EXPECT_EQ(good.shown().find("12345678"), std::string::npos);
 
+  Arguments by_interrupts("log_sample=100");
+  const Options sampled = Options::from(by_interrupts, {});
+  EXPECT_EQ(by_interrupts.complaints(), "");
+  EXPECT_EQ(sampled.log.sample_records, 100U);
+  EXPECT_EQ(sampled.log.sample_period_us, 0U);
+  EXPECT_EQ(options.log.sample_records, 0U);
+
   Arguments none("");
   EXPECT_EQ(Options::from(none, {}).control_port, 5002);
   EXPECT_EQ(none.complaints(), "");
@@ -273,14 +258,35 @@ TEST(Options, AreReadAndRefusedByName) {
   EXPECT_EQ(Options::from(off, {}).control_port, std::nullopt);
   EXPECT_EQ(off.complaints(), "");
 
-  for (const char* bad : {"log=many", "log_full=sometimes", "log_sample=1", "log_sample=10ns", "log_sample=9999s", "log_idle=perhaps",
-                          "control=0", "control=65536", "control=on", "control_token=short", "control_token=with,comma",
+  for (const char* bad : {"log=many", "log_full=sometimes", "log_sample=0", "log_sample=4294967296", "log_sample=10ns", "log_sample=9999s",
+                          "log_idle=perhaps", "control=0", "control=65536", "control=on", "control_token=short", "control_token=with,comma",
                           "control_allow=everybody", "control_core=0", "control_core=99", "control_core=-1"}) {
     Arguments arguments(bad);
     (void)Options::from(arguments, {});
     EXPECT_NE(arguments.complaints(), "") << bad;
     EXPECT_EQ(arguments.complaints().find("with,comma"), std::string::npos);
   }
+}
+
+TEST(Options, NameEventsThatTheCpuHasCountersFor) {
+  PowerAbilities abilities;
+  abilities.free_event_counters = 2;
+  host::set_power_abilities(abilities);
+  Arguments good("log_events=branch_misses+event=0xd1,umask=0x20 dialect=ebbrt");
+  const Options options = Options::from(good, {});
+  EXPECT_EQ(good.complaints(), "");
+  EXPECT_EQ(options.dialect, Dialect::ebbrt);
+  EXPECT_EQ(options.log.events_count, 2U);
+  EXPECT_EQ(options.log.events[1], 0x4320d1U);
+  EXPECT_EQ(options.events, (std::vector<std::string>{"branch_misses", "event=0xd1,umask=0x20"}));
+  for (const char* bad :
+       {"log_events=", "log_events=+", "log_events=nothing", "log_events=branch_misses+", "log_events=branch_misses+branch_misses",
+        "log_events=branch_misses+event=0xd1,umask=0x20+instructions", "dialect=linux"}) {
+    Arguments arguments(bad);
+    (void)Options::from(arguments, {});
+    EXPECT_NE(arguments.complaints(), "") << bad;
+  }
+  host::set_power_abilities({});
 }
 
 TEST(Commands, AreDocumentedAsTheyAre) {

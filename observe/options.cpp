@@ -6,14 +6,65 @@
 #include <limits>
 
 #include "kernel/events.hpp"
+#include "kernel/machine.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/numbers.hpp"
+#include "kernel/slow_card.hpp"
 
 namespace neap::observe {
 namespace {
 
 constexpr std::size_t token_bytes_min = 8, token_bytes_max = 128;
+constexpr const char* sampling_help = "time between samples of the counters (0s: only at a run's start and end), or a number of interrupts";
 constexpr unsigned queues_max = 16;  // the limit of the 82599's RSS: further cores receive nothing
+
+/// `log_sample=` is a time with its unit, or a number of interrupts without one.
+void read_sampling(Arguments& arguments, log::Options& log) {
+  constexpr std::uint64_t records_max = std::numeric_limits<std::uint32_t>::max();
+  const std::string text = arguments.text("log_sample", "1ms", sampling_help);
+  if (const auto records = parse_digits(text)) {
+    if (*records == 0 || *records > records_max) {
+      arguments.reject("log_sample", "is out of range (1 to 4294967295 interrupts)");
+    } else {
+      log.sample_records = static_cast<std::uint32_t>(*records);
+      log.sample_period_us = 0;
+    }
+    return;
+  }
+  const auto period = arguments.duration("log_sample", std::chrono::milliseconds(1), sampling_help);
+  const auto period_us = std::chrono::duration_cast<std::chrono::microseconds>(period).count();
+  if (period_us > std::numeric_limits<std::uint32_t>::max() || (period_us == 0 && period.count() > 0)) {
+    arguments.reject("log_sample", "is out of range (1us to 4294s, or 0s)");
+  } else {
+    log.sample_period_us = static_cast<std::uint32_t>(period_us);
+  }
+}
+
+/// Reads the names of events, with a plus sign between them.
+void read_events(Arguments& arguments, Options& options) {
+  const std::string text =
+      arguments.text("log_events", "none", "further events that each core counts: NAME+NAME+..., or event=0xd1,umask=0x20");
+  if (text == "none") return;
+  const unsigned free = machine::power_abilities().free_event_counters;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const std::size_t plus = rest.find('+');
+    const std::string_view name = rest.substr(0, plus);
+    more = plus != std::string_view::npos;
+    rest.remove_prefix(more ? plus + 1 : rest.size());
+    constexpr std::size_t name_bytes_max = 48;  // so that a log's header has room for the names
+    if (name.size() > name_bytes_max || std::ranges::find(options.events, name) != options.events.end()) {
+      return arguments.reject("log_events", "names an event twice, or in more than 48 characters");
+    }
+    const auto event = machine::find_event(name);
+    if (!event) return arguments.reject("log_events", event.error());
+    if (options.log.events_count == free) {
+      return arguments.reject("log_events", "names more events than this CPU has counters left: " + std::to_string(free));
+    }
+    options.log.events[options.log.events_count++] = *event;
+    options.events.emplace_back(name);
+  }
+}
 
 void read_log(Arguments& arguments, log::Options& log) {
   log.entries_per_core =
@@ -21,14 +72,7 @@ void read_log(Arguments& arguments, log::Options& log) {
   log.when_full = arguments.choice("log_full", {"stop", "overwrite"}, 0, "a full log stops, or overwrites the oldest entries") == 0
                       ? log::WhenFull::stop
                       : log::WhenFull::overwrite;
-  const auto period =
-      arguments.duration("log_sample", std::chrono::milliseconds(1), "period of the counters' samples; 0s: only at a run's start and end");
-  const auto period_us = std::chrono::duration_cast<std::chrono::microseconds>(period).count();
-  if (period_us > std::numeric_limits<std::uint32_t>::max() || (period_us == 0 && period.count() > 0)) {
-    arguments.reject("log_sample", "is out of range (1us to 4294s, or 0s)");
-  } else {
-    log.sample_period_us = static_cast<std::uint32_t>(period_us);
-  }
+  read_sampling(arguments, log);
   log.idle_records = arguments.flag("log_idle", false, "also records each sleep");
 
   // The number is rounded as in log::prepare, so that the check below uses the real size.
@@ -93,11 +137,16 @@ void read_core(Arguments& arguments, Options& options) {
 Options Options::from(Arguments& arguments, std::span<const policy::Row> card_settings) {
   Options options;
   read_log(arguments, options.log);
+  read_events(arguments, options);
   read_port(arguments, options);
   read_token(arguments, options);
   read_allow(arguments, options);
   read_core(arguments, options);
+  const auto dialect =
+      arguments.choice("dialect", {"none", "ebbrt"}, 0, "control answers the lines of EbbRT's protocol as EbbRT does (ebbrt)");
+  options.dialect = dialect == 0 ? Dialect::none : Dialect::ebbrt;
   options.boot_settings = policy::BootSettings::from(arguments, card_settings);
+  options.slow = read_slow(arguments);
   options.arguments = &arguments;
   return options;
 }

@@ -38,8 +38,21 @@ constexpr NamedCount<EventCounters> event_counts[] = {
     {"kernel.remote_received", &EventCounters::remote_received},
     {"kernel.alarms", &EventCounters::alarms},
     {"kernel.remote_refused", &EventCounters::remote_refused},
+    {"kernel.polling_phases", &EventCounters::polling_phases},
     {"kernel.sleeps", &EventCounters::sleeps},
     {"kernel.asleep_ns", &EventCounters::asleep_ns},
+    {"kernel.halts", &EventCounters::halts},
+    {"kernel.sleeps_c1", &EventCounters::sleeps_c1},
+    {"kernel.sleeps_c1e", &EventCounters::sleeps_c1e},
+    {"kernel.sleeps_c3", &EventCounters::sleeps_c3},
+    {"kernel.sleeps_c6", &EventCounters::sleeps_c6},
+    {"kernel.sleeps_c7", &EventCounters::sleeps_c7},
+    {"kernel.halted_ns", &EventCounters::halted_ns},
+    {"kernel.asleep_c1_ns", &EventCounters::asleep_c1_ns},
+    {"kernel.asleep_c1e_ns", &EventCounters::asleep_c1e_ns},
+    {"kernel.asleep_c3_ns", &EventCounters::asleep_c3_ns},
+    {"kernel.asleep_c6_ns", &EventCounters::asleep_c6_ns},
+    {"kernel.asleep_c7_ns", &EventCounters::asleep_c7_ns},
 };
 
 struct LogCounters {
@@ -218,11 +231,16 @@ task<std::string> report_status(const Request& request) {
   fields.text("control_core", core_or_none(server.options().control_core));
   fields.text("address", server.network() == nullptr ? "none" : server.network()->address().to_string());
   fields.text("token", server.options().token.empty() ? "no" : "yes");
+  fields.text("dialect", server.options().dialect == Dialect::ebbrt ? "ebbrt" : "none");
   const log::Options& options = server.options().log;
   fields.number("log", options.entries_per_core);
   fields.text("log_full", options.when_full == log::WhenFull::stop ? "stop" : "overwrite");
   fields.number("log_sample_us", options.sample_period_us);
+  if (options.sample_records != 0) fields.number("log_sample_interrupts", options.sample_records);
   fields.text("log_idle", options.idle_records ? "on" : "off");
+  std::string events;
+  for (const std::string& name : server.options().events) events += (events.empty() ? "" : "+") + name;
+  fields.text("log_events", events.empty() ? "none" : events);
   co_return "ok " + fields.all();
 }
 

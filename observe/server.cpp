@@ -11,6 +11,7 @@
 #include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
 #include "observe/built_in.hpp"
+#include "observe/ebbrt_commands.hpp"
 #include "observe/line.hpp"
 
 namespace neap::observe {
@@ -19,6 +20,7 @@ namespace {
 /// The maximum number of rejections in progress, and the time limit of a rejection. Further connections are reset.
 constexpr unsigned rejections_max = 8;
 constexpr std::chrono::seconds rejection_limit{1};
+constexpr std::string_view token_needed = "token needed: send token,...";
 
 /// A connection that gets one line and is closed. The connection is reset if the peer does not close its side.
 class Rejection final : public net::ConnectionHandler {
@@ -47,12 +49,15 @@ Environment machine_environment() noexcept {
 }
 
 Server::Server(Options options, Environment environment)
-    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_.control_core)) {}
+    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_)) {
+  boot_.events = options_.events;
+}
 
 task<Result<void>> Server::serve(net::Network& network) {
   require(network_ == nullptr && this_core() == 0, "control serves one network, from core 0", this_core());
   require(options_.control_port.has_value(), "control serves a port");
   network_ = &network;
+  run_card_.watch(network.device());
   add_setting_commands();
   const std::uint16_t port = *options_.control_port;
   const std::function<std::unique_ptr<net::ConnectionHandler>(net::Connection&)> acceptor = [this](net::Connection& connection) {
@@ -62,6 +67,7 @@ task<Result<void>> Server::serve(net::Network& network) {
   if (!listening) co_return listening;
   print("control: listening on ", network.address().to_string(), ":", port, ", for ",
         options_.allow.to_string(network.address(), network.netmask()), options_.token.empty() ? ", without a token" : ", with a token");
+  if (options_.dialect == Dialect::ebbrt) print("control: lines of EbbRT's protocol are answered as by EbbRT (dialect=ebbrt)");
   if (options_.allow.narrowed(network.netmask())) {
     print("control: the network's mask (", network.netmask().to_string(), ") is shorter than /16 or was not given, so only ",
           options_.allow.to_string(network.address(), network.netmask()), " may use control: control_allow= names others");
@@ -132,15 +138,22 @@ task<std::string> Server::answer(Client& client, std::string_view line) {
   if (!words) co_return refuse(words.error());
 
   const std::string_view name = words->front();
+  if (options_.dialect == Dialect::ebbrt) {
+    if (const auto parsed = ebbrt::parse_line(*words)) co_return co_await answer_ebbrt(client, name, *parsed);
+  }
   const auto known = aliases();
   const auto alias = std::find_if(known.begin(), known.end(), [&](const Alias& one) { return one.name == name; });
   const Command* const command = find(alias == known.end() ? name : alias->stands_for);
   const bool locked = !options_.token.empty() && !client.authorised;
   if (locked && (command == nullptr || !command->before_token)) {
     count(counters_.tokens_missing);
-    co_return refuse("token needed: send token,...");
+    co_return refuse(token_needed);
   }
-  if (command == nullptr) co_return refuse("there is no command '" + shown(name) + "' (help lists them)");
+  if (command == nullptr) {
+    const bool is_ebbrts = ebbrt::parse_line(*words).has_value();
+    const std::string_view hint = is_ebbrts ? "it is EbbRT's: dialect=ebbrt on the command line" : "help lists them";
+    co_return refuse("there is no command '" + shown(name) + "' (" + std::string(hint) + ')');
+  }
 
   if (command->last) client.finish_after();
   std::string replaced;
@@ -157,6 +170,26 @@ task<std::string> Server::answer(Client& client, std::string_view line) {
   const Request request{.server = *this, .client = client, .name = name, .words = checked->words, .core = checked->core};
   std::string text = co_await command->run(request);
   if (text.starts_with("error")) count(counters_.refused);
+  co_return text;
+}
+
+task<std::string> Server::answer_ebbrt(Client& client, std::string_view name, ebbrt::Parsed line) {
+  if (!options_.token.empty() && !client.authorised) {
+    count(counters_.tokens_missing);
+    co_return refuse(token_needed);
+  }
+  std::string text;
+  if (!line) {
+    text = "error: " + line.error();
+  } else if (!prove(client)) {
+    co_return refuse(places_taken);
+  } else {
+    text = co_await ebbrt::execute(*this, client, *line);
+  }
+  if (text.starts_with("error")) {
+    count(counters_.refused);
+    ebbrt::report_refusal(name, text);
+  }
   co_return text;
 }
 
@@ -229,12 +262,30 @@ void Server::report_statistics(std::optional<unsigned> core, const Emit& emit) c
 }
 
 // --- Start -------------------------------------------------------------------------------------------------------------------------------
+namespace {
+
+/// Makes every core count the chosen events.
+task<Result<void>> count_events(const log::Options& options) {
+  if (options.events_count == 0) co_return Result<void>{};
+  machine::choose_events(std::span(options.events).first(options.events_count));
+  for (unsigned core = 0; core < core_count(); ++core) {
+    const auto counted = co_await on_core(core, [] { return machine::count_chosen_events(); });
+    if (counted) continue;
+    print("observe: log_events: core ", core, " cannot count these events: ", counted.error().message);
+    co_return counted;
+  }
+  co_return Result<void>{};
+}
+
+}  // namespace
+
 task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network) {
   policy::use(&device);
   if (const auto applied = co_await policy::apply(options.boot_settings); !applied) {
     print("observe: ", applied.error().why);
     co_return failure(applied.error().code, "a setting was refused");
   }
+  if (const auto counted = co_await count_events(options.log); !counted) co_return std::unexpected(counted.error());
   if (options.log.entries_per_core > 0) {
     if (const auto prepared = co_await log::prepare(options.log); !prepared) co_return std::unexpected(prepared.error());
   }

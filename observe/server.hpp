@@ -80,6 +80,7 @@ class Server final : public Control {
   [[nodiscard]] const ClientPlaces& clients() const noexcept { return clients_; }
   /// A command MUST hold this mutex while it changes settings or the run.
   [[nodiscard]] AsyncMutex& change_mutex() noexcept { return change_mutex_; }
+  [[nodiscard]] RunCardReader& run_card() noexcept { return run_card_; }
 
  private:
   struct Added {
@@ -92,6 +93,8 @@ class Server final : public Control {
   };
   /// Adds a command for each setting of the kernel and of the device in use.
   void add_setting_commands();
+  /// Answers a line of EbbRT's protocol (dialect=ebbrt).
+  [[nodiscard]] task<std::string> answer_ebbrt(Client& client, std::string_view name, ebbrt::Parsed line);
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
   /// Sends one line and closes the connection. If too many rejections are in progress, returns null, which resets the connection.
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> reject(net::Connection& connection, const std::string& reason);
@@ -103,6 +106,7 @@ class Server final : public Control {
   Counters counters_{};
   ClientPlaces clients_;
   AsyncMutex change_mutex_;
+  RunCardReader run_card_;
   std::atomic<unsigned> rejections_{0};
   static constexpr std::size_t settings_max = 32;
   // The settings' commands come first. Applications may add commands while clients are served. Elements with an index less than

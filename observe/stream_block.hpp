@@ -5,6 +5,7 @@
 // number on this connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten unsent.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,11 +13,15 @@
 #include "kernel/crc32c.hpp"
 #include "kernel/log_record.hpp"
 #include "kernel/panic.hpp"
+#include "observe/log_file.hpp"
 
 namespace neap::observe {
 
 /// The maximum number of entries in a block. Such a block has 8 KiB with its header, and is read and sent in one event.
 constexpr std::size_t block_entries_max = 127;
+/// The payload of a block is entries or a file's header.
+constexpr std::size_t block_payload_bytes_max = std::max<std::size_t>(block_entries_max * log::entry_bytes, header_bytes);
+static_assert(block_payload_bytes_max <= 65536, "docs/log-format.md");
 
 enum class BlockType : std::uint8_t {
   header = 1,       ///< the core's file header; sent after the core's last entry
@@ -45,7 +50,7 @@ struct BlockHeader {
 
   /// Fills in the payload's size and the checksums. The caller MUST have set all other fields.
   void seal(std::span<const std::byte> payload) {
-    require(payload.size() <= block_entries_max * log::entry_bytes, "log: a block's payload is bounded", payload.size());
+    require(payload.size() <= block_payload_bytes_max, "log: a block's payload is bounded", payload.size());
     payload_bytes = static_cast<std::uint32_t>(payload.size());
     payload_crc32c = crc32c(payload);
     header_crc32c = crc32c(std::as_bytes(std::span(this, 1)).first(offsetof(BlockHeader, header_crc32c)));

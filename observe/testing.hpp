@@ -226,9 +226,10 @@ class World {
   ~World() {
     peers.clear();
     EXPECT_TRUE(HostMachine::wait_until([&] { return server.clients().count() == 0; }));
-    if (log::state().running) {
-      machines.machine.run(0, []() -> task<void> { (void)co_await log::stop(); });
-    }
+    machines.machine.run(0, [&]() -> task<void> {
+      if (log::state().running) (void)co_await log::stop();
+      co_await server.run_card().follow();  // returns after the task that the end of the run started
+    });
     for (unsigned core = 0; core < machine::core_count(); ++core) machines.machine.on(core, [] {});
     machines.machine.on(0, [] { policy::use(nullptr); });
   }

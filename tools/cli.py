@@ -30,6 +30,7 @@ commands:
   log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   log diff DIR DIR                       compare two runs
+  log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
@@ -37,6 +38,8 @@ commands:
                                          kernel: its stress images; fuzz: all other fuzzers
   soak model [--seeds N] [--first-seed S] [--cores N] [--jobs N] [--fault WORDS]
                                          faults in virtual time on the model machine, each run from its seed
+  soak starts [--starts N] [--cores N] [--busy N]
+                                         start many cores on a busy host: all of them run, or the machine refuses
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
@@ -46,6 +49,7 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
+                                         wakeup idle-policies
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -176,7 +180,7 @@ def _parser() -> Parser:
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
     run.add_argument(
-        "--model", metavar="CPU", help="of --load or netpipe: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
+        "--model", metavar="CPU", help="of --load, netpipe or wakeup: on a modelled CPU in virtual time, with power and sleep: e5-2690, ..."
     )
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
@@ -210,9 +214,11 @@ def _parser() -> Parser:
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
     soak.add_argument("--seeds", type=int, metavar="N", help="of model: number of runs (1000)")
     soak.add_argument("--first-seed", type=int, metavar="S", help="of model: seed of the first run (1)")
-    soak.add_argument("--cores", type=int, metavar="N", help="of model: cores of the modelled machine (4)")
+    soak.add_argument("--cores", type=int, metavar="N", help="cores of a machine; of model (4), of starts (16)")
     soak.add_argument("--jobs", type=int, metavar="N", help="of model: runs at a time (2)")
     soak.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of model: a further fault; repeatable")
+    soak.add_argument("--starts", type=int, metavar="N", help="of starts: number of starts (50)")
+    soak.add_argument("--busy", type=int, metavar="N", help="of starts: processes that compute meanwhile (8)")
 
     ctl = command("ctl", _call, "Send lines to a machine's control server and print its answers.", builds=False)
     _add_target(ctl)
@@ -313,7 +319,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         else:
             reading.add_argument("--out", metavar="F")
         if name in ("csv", "parquet"):
-            reading.add_argument("--table", choices=("records", "settings", "idle"), default="records")
+            reading.add_argument("--table", choices=("records", "settings", "idle", "configuration"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")
@@ -321,6 +327,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--qps", metavar="N", help="of --study: the offered rate, if --load does not say it")
             reading.add_argument("--load", metavar="FILE", help="of --study: result of the load, with rate and latencies")
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
+    wakeups = action("wakeups", "Wake-up latency by idle state, from the sleep records of apps/wakeup.")
+    wakeups.add_argument("places", nargs="+", metavar="DIR|FILE")
     difference = action("diff", "Compare two runs: configuration, changes of settings, figures.")
     difference.add_argument("first", metavar="RUN")
     difference.add_argument("second", metavar="RUN")

@@ -90,6 +90,11 @@ class Control(contextlib.AbstractContextManager):
         except OSError as error:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
 
+    def end_sending(self) -> None:
+        """Closes this side of the connection. The peer's answers can still be read."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def ask(self, line: str) -> str:
         self.send(line)
         if self._is_control:
@@ -176,6 +181,11 @@ def text_of(answer: str) -> str | None:
         return "\n" if escape == "n" else escape
 
     return re.sub(r"\\(x[0-9a-f]{2}|n|\\)", letter, text)
+
+
+def speaks_ebbrts_dialect(connection: Control) -> bool:
+    """True if the machine answers lines such as `start,0` as EbbRT does (docs/control.md, "The dialect of EbbRT")."""
+    return fields_of(connection.ask("status")).get("dialect") == "ebbrt"
 
 
 def next_piece(fields: dict[str, str]) -> int | None:

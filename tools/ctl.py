@@ -5,6 +5,7 @@ If there are several lines, each is printed before its answer, after `> `.
 """
 
 import json
+import re
 from collections.abc import Sequence
 
 from tools import control_client
@@ -14,6 +15,12 @@ from tools.machine_registry import find_control
 
 # Maps commands with a binary answer to the command of `./neap` that reads the answer.
 NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
+
+# The lines that a machine with `dialect=ebbrt` answers as EbbRT does: without a line feed, or not at all (docs/control.md).
+EBBRT_LINE = re.compile(
+    r"\s*((start|stop|clear|rdtsc|print)\s*,\s*[0-9]+\s*$|(rx_usecs|dvfs|rapl|sleep_state|getcounters|ixgbe_switch_send)\s*(,|$))"
+)
+EBBRT_SILENCE = "(no answer, as in EbbRT: this machine was booted with dialect=ebbrt)"
 
 # Commands whose answer line contains several lines of text.
 TEXTS = ("dmesg", "last_panic")
@@ -29,10 +36,17 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     token = control_client.read_token(token_file)
     answers = []
     with control_client.Control(host, port, token) as connection:
+        in_ebbrts_dialect = any(EBBRT_LINE.match(line) for line in lines) and control_client.speaks_ebbrts_dialect(connection)
         for line in lines:
             shown = "token,..." if line.strip().lower().startswith("token") else line
             if len(lines) > 1 and not as_json:
                 print(f"> {shown_lines(shown)}", flush=True)
+            if in_ebbrts_dialect and EBBRT_LINE.match(line):
+                answer = ask_in_ebbrts_dialect(host, port, token, line)
+                answers.append({"line": shown, "ok": not answer.startswith("error:"), "answer": answer})
+                if not as_json:
+                    print("\n".join(shown_lines(part) for part in answer.splitlines()) or EBBRT_SILENCE, flush=True)
+                continue
             answer = connection.ask(line)
             if not as_json and show_text(connection, line, answer):
                 answers.append({"ok": True})
@@ -43,6 +57,15 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     if as_json:
         print(json.dumps(answers, indent=2))
     return 0 if all(answer["ok"] for answer in answers) else EXIT_FAILURE
+
+
+def ask_in_ebbrts_dialect(host: str, port: int, token: str | None, line: str) -> str:
+    """Sends one line, closes this side, and returns everything that the machine sends until it closes the other side."""
+    with control_client.Control(host, port, token) as connection:
+        connection.send(line)
+        connection.end_sending()
+        data = connection.read(control_client.ANSWER_BYTES_MAX, control_client.ANSWER_SECONDS)
+    return data.decode("utf-8", "replace")
 
 
 def show_text(connection: control_client.Control, line: str, answer: str) -> bool:

@@ -188,6 +188,51 @@ def test_another_server_is_named(peer: Callable[[bytes, bool], int], answer: byt
     assert caught.value.hint == control_client.WHERE_CONTROL_IS
 
 
+class EbbrtMachine(FakeMachine):
+    """Answers as a machine with `dialect=ebbrt`: `rdtsc,0` has no line feed, and `start,0` no answer."""
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            for line in lines:
+                self.requests.append(line.decode().strip())
+                connection.sendall(
+                    {
+                        b"status\n": b"ok application=x; dialect=ebbrt\n",
+                        b"rdtsc,0\n": b"17 45",
+                        b"getcounters,0\n": b"0 1 2\n1 3 4\n",
+                        b"rapl,1\n": b"error: power_limit: no\n",
+                        b"itr,8\n": b"ok itr=8us\n",
+                    }.get(line, b"")
+                )
+
+
+def test_a_machine_in_ebbrts_dialect_is_no_foreign_server(capsys: pytest.CaptureFixture[str]) -> None:
+    with EbbrtMachine([]) as fake:
+        target = f"127.0.0.1:{fake.address[1]}"
+        assert ctl.ctl(target, ["start,0", "rdtsc,0", "itr,8", "getcounters,0"], pid=None, token_file=None, as_json=False) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "> start,0",
+            ctl.EBBRT_SILENCE,
+            "> rdtsc,0",
+            "17 45",
+            "> itr,8",
+            "ok itr=8us",
+            "> getcounters,0",
+            "0 1 2",
+            "1 3 4",
+        ]
+        assert ctl.ctl(target, ["stop,0", "rapl,1"], pid=None, token_file=None, as_json=True) == 1
+        assert json.loads(capsys.readouterr().out) == [
+            {"line": "stop,0", "ok": True, "answer": ""},
+            {"line": "rapl,1", "ok": False, "answer": "error: power_limit: no\n"},
+        ]
+    # Other machines get such lines on the one connection, as all lines.
+    with FakeMachine([], answers={"status": lambda: "ok application=x; dialect=none", "rx_usecs": lambda: "ok itr=8us"}) as fake:
+        assert ctl.ctl(f"127.0.0.1:{fake.address[1]}", ["rx_usecs,8"], pid=None, token_file=None, as_json=False) == 0
+        assert capsys.readouterr().out == "ok itr=8us\n"
+    assert not ctl.EBBRT_LINE.match("start,10s") and not ctl.EBBRT_LINE.match("stop") and not ctl.EBBRT_LINE.match("itr,8")
+
+
 def test_pythons_own_http_server_is_named() -> None:
     # It takes a line of one word for HTTP 0.9, and answers with a page without a status line.
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:

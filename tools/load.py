@@ -3,8 +3,8 @@
 
 The load generator parses its own options. The launcher builds it. If the target is an application that `./neap run` runs on this host, the
 launcher takes the address from that run's description. By default, the load generator then also starts the machine's log before the
-measured window and stops it afterwards. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the exit
-status. With `./neap run APP --load`, the load generator is a child of the launcher instead.
+measured window, marks it, and stops it afterwards. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the
+exit status. With `./neap run APP --load`, the load generator is a child of the launcher instead.
 """
 
 import contextlib
@@ -42,6 +42,7 @@ _OURS.add_argument("--no-control", action="store_true")
 _THEIRS = Parser(add_help=False, allow_abbrev=False)
 _THEIRS.add_argument("--control")
 _THEIRS.add_argument("--control-token-file")
+_THEIRS.add_argument("--log-from")
 _THEIRS.add_argument("-h", "--help", "-V", "--version", dest="help", action="store_true")
 
 
@@ -58,7 +59,7 @@ def load(words: Sequence[str]) -> int:
         assert run is not None
         words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
         if not ours.no_control and run.control_port is not None and theirs.control is None and not theirs.help:
-            words += control_words(run.control_port, theirs.control_token_file)
+            words += control_words(run.control_port, theirs.control_token_file, theirs.log_from)
     packages.require("card", "rust")
     program = build.build_load()
     sys.stdout.flush()
@@ -84,8 +85,9 @@ def service_port(run: machine_registry.Running) -> int:
     raise Failure(f"{run.application} (process {run.pid}): {which}", "./neap load HOST:PORT names one")
 
 
-def control_words(port: int, token_file: str | None) -> list[str]:
-    """Returns `--control` for a machine on this host; nothing if its log is already running, because the load must not stop that log."""
+def control_words(port: int, token_file: str | None, log_from: str | None = None) -> list[str]:
+    """Returns `--control` for a machine on this host. If its log is already running, the load marks that log, but MUST NOT stop it.
+    `log_from`: the user's --log-from."""
     with control_client.Control(machine.LOOPBACK, port, control_client.read_token(token_file)) as connection:
         answer = connection.ask("status")
     if not answer.startswith("ok"):
@@ -94,8 +96,10 @@ def control_words(port: int, token_file: str | None) -> list[str]:
             "--no-control does without the log, --control-token-file unlocks it",
         )
     if fields_of(answer).get("logging") == "on":
+        if log_from not in (None, "never"):
+            raise UsageError(f"--log-from {log_from}: a run of its log is on", "./neap ctl APP stop ends it, --log-from never marks it")
         progress.say("neap: a run of its log is on; it goes on, and is not stopped after the load")
-        return []
+        return ["--control", f"{machine.LOOPBACK}:{port}", *([] if log_from else ["--log-from", "never"])]
     return ["--control", f"{machine.LOOPBACK}:{port}"]
 
 

@@ -76,8 +76,16 @@ def test_the_log_is_started_and_stopped_unless_one_is_on(runs: Callable[..., Non
             port = fake.address[1]
             runs("memcached", pid, {11211: 2000 + pid, 5002: port}, port)
             address = f"127.0.0.1:{2000 + pid}"
-            control = ["--control", f"127.0.0.1:{port}"] if logging == "off" else []
+            control = ["--control", f"127.0.0.1:{port}", *(["--log-from", "never"] if logging == "on" else [])]
             assert becomes("memcached", "--pid", str(pid)) == [address, *control]
+            earlier = ["--log-from", "preload"]
+            if logging == "off":
+                assert becomes("memcached", "--pid", str(pid), *earlier) == [address, *earlier, *control]
+            else:
+                with pytest.raises(UsageError, match="--log-from preload: a run of its log is on"):
+                    load.load(["memcached", "--pid", str(pid), *earlier])
+                never = ["--log-from", "never"]
+                assert becomes("memcached", "--pid", str(pid), *never) == [address, *never, *control[:2]]
             asked = len(fake.requests)
             own = ["--control", "10.0.0.7:5002"]
             for words, become in ((["--no-control"], []), (["--help"], ["--help"]), (own, own)):

@@ -31,6 +31,8 @@ WITHOUT_CONTROL = ("hello",)
 LOADABLE = ("memcached",)
 # Applications that --model runs on two modelled machines, one as the peer of the other.
 PAIRED = ("netpipe",)
+# Applications that --model runs on one modelled machine without a card or clients.
+ALONE = ("wakeup",)
 CORES_MAX = 256
 # Bounds of --slow. With 10000, an image's link was up after 52 s; with 1000, after 6 s.
 SLOW_MIN, SLOW_MAX = 2, 1000
@@ -119,10 +121,11 @@ def run(options: Options) -> int:
 
 def _run_modelled(options: Options, folder: Path | None) -> int:
     """Runs an application on one modelled machine or two (tools/model). Prints the figures, and writes a load's to --load-out's folder."""
-    from tools.model import cpu_model, experiment, linux, pair, plugin, record
+    from tools.model import cpu_model, experiment, linux, pair, plugin, record, wakeup
 
     paired = options.load is None and options.application in PAIRED
-    if options.load is None and not paired:
+    alone = options.load is None and folder is None and options.application in ALONE
+    if options.load is None and not paired and not alone:
         raise UsageError("--model needs --load, because its virtual time has no users", "--load etc --rate 100000")
     if options.cpu is not None:
         raise UsageError(
@@ -149,6 +152,14 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         require_build_packages()
         with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
             return pair.show(pairing, application.image)
+    if alone:
+        if options.faults or options.record is not None:
+            raise UsageError("--fault and --record are for --load, wakeup has no card", "leave them out: equal seeds give equal runs")
+        sleeping = wakeup.Wakeup(options.model, options.cores, options.memory, seed, options.smt, options.arguments)
+        sleeping.check()
+        require_build_packages()
+        with _built(options.application, folder, "image-debug" if options.debug else "image", plugin.library) as application:
+            return wakeup.show(sleeping, application.image)
     wanted = experiment.Experiment(
         model=options.model,
         load=options.load.preset,
@@ -214,7 +225,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 cores=options.cores,
                 memory=options.memory,
                 forward=forwards,
-                arguments=options.arguments,
+                arguments=[*options.arguments, *slow_words(options.slow)],
                 card=card is None,
                 card_options=[] if options.slow is None else slow_card(options.slow),
                 outside=True,
@@ -304,11 +315,16 @@ def slow_card(slow: int) -> list[str]:
     return ["--time-scale", repr(1 / slow)]
 
 
+def slow_words(slow: int | None) -> list[str]:
+    """Returns the word of the command line by which the image learns of the slow clock, for its logs."""
+    return [] if slow is None else [f"slow={slow}"]
+
+
 def slow_line(slow: int) -> str:
     """Returns the line that says at the start what the slow clock does to the run's figures."""
     return (
         f"neap: --slow {slow}: the card's clock is {slow} times slower than the CPU's; itr=16us lasts {16 * slow / 1000:g} ms. "
-        "The log does not record this."
+        "The log's header records this."
     )
 
 

@@ -97,8 +97,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[machine.Machine]:
 def test_the_cpu_and_the_cards_clock_reach_the_machine(started: list[machine.Machine], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "memcached", "--cpu", "Haswell,-avx2", "--slow", "100"]) == 1
     (vm,) = started
-    assert (vm.cpu, vm.card_options) == ("Haswell,-avx2", ["--time-scale", "0.01"])
-    line = "neap: --slow 100: the card's clock is 100 times slower than the CPU's; itr=16us lasts 1.6 ms. The log does not record this."
+    assert (vm.cpu, vm.card_options, vm.arguments) == ("Haswell,-avx2", ["--time-scale", "0.01"], ["slow=100"])
+    line = "neap: --slow 100: the card's clock is 100 times slower than the CPU's; itr=16us lasts 1.6 ms. The log's header records this."
     assert capsys.readouterr().err.splitlines()[0] == line
 
 
@@ -106,7 +106,7 @@ def test_by_default_the_cpu_is_the_fullest_and_the_clock_is_right(
     started: list[machine.Machine], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["run", "memcached"]) == 1
-    assert (started[0].cpu, started[0].card_options) == ("max", [])
+    assert (started[0].cpu, started[0].card_options, started[0].arguments) == ("max", [], [])
     assert capsys.readouterr().err == "neap: error: it would start here\n"
 
 

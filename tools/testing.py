@@ -17,7 +17,22 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import boot_programs, build, card_fuzz, fuzz_soak, kernel_soak, outside, packages, progress, pythons, qemu, run, style, toolchain
+from tools import (
+    boot_programs,
+    build,
+    card_fuzz,
+    fuzz_soak,
+    kernel_soak,
+    outside,
+    packages,
+    progress,
+    pythons,
+    qemu,
+    run,
+    start_soak,
+    style,
+    toolchain,
+)
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.model import campaign
 from tools.process import run_logged, tail
@@ -72,18 +87,26 @@ def soak(
     cores: int | None = None,
     jobs: int | None = None,
     faults: Sequence[str] = (),
+    starts: int | None = None,
+    busy: int | None = None,
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Five names are no
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Six names are no
     layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
     kernel's stress images, `fuzz` all other fuzzers, `model` seeds on the model machine (tools/model/campaign.py has its further
-    arguments). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which
+    this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
-    given = {name: value for name, value in of_model.items() if value is not None}
-    if list(names) == ["model"]:
-        return campaign.soak(**given)
+    of_starts = {"starts": starts, "cores": cores, "busy": busy}
+    given = {name: value for name, value in {**of_model, **of_starts}.items() if value is not None}
+    for name, options, runner in (("model", of_model, campaign.soak), ("starts", of_starts, start_soak.soak)):
+        if list(names) != [name]:
+            continue
+        if foreign := [option for option in given if option not in options]:
+            raise UsageError(f"{_soak_option(foreign[0])} does not belong to soak {name}", "./neap soak --help lists the options")
+        return runner(**given)
     if given:
-        option = {"first_seed": "--first-seed", "faults": "--fault"}.get(name := next(iter(given)), f"--{name}")
-        raise UsageError(f"{option} belongs to soak model", "./neap soak model --seeds 10")
+        name = "starts" if next(iter(given)) in ("starts", "busy") else "model"
+        raise UsageError(f"{_soak_option(next(iter(given)))} belongs to soak {name}", f"./neap soak {name}")
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}
@@ -101,6 +124,10 @@ def soak(
         if status:
             return status
     return 0
+
+
+def _soak_option(name: str) -> str:
+    return {"first_seed": "--first-seed", "faults": "--fault"}.get(name, f"--{name}")
 
 
 def _soak_driver(minutes: float) -> int:

@@ -108,6 +108,8 @@ task<Result<void>> Card::start() {
   const auto moderation = Moderation::from_us(options_.itr_us);
   if (!moderation) co_return std::unexpected(moderation.error());
   for (auto& itr_us : itr_us_) itr_us = moderation->itr_us();
+  constexpr std::uint16_t revision_offset = 8;  // PCI 3.0, 6.2.1
+  revision_ = static_cast<std::uint8_t>(device_.read_config(revision_offset, 1));
   if (auto good = check(options_, std::min(core_count(), rss::queues_max)); !good) co_return good;
   if (auto done = co_await make_pairs(); !done) co_return done;
   const unsigned rss_cores = options_.rss_cores == 0 ? receiving() : options_.rss_cores;
@@ -258,6 +260,7 @@ void Card::look_at_link(bool announce) {
   // lost, only this timer notices that the link came up.
   link_watch_.cancel();  // the timer is needed only without a link
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
+  link_megabits_.store(status.megabits, std::memory_order_relaxed);
   if (status.up == link_up()) return;
   set_link(status.up);
   counters_.link_changes.add();

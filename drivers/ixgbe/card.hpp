@@ -58,7 +58,13 @@ class Card final : public NetDevice, public policy::Device {
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
+  [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
+    return {.name = "82599", .device_id = device_.device_id, .revision = revision_};
+  }
   [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t link_megabits() const noexcept override {
+    return link_up() ? link_megabits_.load(std::memory_order_relaxed) : 0;
+  }
   [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
@@ -129,10 +135,12 @@ class Card final : public NetDevice, public policy::Device {
   unsigned home_core_;
   /// The flow (as for `program_steering`) and the core of each filter; flow 0: the filter is free. The first filter is for `reserved_port`.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
+  std::uint8_t revision_ = 0;
   MacAddress mac_{};
   std::vector<MacAddress> groups_;
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
+  std::atomic<std::uint32_t> link_megabits_ = 0;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // for each core, the value in EITR
   std::atomic<std::uint64_t> unmasked_ = 0;                     // a bit for each unmasked vector

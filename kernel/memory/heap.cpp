@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // A slab is 64 KiB, aligned to its size: a header, then objects of one size class. A slab has the same owner as long as it exists, so an
-// object's owner is found in the header, at the object's address with the low bits cleared. Objects over 8 KiB are runs of pages.
+// object's owner is found in the header, at the object's address with the low bits cleared. Objects over 8 KiB are runs of pages
+// (heap_runs.hpp).
 //
 // A page-aligned pointer is a run if the page allocator has recorded a run that begins there. Otherwise it is an object in a slab. A slab
 // begins with its header, so no object has the address of a slab.
@@ -19,6 +20,7 @@
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/memory/heap_checks.hpp"
+#include "kernel/memory/heap_runs.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/memory/size_classes.hpp"
 #include "kernel/panic.hpp"
@@ -125,8 +127,9 @@ class Heap {
   // Counted by class, so that the fast path has one counter to write.
   std::array<Counter, class_count> allocated, freed;
   struct Counters {
-    Counter runs_allocated, runs_freed, run_bytes, remote_frees, refused, slab_bytes, empty_slabs;
+    Counter remote_frees, refused, slab_bytes, empty_slabs;
   } counters;
+  RunCounters run_counters;
 
  private:
   void make_fresh(Slab& slab) noexcept;
@@ -351,29 +354,12 @@ void Heap::ask_other_cores() noexcept {
   }
 }
 
-void* allocate_run_bytes(Heap& heap, std::size_t bytes, std::size_t alignment) noexcept {
-  if (bytes > page_bytes << order_max || alignment > page_bytes << order_max) return nullptr;
-  const std::size_t pages = std::max<std::size_t>((bytes + page_bytes - 1) / page_bytes, 1);
-  const auto alignment_order = static_cast<unsigned>(std::bit_width((std::max(alignment, page_bytes) / page_bytes) - 1));
-  void* const run = allocate_run(pages, alignment_order);
-  if (run != nullptr) {
-    heap.counters.runs_allocated.add();
-    heap.counters.run_bytes.add(pages * page_bytes);
-  }
-  return run;
-}
-
 /// The smallest class with objects of at least `bytes` bytes at multiples of `alignment`.
 unsigned aligned_class(std::size_t bytes, std::size_t alignment) noexcept {
   const std::size_t padded = (std::max<std::size_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
   unsigned size_class = class_of(padded);
   while (class_alignment(size_class) < alignment) ++size_class;  // terminates: the larger classes include powers of two
   return size_class;
-}
-
-/// Pages of the run that begins at `pointer`; 0 if it is an object in a slab.
-std::size_t pages_of(const void* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer) % page_bytes == 0 ? run_pages(pointer) : 0;
 }
 
 [[gnu::noinline]] void* allocate_slowly(std::size_t bytes, std::size_t alignment) noexcept {
@@ -397,7 +383,7 @@ void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   heap.prepare();
   const auto try_once = [&] {
     const bool is_object = bytes <= object_bytes_max && alignment <= page_bytes;
-    return is_object ? heap.allocate_slowly(aligned_class(bytes, alignment)) : allocate_run_bytes(heap, bytes, alignment);
+    return is_object ? heap.allocate_slowly(aligned_class(bytes, alignment)) : allocate_run_bytes(heap.run_counters, bytes, alignment);
   };
   void* object = try_once();
   if (object != nullptr) [[likely]]
@@ -410,12 +396,7 @@ void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
 
 void plain::deallocate(void* pointer) noexcept {
   Heap& heap = own_heap();
-  if (const std::size_t pages = pages_of(pointer); pages != 0) {
-    heap.counters.runs_freed.add();
-    heap.counters.run_bytes.subtract(pages * page_bytes);
-    free_run(pointer);
-    return;
-  }
+  if (is_run(pointer)) return free_run_bytes(heap.run_counters, pointer);
   Slab& slab = slab_of(pointer);
   if (slab.heap == &heap) [[likely]] {
     heap.free_object(slab, pointer);
@@ -425,7 +406,7 @@ void plain::deallocate(void* pointer) noexcept {
 }
 
 std::size_t plain::usable_bytes(const void* pointer) noexcept {
-  if (const std::size_t pages = pages_of(pointer); pages != 0) return pages * page_bytes;
+  if (const std::size_t bytes = run_bytes(pointer); bytes != 0) return bytes;
   return class_bytes[slab_of(pointer).size_class];
 }
 
@@ -445,8 +426,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
   // `slab_around` returns readable memory for any valid pointer (see `before_first_page`). If the pointer is a run, that memory may be
-  // another core's data. So `pages_of` is tested before `slab` is read.
-  if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
+  // another core's data. So `is_run` is called before `slab` is read.
+  if (Slab& slab = *slab_around(pointer); !is_run(pointer) && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);
 }
@@ -469,12 +450,7 @@ void* reallocate(void* pointer, std::size_t bytes) noexcept {
 }
 
 bool shrink(void* pointer, std::size_t bytes) noexcept {
-  const std::size_t pages = std::max<std::size_t>((bytes + page_bytes - 1) / page_bytes, 1);
-  const std::size_t had = pages_of(pointer);
-  if (checks::on() || bytes <= object_bytes_max || had < pages) return false;
-  shorten_run(pointer, pages);
-  own_heap().counters.run_bytes.subtract((had - pages) * page_bytes);
-  return true;
+  return !checks::on() && bytes > object_bytes_max && shorten_run_bytes(own_heap().run_counters, pointer, bytes);
 }
 
 bool pass_boundary() noexcept {
@@ -493,9 +469,9 @@ HeapCounters heap_counters() noexcept {
       sum.frees += freed;
       sum.used_bytes += (allocated - freed) * class_bytes[size_class];
     }
-    sum.allocations += heap.counters.runs_allocated.value();
-    sum.frees += heap.counters.runs_freed.value();
-    sum.used_bytes += heap.counters.run_bytes.value();
+    sum.allocations += heap.run_counters.allocated.value();
+    sum.frees += heap.run_counters.freed.value();
+    sum.used_bytes += heap.run_counters.bytes.value();
     sum.remote_frees += heap.counters.remote_frees.value();
     sum.refused += heap.counters.refused.value();
     sum.slab_bytes += heap.counters.slab_bytes.value();

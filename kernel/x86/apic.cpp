@@ -125,6 +125,7 @@ void enable_this_core(bool first) {
 
 std::uint32_t this_id() { return x2apic ? read(Register::id) : read(Register::id) >> 24; }
 bool is_x2apic() { return x2apic; }
+const volatile std::byte* registers_in_memory() { return registers; }
 void end_of_interrupt() { write(Register::end_of_interrupt, 0); }
 void send(std::uint32_t apic_id, std::uint8_t vector) {
   require(vector >= 32, "apic::send: a vector of the CPU's exceptions", vector);

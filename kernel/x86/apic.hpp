@@ -5,6 +5,7 @@
 // x2APIC has the same registers in memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace neap::x86::apic {
@@ -20,6 +21,8 @@ void enable_this_core(bool first);
 
 [[nodiscard]] std::uint32_t this_id();
 [[nodiscard]] bool is_x2apic();
+/// The address at which each core finds its own APIC's registers; null with x2APIC.
+[[nodiscard]] const volatile std::byte* registers_in_memory();
 
 void end_of_interrupt();
 void send(std::uint32_t apic_id, std::uint8_t vector);

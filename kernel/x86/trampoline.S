@@ -2,14 +2,28 @@
 // The entry point of another core: real mode, at the page that the start-up message names (SDM 3A, 9.4.4).
 //
 // This code is copied to that page, below 1 MiB, so it uses only addresses relative to the page. It switches directly from real mode to
-// long mode, on the boot tables. These map the page at its own address and the image at the top. After that it runs the image's code. The
-// core that takes the start record out of its slot owns the record. A core that starts after core 0 gave up finds no record and halts.
+// long mode, on the boot tables. These map the page at its own address and the image at the top. After that it runs the image's code.
+//
+// Any number of cores run this code at the same time, and none has a stack yet. Each finds its record by its APIC id and enters by one
+// compare-exchange (start_record.hpp). A core that comes after core 0 gave it up, or that has no record, halts for ever. A core that has
+// entered waits until core 0 gives it its parameters, with a stack.
 
 #define CR0_PROTECTED      0x80000001
 #define CR0_WRITE_PROTECT  0x00010000
 #define CR4_PAE_SSE        0x620
 #define MSR_EFER           0xc0000080
 #define EFER_LME_NXE       0x900
+#define MSR_APIC_BASE      0x1b
+#define APIC_BASE_ENABLE   0x800                        // SDM 3A, 11.12.1: the APIC must be enabled before x2APIC is
+#define APIC_BASE_X2APIC   0x400
+#define MSR_X2APIC_ID      0x802
+#define APIC_ID_OFFSET     0x20                         // SDM 3A, table 11-1; the id is in bits 31:24
+#define RECORD_BYTES       64                           // StartRecord: its size, members and states (start_record.hpp)
+#define RECORD_STATE       4
+#define RECORD_START       8
+#define STATE_WAITING      0
+#define STATE_IN           1
+#define NO_START           1                            // a value of StartRecord::start: halt
 
         .section .rodata.trampoline, "a", @progbits
         .balign 16
@@ -68,17 +82,49 @@ trampoline_end:
 core_entry_high:
         .cfi_startproc
         .cfi_undefined rip
-        xorl    %edi, %edi
-        xchgq   %rdi, core_start_slot
-        testq   %rdi, %rdi
-        jz      1f
-        movq    0(%rdi), %rax                           // CoreStart::root
+        movq    core_root_table, %rax
         movq    %rax, %cr3
-        movq    8(%rdi), %rsp                           // CoreStart::stack_top
+        movq    core_apic_registers, %rsi
+        testq   %rsi, %rsi
+        jz      1f
+        movl    APIC_ID_OFFSET(%rsi), %esi
+        shrl    $24, %esi
+        jmp     2f
+1:      movl    $MSR_APIC_BASE, %ecx
+        rdmsr
+        orl     $APIC_BASE_ENABLE, %eax
+        wrmsr
+        orl     $APIC_BASE_X2APIC, %eax
+        wrmsr
+        movl    $MSR_X2APIC_ID, %ecx
+        rdmsr
+        movl    %eax, %esi
+2:      movl    core_record_count, %ecx
+        movq    $core_records, %rdi
+3:      testl   %ecx, %ecx
+        jz      7f
+        cmpl    %esi, (%rdi)
+        je      4f
+        addq    $RECORD_BYTES, %rdi
+        decl    %ecx
+        jmp     3b
+4:      movl    $STATE_WAITING, %eax
+        movl    $STATE_IN, %edx
+        lock cmpxchgl %edx, RECORD_STATE(%rdi)
+        jne     7f
+5:      movq    RECORD_START(%rdi), %rdx
+        testq   %rdx, %rdx
+        jnz     6f
+        pause
+        jmp     5b
+6:      cmpq    $NO_START, %rdx
+        je      7f
+        movq    %rdx, %rdi
+        movq    0(%rdi), %rsp                           // CoreStart::stack_top
         xorl    %ebp, %ebp
         call    neap_core_entered
-1:      cli
+7:      cli
         hlt
-        jmp     1b
+        jmp     7b
         .cfi_endproc
         .size   core_entry_high, . - core_entry_high

@@ -146,6 +146,7 @@ task<Result<void>> WireCard::report_device_counters(std::optional<unsigned> core
   const std::uint64_t visited = co_await on_core(options_.first_core, [] { return this_core(); });
   emit("wire.own.visited", visited);
   emit("wire.own.queue", core.value_or(options_.cores));
+  emit("wire.own.reads", ++own_reads_);
   co_return Result<void>{};
 }
 

@@ -78,7 +78,9 @@ class WireCard final : public NetDevice {
   // NetDevice
   [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
+  [[nodiscard]] NetDeviceIdentity identity() const noexcept override { return {.name = "wire", .device_id = 0x10fb, .revision = 1}; }
   [[nodiscard]] bool link_up() const noexcept override { return link_; }
+  [[nodiscard]] std::uint32_t link_megabits() const noexcept override { return link_ ? 10'000 : 0; }
   [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
@@ -124,7 +126,7 @@ class WireCard final : public NetDevice {
   std::vector<std::unique_ptr<Queue>> queues_;
   std::atomic<bool> link_{true}, cut_{false}, gone_{false};
   std::atomic<double> lost_, repeated_, late_;
-  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0}, filtered_{0};
+  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0}, filtered_{0}, own_reads_{0};
   mutable std::mutex groups_lock_;
   std::vector<MacAddress> groups_;
   std::atomic<std::int64_t> buffers_out_{0};

@@ -50,6 +50,7 @@ constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
 std::atomic<std::uint64_t> manual_now_ns{clock_runs};
 std::mutex console_mutex;
 std::string console_text, command_line_text;
+unsigned broken_cores = 0;
 std::span<std::byte> kept_memory_area;
 
 std::uint64_t monotonic_ns() noexcept {
@@ -119,7 +120,8 @@ CorePlace present_place(unsigned present) noexcept {
 }
 
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
-  const auto count = static_cast<unsigned>(wanted.count());
+  const auto wanted_count = static_cast<unsigned>(wanted.count());
+  const unsigned count = wanted_count - std::min(broken_cores, wanted_count - 1);
   make_core(0);
   for (unsigned i = 1; i < count; ++i) make_core(i);
   running_cores.store(count, std::memory_order_relaxed);
@@ -159,8 +161,8 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on x86, an interrupt wakes a core in `halt` or `monitor`; in the MWAIT states, a write to the core's wake-up word does.
-    const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
+    // As on x86, an interrupt wakes a core that halts or watches a line; in the MWAIT states, a write to the core's wake-up word does.
+    const bool by_interrupt = state == IdleState::halt || watched != nullptr;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown
                 : by_interrupt            ? WakeCause::wake_up
@@ -409,6 +411,7 @@ std::optional<IdleState> asleep_in(unsigned core) {
 }
 
 void set_kept_memory(std::span<std::byte> area) { kept_memory_area = area; }
+void set_broken_cores(unsigned count) { broken_cores = count; }
 void set_command_line(std::string_view line) { command_line_text = line; }
 
 std::string take_console_text() {

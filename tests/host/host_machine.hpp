@@ -100,6 +100,8 @@ class ClockRunner {
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------
 /// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has only halt and poll.
 void set_power_abilities(const PowerAbilities& abilities);
+/// Sets the facts about CPU and firmware. MUST be called before the HostMachine is made. Without a call all of them are absent.
+void set_machine_facts(const MachineFacts& facts);
 /// Sets the number of cores of a package. 0: one package has all cores.
 void set_cores_per_package(unsigned cores);
 /// Sets the counters that `machine::sample_counters` returns on `core`. Counters that are not `present` MUST be zero.
@@ -122,6 +124,9 @@ void set_granted_ratio(unsigned core, std::uint8_t ratio);
 
 /// Returns how often `core` has checked for hardware errors since the last call.
 [[nodiscard]] unsigned take_error_looks(unsigned core);
+
+/// From now on, the last `count` of the cores that `machine::start_cores` is to start do not start.
+void set_broken_cores(unsigned count);
 
 void set_command_line(std::string_view line);
 

@@ -2,6 +2,7 @@
 // Core 0 sleeps in each idle state, then computes at several frequencies and below a power limit. Around each part it reads its counters
 // and asks the model for a snapshot (CPUID). It prints what the counters counted; the test compares that with the snapshots.
 #include <array>
+#include <span>
 #include <string>
 
 #include "kernel/policy.hpp"
@@ -20,8 +21,9 @@ constexpr std::chrono::milliseconds nap{3};
 constexpr unsigned naps = 10;
 constexpr std::uint64_t loop_rounds = 4'000'000;
 
-constexpr std::uint32_t msr_mperf = 0xe7, msr_aperf = 0xe8, msr_perf_status = 0x198, msr_fixed_counter0 = 0x309, msr_package_energy = 0x611,
-                        msr_dram_energy = 0x619, msr_cores_energy = 0x639, msr_core_c3 = 0x3fc, msr_core_c6 = 0x3fd, msr_core_c7 = 0x3fe;
+constexpr std::uint32_t msr_event1 = 0xc2, msr_mperf = 0xe7, msr_aperf = 0xe8, msr_perf_status = 0x198, msr_fixed_counter0 = 0x309,
+                        msr_package_energy = 0x611, msr_dram_energy = 0x619, msr_cores_energy = 0x639, msr_core_c3 = 0x3fc,
+                        msr_core_c6 = 0x3fd, msr_core_c7 = 0x3fe;
 struct Named {
   const char* name;
   std::uint32_t msr;
@@ -37,6 +39,7 @@ constexpr std::array readings{Named{"aperf", msr_aperf},
                               Named{"c7", msr_core_c7},
                               Named{"cycles", msr_fixed_counter0 + 1},
                               Named{"reference_cycles", msr_fixed_counter0 + 2},
+                              Named{"chosen_instructions", msr_event1},
                               Named{"instructions", msr_fixed_counter0}};
 struct Sample {
   std::uint64_t tsc = 0;
@@ -77,6 +80,11 @@ neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   const PowerAbilities& has = machine::power_abilities();
   check(has.mwait_sleeps && has.pstates && has.power_limit, "the model has all of these");
+  const auto event = machine::find_event("instructions");
+  check(event.has_value() && has.free_event_counters >= 1, "the model counts instructions by name");
+  check(!machine::find_event("llc_misses").has_value(), "the model has no misses, and CPUID says so");
+  machine::choose_events(std::span(&*event, 1));
+  check(machine::count_chosen_events().has_value(), "the model's counters can be set");
   std::uint32_t mark = 1;
   for (const std::string state : {"halt", "c1", "c1e", "c3", "c6", "c7"}) {
     if (state != "halt" && !(co_await policy::set(Setting::idle, state, policy::all_cores)).has_value()) continue;

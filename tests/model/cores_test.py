@@ -63,6 +63,8 @@ def test_counters_agree_with_the_model(measured: tuple[cpu_model.CpuModel, dict[
     dram_unit_j = 2.0 ** -cpu.values["energy.dram_unit_exponent"]
     for name, part in parts.items():
         assert part.read["instructions"] == part.truth_of_core("instructions"), name
+        # A general counter that counts the event of this name (log_events=instructions).
+        assert part.read["chosen_instructions"] == pytest.approx(part.truth_of_core("instructions"), rel=TOLERANCE, abs=2000), name
         for key, truth in (("cycles", "cycles"), ("aperf", "cycles"), ("reference_cycles", "reference_cycles"),
                            ("mperf", "reference_cycles")):  # fmt: skip
             assert part.read[key] == pytest.approx(part.truth_of_core(truth), rel=TOLERANCE, abs=2000), (name, key)

@@ -167,8 +167,11 @@ def lines_of_the_page() -> list[list[str]]:
     return [shlex.split(line, comments=True)[3:] for line in block[1].splitlines() if line.startswith("./neap load ")]
 
 
-def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line runs with a shorter time, and with a target that only an overloaded server misses."""
+@pytest.mark.image_only
+def test_each_line_of_the_page_does_what_it_says(
+    stock_memcached: StockServer, neap_memcached: NeapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line runs with a shorter time, and with a target that only an overloaded server misses. A line about the log needs Neap."""
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
     Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
@@ -176,10 +179,13 @@ def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, t
     lines = lines_of_the_page()
     assert len(lines) > 12
     for words in lines:
+        address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
         changed = [shorter.get(before, word) for before, word in zip(["", *words], words)]
         own_time = {"--rate-file", "--trace"} & set(words)
+        if "--log-from" in words:  # `./neap load` adds the machine's control
+            address = f"{neap_memcached.address[0]}:{neap_memcached.address[1]}"
+            changed = [*changed, "--control", neap_memcached.control_target]
         added = [word for name in ("--seconds", "--warm-up") if name not in words and not own_time for word in (name, shorter[name])]
-        address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
         done = finished([str(build.LOAD), address, *changed, *added], RUN_SECONDS)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"

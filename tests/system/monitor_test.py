@@ -43,13 +43,14 @@ def test_only_the_cards_writes_wake_a_monitoring_core_and_the_log_shows_it() -> 
     ):
         wires = [stack.enter_context(wire) for wire in server.connect_to_each_core(range(CORES), CONNECTIONS_A_CORE)]
         assert "idle=monitor" in control.ok_answer("idle,monitor")
-        server.machine.card_command("reset-counters")
         server.start_trace()
         control.ok_answer("start")
+        # Start and stop of a run read the card's counters.
+        server.machine.card_command("reset-counters")
         requests = store_and_fetch(wires)
+        accesses = server.machine.card_counters()
         control.ok_answer("stop")
         messages = server.stop_trace()
-        accesses = server.machine.card_counters()
         assert "idle=halt" in control.ok_answer("idle,halt")
         logs = [server.log(core) for core in range(CORES)]
 

@@ -17,6 +17,7 @@ from tools.bench import (
     determinism,
     driver,
     hostile,
+    idle_policies,
     instructions,
     kernel,
     linux_card,
@@ -30,6 +31,7 @@ from tools.bench import (
     sleep_states,
     stream,
     trade_off,
+    wakeup,
 )
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
@@ -56,6 +58,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "trade-off": Benchmark(trade_off.rows, trade_off.show),
     "netpipe-model": Benchmark(netpipe_model.rows, netpipe_model.show),
     "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
+    "idle-policies": Benchmark(idle_policies.rows, idle_policies.show),
+    "wakeup": Benchmark(wakeup.rows, wakeup.show),
     "determinism": Benchmark(determinism.rows, determinism.show),
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
     "cleaners": Benchmark(cleaners.rows, cleaners.show),

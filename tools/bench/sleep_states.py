@@ -34,6 +34,7 @@ class Setting:
     model: str
     rate: int
     idle: str
+    words: tuple[str, ...] = ()  # of the command line, besides `idle=`
 
     @property
     def name(self) -> str:
@@ -42,7 +43,8 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run. `shares`: of the cores' time in each state; the rest went into wake-ups. `compared`: the records that agreed."""
+    """A run. `figures`: those of `Result.row` (tools/model/results.py). `shares`: of the cores' time in each state; the rest went into
+    wake-ups. `compared`: the records that agreed."""
 
     figures: Mapping[str, float]
     shares: Mapping[str, float]
@@ -50,9 +52,9 @@ class Cell:
 
 
 def idle_states(cpu: cpu_model.CpuModel) -> list[str]:
-    """Neap's idle states on this CPU, from the one with the quickest answer to the deepest."""
+    """Neap's idle states on this CPU, from the one with the quickest answer to the deepest; last the one that chooses among them."""
     deeper = [idle for idle in ("c1", "c1e", "c3", "c6", "c7") if f"sleep.{sleeps.C_STATES[idle]}.hint" in cpu.values]
-    return ["poll", "monitor", "halt", *deeper]
+    return ["poll", "monitor", "halt", *deeper, "menu"]
 
 
 def settings() -> list[Setting]:
@@ -61,7 +63,7 @@ def settings() -> list[Setting]:
 
 def run(wanted: Setting, image: Path, window_ms: float) -> Cell:
     """Runs memcached in one idle state. Raises Failure if the log's sleeps are not the CPU's, or if a request failed."""
-    words = [f"idle={wanted.idle}", *LOG_WORDS]
+    words = [f"idle={wanted.idle}", *wanted.words, *LOG_WORDS]
     settled = experiment.Experiment(wanted.model, rate=wanted.rate, window_ms=window_ms, cores=CORES, arguments=words, trace=True)
     cpu = cpu_model.load(wanted.model)
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
@@ -79,7 +81,7 @@ def run(wanted: Setting, image: Path, window_ms: float) -> Cell:
     for core in result.cores:
         for state, spent_ns in core.residency_ns.items():
             shares[state] = shares.get(state, 0.0) + spent_ns / time_ns
-    return Cell({name: row[name] for name in FIGURES}, shares, compared)
+    return Cell(row, shares, compared)
 
 
 def rows() -> list[Row]:
@@ -94,7 +96,7 @@ UNITS = {"p50_us": "us", "p99_us": "us", "watts": "W", "uj_per_request": "uJ a r
 
 
 def rows_of(setting: Setting, cell: Cell) -> list[Row]:
-    found = [Row(f"{setting.name}.{name}", f"{UNITS[name]}, modelled", value) for name, value in cell.figures.items()]
+    found = [Row(f"{setting.name}.{name}", f"{UNITS[name]}, modelled", cell.figures[name]) for name in FIGURES]
     found += [Row(f"{setting.name}.share.{state}", "of the time, modelled", share) for state, share in cell.shares.items()]
     for cause in sleeps.CAUSES:
         found.append(Row(f"{setting.name}.ended_by.{cause}", "sleeps of the window", float(cell.compared.causes.get(cause, 0))))

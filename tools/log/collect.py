@@ -184,7 +184,7 @@ class Collector:
             self._expected[core] = max(expected, end)
         elif block.type == layout.BLOCK_HEADER:
             header = layout.parse_header(payload, f"core {core}'s header in the stream")
-            if header.core != core or (header.boot_id, header.run) != (block.boot, block.run):
+            if header.core != core or (header.boot_id, header.run) != (block.boot, block.run) or header.size != len(payload):
                 raise layout.DamagedBlock(f"core {core} was sent the header of something else")
             self._learn_cores(header)
             self._headers[core] = header

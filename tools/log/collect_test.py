@@ -191,6 +191,15 @@ def test_runs_do_not_mix_in_one_folder(tmp_path: Path) -> None:
     assert whole(tmp_path / "out")
 
 
+@pytest.mark.parametrize("records", [2, 200])
+def test_a_machine_in_ebbrts_dialect_is_named(tmp_path: Path, records: int) -> None:
+    answers = {"status": lambda: "ok application=x; dialect=ebbrt"}
+    named = pytest.raises(Failure, match="was booted with dialect=ebbrt")
+    with FakeMachine([bytes(88) * records], answers=answers) as machine, named as caught:
+        fetch.fetch(machine.address, tmp_path / "out", token=None, as_json=False)
+    assert "log collect" in caught.value.hint
+
+
 def test_two_collectors_do_not_write_to_one_folder(tmp_path: Path) -> None:
     with collect.Folder(tmp_path), FakeMachine(FILES) as machine, pytest.raises(Failure, match="another neap is writing to"):
         gather(machine, tmp_path)

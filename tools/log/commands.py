@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in a virtual environment (tools/pythons.py)."""
+"""The commands of `./neap log` that need packages, like csv and report. They run in a virtual environment (tools/pythons.py)."""
 
 import json
 from pathlib import Path
@@ -28,11 +28,21 @@ def convert(arguments) -> int:
         progress.say(f"neap: {out}, {size / 1e6:.1f} MB: open it in a browser")
         return 0
     run = decode.load(arguments.places)
+    if arguments.action == "wakeups":
+        from tools.log import wakeups
+
+        print(wakeups.text(wakeups.latencies(run)))
+        return 0
     from tools.log import tables
 
     pieces = tables.tables(run, arguments.table, arguments.untrimmed)
     if arguments.action == "csv":
         tables.write_csv(pieces, arguments.out or "-")
+        if arguments.out and arguments.table != "configuration":
+            # A second file: few tools can skip comment lines in the first one.
+            beside = tables.configuration_path(arguments.out)
+            tables.write_csv(iter([tables.configuration_table(run)]), str(beside))
+            progress.say(f"neap: {arguments.out}, and the configuration in {beside}")
     else:
         out = arguments.out or _beside(arguments.places, f"{arguments.table}.parquet")
         tables.write_parquet(pieces, run, str(out))

@@ -15,18 +15,23 @@ from pathlib import Path
 import numpy as np
 
 from tools.errors import Failure, UsageError
+from tools.log import load_results
 from tools.log import schema as schemas
+from tools.log.configuration import MARKS_MAX, CoreEntries
 from tools.log.folder import log_files
-from tools.log.layout import ENTRY_BYTES, HEADER_BYTES, Damaged, Header, read_header
+from tools.log.layout import ENTRY_BYTES, Damaged, Header, read_header
 from tools.log.schema import Form, Schema
 
 # The format fixes the numbers of the kinds of entries. The header states the form (layout) of each kind.
-INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
-SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
-IDLE = 32
+INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, schemas.START, 5
+SAMPLE, RESIDENCY, SETTINGS, ANCHOR, EVENT_COUNTS = 16, 17, 18, 19, 21
+CONFIGURED = schemas.CONFIGURED
+IDLE, MARK = 32, schemas.MARK
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
+# The counters of chosen events. The header's member `events` names the events.
+EVENTS = ("event1", "event2", "event3")
 # The counters from which the tools compute figures. A log's header may name further counters.
-COUNTERS = tuple(schemas.DEFAULTS["flags"])
+COUNTERS = tuple(name for name in schemas.DEFAULTS["flags"] if name not in EVENTS)
 
 
 @functools.lru_cache(maxsize=64)
@@ -65,6 +70,8 @@ class CoreLog:
     gaps: list[tuple[int, int]]  # position of the first missing entry, number of missing entries
     unknown: int  # entries of kinds that this version does not know
     settings_left_out: int  # number of settings entries beyond SETTINGS_MAX
+    configured: list[dict] = dataclasses.field(default_factory=list)  # settings that entries state one by one
+    marks: list[dict] = dataclasses.field(default_factory=list)  # marks of the load
 
     @property
     def core(self) -> int:
@@ -82,20 +89,31 @@ class CoreLog:
     def tsc_hz(self) -> int:
         return self.header.tsc_hz
 
+    @functools.cached_property
+    def settings_entries(self) -> CoreEntries:
+        """What the log says about settings. The begin of the run is not filled in (trim.py)."""
+        return CoreEntries(self.core, None, self.settings, self.configured, self.marks)
+
 
 @dataclasses.dataclass
 class RunLog:
-    """The logs of all cores of one run, in order. Data of other origin lacks some figures: `unknown` names them, `notes` tells the reader,
-    and `windows` has the measured windows of the load that came with the data."""
+    """The logs of all cores of one run, in order. `load`: what load_results.offered says. Data of other origin lacks some figures:
+    `unknown` names them, `notes` tells the reader, and `windows` has the measured windows of the load that came with the data."""
 
     cores: list[CoreLog]
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     windows: tuple = ()
+    load: dict | None = None
 
     @property
     def about(self) -> dict:
         return self.cores[0].header.about
+
+    @property
+    def events(self) -> dict[str, str]:
+        """Returns the chosen events: the counter of each event by the event's name."""
+        return {name: counter for counter, name in zip(EVENTS, self.about.get("events", ())) if counter in self.cores[0].counters}
 
     def energy_unit(self, counter: str) -> float | None:
         """Returns the joules of one count; None if the CPU has no such counter."""
@@ -145,7 +163,8 @@ def load(places: Sequence[str]) -> RunLog:
             raise Failure(f"{path} and {first[1]} are of different runs", "give the files of one run")
         by_core.setdefault(header.core, []).append((header, path))
     _require_memory(sum(header.entries for files in by_core.values() for header, _ in files) * ENTRY_BYTES)
-    return RunLog([_load_core(by_core[core]) for core in sorted(by_core)])
+    load_there = load_results.offered(load_results.beside(places))
+    return RunLog([_load_core(by_core[core]) for core in sorted(by_core)], load=load_there)
 
 
 def _require_memory(log_bytes: int) -> None:
@@ -176,7 +195,7 @@ def _read_entries(path: Path, header: Header) -> np.ndarray:
     count = header.entries
     try:
         with open(path, "rb") as data:
-            entries = np.fromfile(data, dtype(header.schema.form["record"]), count, offset=HEADER_BYTES)
+            entries = np.fromfile(data, dtype(header.schema.form["record"]), count, offset=header.size)
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from None
     if len(entries) != count:
@@ -199,7 +218,8 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 
     counters = {name: Counter(np.zeros(len(records), np.uint64), np.zeros(len(records), bool)) for name in (*COUNTERS, *schema.flags)}
-    for form in ("sample", "residency"):
+    # Older logs have no form for events.
+    for form in (form for form in ("sample", "residency", "events") if form in schema.form):
         found, owner = followers(form)
         # The record of a sample may have been overwritten. Then no record precedes the sample, or the preceding record has another TSC.
         belongs = owner >= 0
@@ -217,8 +237,9 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
     follows_gap = np.zeros(len(records), bool)
     after = np.searchsorted(record_at, starts)
     follows_gap[after[after < len(records)]] = True
-    settings_at = of_form("settings")
+    settings_at = np.flatnonzero(np.isin(kinds, schema.change_kinds))
     settings = [schema.describe_settings(entries[at].tobytes()) for at in settings_at[:SETTINGS_MAX]]
+    configured_at = np.flatnonzero(np.isin(kinds, schema.configured_kinds))
     known = np.isin(kinds, [number for number, _ in schema.kinds])
     return CoreLog(
         header=header,
@@ -233,4 +254,6 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         gaps=gaps,
         unknown=int(len(kinds) - np.count_nonzero(known)),
         settings_left_out=len(settings_at) - len(settings),
+        configured=[schema.describe_settings(entries[at].tobytes()) for at in configured_at[:SETTINGS_MAX]],
+        marks=[schema.describe_mark(entries[at].tobytes()) for at in of_form("mark")[:MARKS_MAX]],
     )

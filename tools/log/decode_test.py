@@ -46,8 +46,8 @@ def test_the_kinds_of_texts_without_lines_are_the_kernels() -> None:
     assert {str(number): form for number, _, form, _ in kernel_kinds()} == schema.DEFAULTS["lines"]
     numbers = {name: number for number, name, _, _ in kernel_kinds()}
     assert {number: name for number, name, form, _ in kernel_kinds() if form == "record"} == decode.KIND_NAMES
-    ours = (decode.SAMPLE, decode.RESIDENCY, decode.SETTINGS, decode.ANCHOR, decode.IDLE)
-    assert ours == tuple(numbers[name] for name in ("sample", "residency", "settings", "anchor", "idle"))
+    ours = (decode.SAMPLE, decode.RESIDENCY, decode.SETTINGS, decode.ANCHOR, decode.CONFIGURED, decode.IDLE, decode.MARK)
+    assert ours == tuple(numbers[name] for name in ("sample", "residency", "settings", "anchor", "configured", "idle", "mark"))
 
 
 def test_a_type_of_64_bytes_has_the_fields_of_its_form_in_their_places() -> None:
@@ -115,14 +115,21 @@ def with_checksum(raw: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "cut off in its header, 0 of 4096 bytes"),
-        (FILE[:4000], "cut off in its header, 4000 of 4096 bytes"),
+        (b"", "cut off in its header, 0 of at least 4096 bytes"),
+        (FILE[:4000], "cut off in its header, 4000 of at least 4096 bytes"),
+        (FILE[:16000], "cut off in its header, 16000 of 16384 bytes"),
+        *(
+            (with_checksum(changed(12, size.to_bytes(4, "little"))), f"it states {size} and 64 bytes")
+            for size in (0, 64, 4095, 4097, 6144, 65535, 69632, 1 << 31, (1 << 32) - 1)
+        ),
+        (with_checksum(changed(12, (8192).to_bytes(4, "little"))), "longer than it should be"),
+        (with_checksum(changed(12, (65536).to_bytes(4, "little"))), "of 65536 bytes are there"),
         (b"error: no such core\n", "not a log but the machine's answer 'error: no such core'"),
         (changed(0, b"LOG"), "not a Neap log"),
         (with_checksum(changed(8, b"\x02")), "format version 2, this Neap reads version 1"),
         (changed(48, b"\x01"), "its checksum does not fit"),
         (changed(100, b"\x01"), "its checksum does not fit"),
-        (with_checksum(changed(56, b"\xff\xff")), "it states 4096 and 64 bytes with a text of 65535"),
+        (with_checksum(changed(56, b"\xff\xff")), "it states 16384 and 64 bytes with a text of 65535"),
         (with_checksum(changed(64, b"[")), "its text is not what the format says"),
         (with_checksum(changed(48, bytes(8))), "its text is not what the format says"),
         (with_checksum(changed(20, b"\x05")), "its text is not what the format says"),
@@ -164,7 +171,7 @@ def test_random_entries_in_a_whole_file_are_only_strange(tmp_path: Path) -> None
     chance = np.random.default_rng(SEED)
     header = layout.parse_header(FILE[:HEADER], "a test")
     path = tmp_path / "core0.log"
-    kinds = np.array([0, 1, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19, 32, 77], np.uint8)
+    kinds = np.array([0, 1, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19, 20, 20, 32, 33, 77], np.uint8)
     for turn in range(40):
         count = int(chance.integers(0, 60))
         entries = chance.integers(0, 256, (count, layout.ENTRY_BYTES), np.uint8)

@@ -10,11 +10,13 @@ import math
 
 from tools.errors import Failure
 from tools.foreign import parse_json, shown
-from tools.log import decode, load_windows, phases, repeats, summary
+from tools.log import configuration, decode, load_results, phases, repeats, summary
 from tools.log.decode import RunLog
 from tools.log.trim import trim
 
 IDENTITY = ("boot_id", "run", "core", "wall_clock_at_boot_ns", "tsc_at_boot", "format", "version")
+# Counters are figures.
+FIGURES = ("card_counters_start", "card_counters_stop")
 # Members whose text is long and which follow from the build.
 TYPES = ("lines", "fields", "settings", "idle_states", "flags")
 MEMBERS_MAX = 4096
@@ -52,11 +54,11 @@ def compare(first: str, second: str) -> dict:
 
 
 def _windows(place: str, run: RunLog) -> list:
-    file = load_windows.beside(place)
+    file = load_results.beside([place])
     if run.windows:
         return list(run.windows)
     try:
-        return load_windows.read(file, run) if file else []
+        return load_results.read(file, run) if file else []
     except Failure:
         return []  # a file beside the log that is no load's result
 
@@ -71,8 +73,10 @@ def _configuration(run: RunLog) -> dict[str, object]:
     found: dict[str, object] = {}
     if isinstance(whole, dict):
         for name, value in whole.items():
-            if name not in IDENTITY:
+            if name not in (*IDENTITY, *FIGURES):
                 _flatten(name, value, found)
+    for number, rate in enumerate((run.load or {}).get("offered_per_second", ()), 1):
+        found[f"load.offered_per_second.{number}"] = "closed loop" if rate is None else rate
     return found
 
 
@@ -87,18 +91,26 @@ def _flatten(name: str, value: object, found: dict[str, object]) -> None:
 
 
 def _settings(run: RunLog) -> dict[str, object]:
-    """Returns the settings at the start. Only the start's entries are read: the time before which they apply is the first tick."""
+    """Returns the settings at the start. A value is common to all cores, or a dictionary by core."""
     cores = [core for core in map(trim, run.cores) if len(core.records)]
-    return phases.settings_in_force(cores, 0, min((core.begin_tsc for core in cores), default=0))
+    if not any(core.log.configured for core in cores):
+        # A log of an older build. The time before which its start's entries apply is the first tick.
+        return phases.settings_in_force(cores, 0, min((core.begin_tsc for core in cores), default=0))
+    found: dict[str, dict[str, object]] = {}
+    entries = [core.log.settings_entries for core in cores]
+    for row in configuration.describe(run.about, run.cores[0].tsc_hz, entries)["settings_at_start"]:
+        found.setdefault(row["setting"], {}).update({str(core): row["value"] for core in row["cores"]})
+    return {name: phases.common(values, len(cores)) for name, values in found.items()}
 
 
 def _changes(settings: list[dict]) -> list[dict]:
     """Returns each change once, at the moment of its first core."""
-    found: dict[int, dict] = {}
+    found: dict[tuple[int, str], dict] = {}
     for row in settings:
         if row["changed"] == "start" or row["seconds"] < 0:
             continue
-        change = found.setdefault(row["generation"], {"seconds": row["seconds"], "change": summary.change_text(row), "cores": []})
+        text = summary.change_text(row)
+        change = found.setdefault((row["generation"], text), {"seconds": row["seconds"], "change": text, "cores": []})
         if row["core"] not in change["cores"]:
             change["cores"].append(row["core"])
     for change in found.values():
@@ -124,6 +136,7 @@ def _differing(first: dict, second: dict) -> list[dict]:
 def _figures(found: dict) -> dict[str, float | None]:
     """Returns the numbers of the whole run, then those of its phases, by name. Parts outside of a load's windows are left out."""
     figures = dict(found["total"])
+    figures |= {f"card: {name}": value for name, value in (found["configuration"]["card_counters"] or {}).items()}
     for number, phase in enumerate(phases.chosen(found), 1):
         figures |= {f"phase {number}: {name}": value for name, value in repeats.figures(phase).items()}
     return figures

@@ -114,9 +114,9 @@ class FakeMachine:
         blocks: list[tuple] = [(layout.BLOCK_ALIVE, 0, 0, b"", 0)]
         header = None
         for core, file in enumerate(self.files):
-            header = layout.parse_header(file[: layout.HEADER_BYTES], "a fake")
+            header = layout.parse_header(file, "a fake")
             early = self.early.get(core, b"")
-            lines = early + file[layout.HEADER_BYTES :]
+            lines = early + file[header.size :]
             first = header.first - len(early) // ENTRY
             end = header.first + header.entries
             at = max(positions.get(core, 0), first)

@@ -25,7 +25,11 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
             raise Failure(
                 f"{out} holds a collection that is not finished", "./neap log collect finishes it; or choose another folder: --out"
             )
-        first = _fetch_core(address, token, folder, 0, None, found)
+        try:
+            first = _fetch_core(address, token, folder, 0, None, found)
+        except (control_client.Lost, layout.Damaged):
+            _refuse_ebbrts_dialect(address, token)
+            raise
         for core in range(1, first.cores):
             if progress.on_terminal():
                 progress.show_status(f"neap: core {core} of {first.cores}")
@@ -36,18 +40,31 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
     return report(content, out, sum(row["lines"] for row in content["files"]), time.monotonic() - start, as_json)
 
 
+def _refuse_ebbrts_dialect(address: tuple[str, int], token: str | None) -> None:
+    """Raises Failure if the machine speaks the dialect of EbbRT, in which `get,0` sends EbbRT's records."""
+    with contextlib.suppress(control_client.Lost), control_client.Control(*address, token) as connection:
+        if control_client.speaks_ebbrts_dialect(connection):
+            raise Failure(
+                f"{connection.name} was booted with dialect=ebbrt, so it sends EbbRT's records without a header",
+                "./neap log collect brings Neap's log from such a machine",
+            )
+
+
 def _fetch_core(
     address: tuple[str, int], token: str | None, folder: Folder, core: int, like: layout.Header | None, found: dict | None
 ) -> layout.Header:
     with control_client.Control(*address, token) as connection:
         connection.send(f"get,{core}")
-        raw = connection.read(layout.HEADER_BYTES, SILENCE_SECONDS)
+        raw = connection.read(layout.HEADER_BYTES_MIN, SILENCE_SECONDS)
         if raw.startswith(b"error"):
             answer = raw.split(b"\n")[0].decode("ascii", "replace")
             raise control_client.Refused(f"{connection.name} answered '{answer}' to get,{core}")
-        if len(raw) < layout.HEADER_BYTES:
+        name = f"what {connection.name} sent for core {core}"
+        size = layout.HEADER_BYTES_MIN if len(raw) < layout.HEADER_BYTES_MIN else layout.header_bytes(raw, name)
+        raw += connection.read(size - len(raw), SILENCE_SECONDS) if len(raw) < size else b""
+        if len(raw) < size:
             raise control_client.Lost(f"{connection.name} ended the connection after {len(raw)} bytes of core {core}'s header")
-        header = layout.parse_header(raw, f"what {connection.name} sent for core {core}")
+        header = layout.parse_header(raw, name)
         identity = Identity(header.boot_id, header.run)
         if header.core != core:
             raise Failure(f"{connection.name} sent core {header.core} for core {core}")
@@ -59,7 +76,7 @@ def _fetch_core(
             folder.require_same(found, identity)
         with contextlib.suppress(FileNotFoundError):
             folder.claim(-folder.log_path(core).stat().st_size)  # the old file is replaced
-        folder.claim(layout.HEADER_BYTES + header.entries * layout.ENTRY_BYTES)
+        folder.claim(header.size + header.entries * layout.ENTRY_BYTES)
         making = folder.log_path(core).with_suffix(".log.new")
         try:
             with cache.disk_full_named(str(folder.log_path(core))), open(making, "wb") as file:

@@ -2,8 +2,9 @@
 """The folder of a collected log, with `core0.log`, `core1.log`, ..., `run.json`, and the parts of logs that are not complete yet.
 
 A broken network, a full disk or a kill may interrupt a collection at any moment. So entries are kept in parts. A part is a file of entries
-without a gap, like `core3.from-20480.part`. The part's size gives its end, so no separate index is needed. Each part begins with room for
-the header. When a core's log is complete, its header is written to that room and the part is renamed.
+without a gap, like `core3.from-20480.room-16384.part`. The part's size gives its end, so no separate index is needed. Each part begins with
+room for the header, whose size arrives only with the core's last entry. When a core's log is complete, its header is written to that room
+and the part is renamed. If the header has another size than the room, the entries are copied.
 
 The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, because a position in a file's name has at
 most 18 digits (PART).
@@ -26,8 +27,22 @@ from pathlib import Path
 from tools import cache
 from tools.errors import DiskFull, Failure
 from tools.foreign import parse_json, read_bounded
+from tools.log import configuration, load_results
 from tools.log.about import FIELDS
-from tools.log.layout import CORES_MAX, ENTRY_BYTES, HEADER_BYTES, Damaged, Header, read_header, rebuild_header, settings_entries
+from tools.log.configuration import MARKS_MAX, CoreEntries
+from tools.log.layout import (
+    CORES_MAX,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    HEADER_SIZES,
+    KIND_OFFSET,
+    Damaged,
+    Header,
+    entries_of,
+    read_header,
+    rebuild_header,
+)
+from tools.log.schema import START
 
 RUN = "run.json"
 UNFINISHED = "collecting.json"
@@ -37,8 +52,12 @@ LIMIT_BYTES = 64 * 10**9
 PARTS_MAX = 10_000
 # Largest number of changes of settings in run.json.
 SETTINGS_MAX = 100_000
+# Largest number of entries of a core that state one setting each.
+CONFIGURED_MAX = 1000
 JSON_BYTES_MAX = 1 << 28
-PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})\.part")
+PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})(?:\.room-([0-9]{4,5}))?\.part")
+# The room in the parts of older collectors, which do not name it.
+ROOM_UNNAMED = 4096
 LOG = re.compile(r"core([0-9]{1,3})(?:\.from-([0-9]{1,18}))?\.log")
 
 
@@ -49,6 +68,7 @@ class Part:
     path: Path
     core: int
     first: int
+    room: int  # bytes before the entries
     entries: int = 0
 
     @property
@@ -74,6 +94,7 @@ class Folder:
         self.parts: dict[int, list[Part]] = {}
         self._lock: int | None = None
         self._open: dict[int, int] = {}  # core -> descriptor of its last part
+        self._room = HEADER_BYTES  # of new parts: the size of the header that is expected
 
     def __enter__(self) -> Folder:
         try:
@@ -86,8 +107,8 @@ class Folder:
         for path in sorted(self.path.iterdir()):
             if LOG.fullmatch(path.name):
                 self._used_bytes += path.stat().st_size
-            if (match := PART.fullmatch(path.name)) and int(match.group(1)) < CORES_MAX:
-                self._take_up(Part(path, int(match.group(1)), int(match.group(2))))
+            if (match := PART.fullmatch(path.name)) and int(match[1]) < CORES_MAX and int(match[3] or ROOM_UNNAMED) in HEADER_SIZES:
+                self._take_up(Part(path, int(match[1]), int(match[2]), int(match[3] or ROOM_UNNAMED)))
         for parts in self.parts.values():
             parts.sort(key=lambda part: part.first)
             for before, after in zip(parts, parts[1:]):
@@ -104,9 +125,20 @@ class Folder:
             os.close(self._lock)
 
     def _take_up(self, part: Part) -> None:
-        self._truncate(part, max(0, part.path.stat().st_size - HEADER_BYTES) // ENTRY_BYTES)
+        self._truncate(part, max(0, part.path.stat().st_size - part.room) // ENTRY_BYTES)
+        if self._is_copied(part):
+            part.path.unlink()
+            return
         self.parts.setdefault(part.core, []).append(part)
-        self._used_bytes += HEADER_BYTES + part.entries * ENTRY_BYTES
+        self._used_bytes += part.room + part.entries * ENTRY_BYTES
+
+    def _is_copied(self, part: Part) -> bool:
+        """True if a process was killed between the copy of a part's entries to a log file and the removal of the part."""
+        for path in (self.log_path(part.core), self.path / f"core{part.core}.from-{part.first}.log"):
+            with contextlib.suppress(Failure):
+                if path.exists() and (header := read_header(path)) and (header.first, header.entries) == (part.first, part.entries):
+                    return True
+        return False
 
     def claim(self, count: int) -> None:
         """Counts bytes before they are written. Raises Failure if the folder's limit would be exceeded."""
@@ -202,17 +234,20 @@ class Folder:
             parts.pop().path.unlink(missing_ok=True)
         if len(parts) >= PARTS_MAX:
             raise Failure(f"core {core} has more than {PARTS_MAX} gaps", f"what came is kept in {self.path}")
-        part = Part(self.path / f"core{core}.from-{position}.part", core, position)
-        self.claim(HEADER_BYTES)
+        part = self._new_part(core, position, self._room)
+        self.claim(part.room)
         with self._disk(part):
-            part.path.write_bytes(bytes(HEADER_BYTES))
+            part.path.write_bytes(bytes(part.room))
         parts.append(part)
+
+    def _new_part(self, core: int, first: int, room: int, entries: int = 0) -> Part:
+        return Part(self.path / f"core{core}.from-{first}.room-{room}.part", core, first, room, entries)
 
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
         with contextlib.suppress(OSError):  # a full disk may lack room for an emptied file's header, which is written later
-            if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
-                os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
+            if part.path.stat().st_size != part.room + entries * ENTRY_BYTES:
+                os.truncate(part.path, part.room + entries * ENTRY_BYTES)
 
     @contextlib.contextmanager
     def _disk(self, part: Part | None = None) -> Iterator[None]:
@@ -233,6 +268,8 @@ class Folder:
     def seal(self, header: Header) -> None:
         """Turns the parts of a core's complete log into log files."""
         core = header.core
+        # The other cores' headers have this size, too.
+        self._room = header.size
         if core in self._open:
             os.close(self._open.pop(core))
         parts = self.parts.setdefault(core, [])
@@ -256,23 +293,39 @@ class Folder:
         part = parts[-1]
         if not part.first < header.first < part.end:
             return
-        tail = Part(self.path / f"core{header.core}.from-{header.first}.part", header.core, header.first, part.end - header.first)
-        making = tail.path.with_suffix(".part.new")
-        with self._disk(), open(part.path, "rb") as source, open(making, "wb") as copy:
-            copy.write(bytes(HEADER_BYTES))
-            source.seek(HEADER_BYTES + (header.first - part.first) * ENTRY_BYTES)
-            left = tail.entries * ENTRY_BYTES
-            while left:
-                data = source.read(min(left, CHUNK_BYTES))
-                if not data:
-                    raise Failure(f"{part.path} became shorter while it was read")
-                copy.write(data)
-                left -= len(data)
-        making.rename(tail.path)
+        tail = self._new_part(header.core, header.first, header.size, part.end - header.first)
+        self._copy(part, header.first, bytes(tail.room), tail.path)
         self._truncate(part, header.first - part.first)
         parts.append(tail)
 
+    def _copy(self, part: Part, first: int, head: bytes, target: Path) -> None:
+        """Writes `head`, and a part's entries from `first` on, to a new file. Both files take space until the caller shortens the part."""
+        self.claim(len(head))
+        making = target.with_name(target.name + ".new")
+        try:
+            with self._disk(), open(part.path, "rb") as source, open(making, "wb") as copy:
+                copy.write(head)
+                source.seek(part.room + (first - part.first) * ENTRY_BYTES)
+                left = (part.end - first) * ENTRY_BYTES
+                while left:
+                    data = source.read(min(left, CHUNK_BYTES))
+                    if not data:
+                        raise Failure(f"{part.path} became shorter while it was read")
+                    copy.write(data)
+                    left -= len(data)
+                copy.flush()
+                os.fsync(copy.fileno())
+            making.rename(target)
+        except BaseException:
+            making.unlink(missing_ok=True)
+            raise
+
     def _name(self, part: Part, header: bytes, name: str) -> None:
+        if len(header) != part.room:
+            self._copy(part, part.first, header, self.path / name)
+            part.path.unlink()
+            self._used_bytes -= part.room
+            return
         with self._disk(), open(part.path, "r+b") as data:
             data.write(header)
             data.flush()
@@ -287,13 +340,15 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def describe_run(paths: Sequence[Path], **more) -> dict:
-    """Returns the content of run.json: the changes of settings by time, from the cores' Settings entries, and the gaps."""
+    """Returns the content of run.json: the configuration, the changes of settings by time and core, and the gaps. The load's offered rate
+    is known if the load's result lies beside the logs already."""
     headers = [(path, read_header(path)) for path in paths]
     last = headers[-1][1]
     cores: dict[int, dict] = {}
     settings: list[dict] = []
     left_out = 0
     gaps = []
+    entries: dict[int, CoreEntries] = {}
     for path, header in headers:
         if header.run_of != last.run_of:
             raise Damaged(f"{path}: of another run or machine than {headers[-1][0].name}")
@@ -303,9 +358,11 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
         row["next"] = header.first + header.entries
         row["files"].append(path.name)
         row["lines"] += header.entries
-        for setting in _settings_of(path, header):
+        of_core = entries.setdefault(header.core, CoreEntries(header.core))
+        for setting in _changes_of(path, header, of_core):
             if len(settings) < SETTINGS_MAX:
                 settings.append({"core": header.core, **_when(setting, header), **setting})
+                of_core.settings.append(setting)
             else:
                 left_out += 1
     for row in cores.values():
@@ -316,14 +373,37 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
     if left_out:
         more["settings_left_out"] = left_out
     settings.sort(key=lambda setting: (setting["tsc"], setting["core"]))
-    return {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps, "settings": settings}
+    load = load_results.offered(load_results.beside([paths[0].parent]))
+    first = headers[0][1]
+    found = configuration.describe(first.about, first.tsc_hz, list(entries.values()), load)
+    head = {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps}
+    return {**head, "configuration": found, "settings": settings}
 
 
-def _settings_of(path: Path, header: Header) -> Iterator[dict]:
+def _changes_of(path: Path, header: Header, into: CoreEntries) -> Iterator[dict]:
+    """Yields the policy at the start, and each change. Adds the core's other entries about the configuration to `into`."""
+    schema = header.schema
+    marks, configured, changes = schema.kinds_of("mark"), schema.configured_kinds, schema.change_kinds
+    starts = [START] if START in schema.kinds_of("record") else []
+    tsc = schema.form["record"].by_name["tsc"]
+    # A core whose log was overwritten has no start record. Its run begins with its first entry.
+    is_started = into.begin_tsc is not None
     with open(path, "rb") as data:
-        data.seek(HEADER_BYTES)
+        data.seek(header.size)
         while entries := data.read(CHUNK_BYTES):
-            yield from settings_entries(entries, header.schema)
+            if into.begin_tsc is None:
+                into.begin_tsc = tsc.read(entries[:ENTRY_BYTES])
+            for entry in entries_of(entries, [*changes, *configured, *marks, *starts]):
+                kind = entry[KIND_OFFSET]
+                if kind in changes:
+                    yield schema.describe_settings(entry)
+                elif kind in marks:
+                    into.marks += [schema.describe_mark(entry)] if len(into.marks) < MARKS_MAX else []
+                elif kind in configured:
+                    # Each setting of a core is stated once at the start, so a core of an honest machine stays far below this number.
+                    into.configured += [schema.describe_settings(entry)] if len(into.configured) < CONFIGURED_MAX else []
+                elif not is_started:
+                    into.begin_tsc, is_started = tsc.read(entry), True
 
 
 def _when(setting: dict, header: Header) -> dict:

@@ -28,7 +28,7 @@ def example() -> bytes:
     head = b"".join(bytes.fromhex(line[8:]) for line in section("header"))
     raw = head + "".join(section("json")).encode()
     lines = b"".join(bytes.fromhex(line.split(" ", 1)[1]) for line in section("lines"))
-    return raw + b" " * (layout.HEADER_BYTES - 1 - len(raw)) + b"\n" + lines
+    return raw + b" " * (int.from_bytes(head[12:16], "little") - 1 - len(raw)) + b"\n" + lines
 
 
 def page_rows(form: str) -> list[tuple[int, ...]]:
@@ -59,7 +59,7 @@ def test_the_example_decodes_to_what_the_page_says(tmp_path: Path) -> None:
     path = tmp_path / "core0.log"
     path.write_bytes(example())
     header = layout.read_header(path)
-    assert layout.build_header(0, 14, 0, 0, 10**9, json.loads("".join(section("json")))) == header.raw
+    assert layout.build_header(0, header.entries, 0, 0, 10**9, json.loads("".join(section("json"))), header.size) == header.raw
     run = decode.load([str(path)])
     core = run.cores[0]
     assert [KIND_NAMES[kind] for kind in core.records["kind"]] == ["start", "interrupt", "poll", "policy", "stop"]

@@ -29,7 +29,7 @@ from unittest import mock
 
 from tools import boot_machines, control_client, ctl, machine_registry, power_control, progress, top
 from tools.errors import Failure
-from tools.log import collect, decode, fetch, folder, report, study, study_layout, summary, synthetic, tables
+from tools.log import collect, decode, diff, fetch, folder, report, study, study_layout, summary, synthetic, tables
 from tools.log.inventions import CORES, Inventor
 from tools.log.trim import trim
 
@@ -38,7 +38,7 @@ NAME = "fuzz_collector"
 CASE_SECONDS = 10
 CASE_SECONDS_WAITING = 180
 MEMORY_BYTES = 1 << 31
-FILES, _ = synthetic.make(synthetic.Shape(cores=CORES, records=12, changes=1, idle_records=True))
+FILES, _ = synthetic.make(synthetic.Shape(cores=CORES, records=12, changes=1, idle_records=True, facts=True))
 ADDRESS = ("a-machine", 5002)
 SECRET = "the right one"
 ANSWER = "ok 0 now_ns=5000000000 idle=halt itr_us=16 interrupts=7 records=9 rx_frames=3 sleeps=2 asleep_ns=7; 1 now_ns=5 idle=poll"
@@ -149,8 +149,11 @@ def play_decode(inventor: Inventor, place: Path) -> None:
     which = inventor.random.choice(tables.TABLES)
     for piece in tables.tables(run, which, inventor.chance(2)):
         require_no_formula(piece)
-    action = inventor.random.randrange(4)
-    if action == 0:
+    action = inventor.random.randrange(5)
+    if action == 4:
+        diff.command(str(out), str(out), inventor.chance(2))
+        tables.write_csv(iter([tables.configuration_table(run)]), str(out / "table.csv"))
+    elif action == 0:
         require_page(report.build([report.NamedRun("a run", run, [out])]))
     elif action == 1:
         for layout in study_layout.LAYOUTS.values():
@@ -255,8 +258,12 @@ def require_json(text: str) -> None:
 
 
 def require_no_formula(piece) -> None:
+    # The values of settings have units, and the configuration has texts of the header.
+    cell = re.compile(
+        r"['0-9A-Za-z][ -~]*" if "part" in piece.column_names else r"[0-9a-z][0-9a-z_]*(:?[0-9]+|[.][0-9]+W|W| granted [0-9]+)?"
+    )
     for column in piece.columns:
-        if str(column.type) == "string" and any(text and not re.fullmatch(r"[0-9a-z][0-9a-z_]*", text) for text in column.to_pylist()):
+        if str(column.type) == "string" and any(text and not cell.fullmatch(text) for text in column.to_pylist()):
             raise Wrong("a table's cell holds text from a log")
 
 

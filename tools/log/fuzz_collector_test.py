@@ -86,13 +86,3 @@ def test_names_that_are_not_known_are_left_out_and_kept_in_the_file(tmp_path: Pa
     header = layout.parse_header(layout.build_header(0, 8, 0, 0, 10**9, fields), "a file")
     assert "later" not in header.about
     assert b'"later"' in layout.rebuild_header(header, 4, 4)
-
-
-def test_a_header_close_to_4_kb_is_written_anew_byte_for_byte() -> None:
-    fields = synthetic.about(synthetic.Shape(), 0)
-    fields["filler"] = "x" * (layout.JSON_BYTES_MAX - len(layout.json.dumps(fields, separators=(",", ":"))) - len(',"filler":""'))
-    raw = layout.build_header(0, 8, 0, 0, 10**9, fields)
-    header = layout.parse_header(raw, "a file")
-    assert len(header.text) == layout.JSON_BYTES_MAX
-    again = layout.rebuild_header(header, 8, 0)
-    assert again == raw and len(again) == layout.HEADER_BYTES

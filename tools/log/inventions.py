@@ -21,11 +21,25 @@ VALUES = (
     *("1e999", "-1e999", "NaN", "Infinity", "-Infinity", "-1", "0.5", "1e15", "true", "null", "{}", "[]", '""', "[[[]]]", '"x"', '"0"'),
     *('"\\u0000"', '"\\u001b[31mred\\u001b[0m"', '"a\\u0007\\r\\nb"', '"\\u202ereversed"', '"\\ud800"', '"../../../outside"', '"=1+1"'),
     *('"</script><script>"', '"\\u00e9\\u00e8"', '"é"', '{"a":{"b":[1,2]}}'),
-    *("9" * 25, "9" * 3000, "-" + "9" * 3000, "[" * 900 + "]" * 900, "[" * 1990 + "]" * 1990),
+    *("9" * 25, "9" * 3000, "-" + "9" * 3000, "[" * 900 + "]" * 900, "[" * 1990 + "]" * 1990, "[" * 30000, '"' + "x" * 17000 + '"'),
+    *(
+        '{"' + "a" * 70 + '":1}',
+        '{"":1}',
+        '{"a b":1}',
+        '{"=1+1":1}',
+        '{"a":1e300}',
+        '{"a":[1]}',
+        '[{"name":"=1+1"}]',
+        '[{"name":7,"hint":"0x1"}]',
+    ),
+    *("[" + ",".join(['{"name":"c1"}'] * 40) + "]", "{" + ",".join(f'"c{number}":{number}' for number in range(1100)) + "}"),
     *(str(number) for number in NUMBERS),
 )
 ESCAPES = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202e", "\x00", "\r", "\t", "\x7f", "é", "\ud800", "", " ")
-KINDS = (0, 1, 1, 2, 3, 4, 5, 16, 17, 18, 18, 19, 32, 77, 255)
+KINDS = (0, 1, 1, 2, 3, 4, 5, 16, 17, 18, 18, 19, 20, 20, 32, 33, 33, 77, 255)
+# Sizes that a header may have, and sizes that are refused.
+SIZES = (4096, 8192, 12288, layout.HEADER_BYTES, layout.HEADER_BYTES, 20480, 65536)
+WRONG_SIZES = (0, 64, 4095, 4097, 6144, 65535, 69632, 1 << 20, 1 << 31, (1 << 32) - 1)
 
 
 class Inventor:
@@ -39,8 +53,8 @@ class Inventor:
 
     # ---- headers, files, streams ----
 
-    def text(self, about: dict) -> bytes:
-        """Returns a header's JSON, which is correct, has some changed values, or is filled up to its maximum size."""
+    def text(self, about: dict, room: int) -> bytes:
+        """Returns a header's JSON, which is correct, has some changed values, or is filled up to `room` bytes."""
         if self.chance(2):
             # Without these members, as in an older build's text, there is more room for long values.
             about = {name: value for name, value in about.items() if name not in schema.NAMES}
@@ -48,7 +62,7 @@ class Inventor:
             about = {**about, **self.types(about)}
         fields = {name: json.dumps(value, separators=(",", ":")) for name, value in about.items()}
         for _ in range(self.random.choice((0, 0, 0, 1, 1, 2, 5))):
-            name = self.random.choice([*fields, "fields", "new"])
+            name = self.random.choice([*fields, *synthetic.FACTS, "slow", "fields", "new"])
             if self.chance(6):
                 fields.pop(name, None)
             else:
@@ -56,8 +70,8 @@ class Inventor:
         if self.chance(12):
             # Some of these texts get longer when they are parsed and written again.
             filler = self.random.choice(("é", "\\/", "1e15,", "x", " "))
-            room = layout.HEADER_BYTES - layout.JSON_OFFSET - self.random.randrange(3) - len(self._joined(fields).encode()) - 12
-            count = max(0, room // len(filler.encode()))
+            left = room - self.random.randrange(3) - len(self._joined(fields).encode()) - 12
+            count = max(0, left // len(filler.encode()))
             fields["filler"] = f"[{filler * count}0]" if filler == "1e15," else f'"{filler * count}"'
         return self._joined(fields).encode()
 
@@ -92,14 +106,17 @@ class Inventor:
         return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
 
     def header(self, core: int, entries: int, first: int = 0) -> bytes:
-        text = self.text(synthetic.about(synthetic.Shape(cores=CORES), core))[: layout.HEADER_BYTES - layout.JSON_OFFSET]
+        size = self.random.choice(SIZES)
+        room = size - layout.JSON_OFFSET
+        text = self.text(synthetic.about(synthetic.Shape(cores=CORES, facts=self.chance(2)), core), room)[:room]
+        stated = self.random.choice(WRONG_SIZES) if self.chance(40) else size
         numbers = [core, entries, first, 0, 2_000_000_000]
         if self.chance(8):
             at = self.random.randrange(5)
             numbers[at] = self.random.choice(NUMBERS) & ((1 << 32) - 1 if at == 0 else (1 << 64) - 1)
-        head = HEADER.pack(b"NEAPLOG\n", 1, layout.HEADER_BYTES, ENTRY, *numbers, len(text), 0)[:-4]
+        head = HEADER.pack(b"NEAPLOG\n", 1, stated, ENTRY, *numbers, len(text), 0)[:-4]
         raw = head + struct.pack("<I", crc32c(head + text)) + text
-        return (raw + b" " * layout.HEADER_BYTES)[: layout.HEADER_BYTES - 1] + b"\n" if len(raw) < layout.HEADER_BYTES else raw
+        return (raw + b" " * size)[: size - 1] + b"\n" if len(raw) < size else raw
 
     def entries(self, correct: bytes) -> bytes:
         """Returns `correct`, a run's entries, with changed kinds, times or numbers in some of them."""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSL-1.0
 """The bytes of a log file and of the stream, for tools that copy entries without decoding them: docs/log-format.md, format version 1.
 
-A file is a header of 4096 bytes and entries of 64 bytes. The stream carries the same data in blocks, each with a header of 64 bytes and two
-checksums. Everything is little-endian. tools/log/schema.py has the types of the entries.
+A file is a header, whose size it states, and entries of 64 bytes. The stream carries the same data in blocks, each with a header of
+64 bytes and two checksums. Everything is little-endian. tools/log/schema.py has the types of the entries.
 """
 
 import dataclasses
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.errors import Failure
@@ -22,10 +22,11 @@ from tools.log.schema import Schema, parse
 
 MAGIC = b"NEAPLOG\n"
 VERSION = 1
-HEADER_BYTES = 4096
+# The size of a header: that of files which this version writes, and the bounds of those that it reads. Older builds wrote 4096 bytes.
+HEADER_BYTES = 16384
+HEADER_BYTES_MIN, HEADER_BYTES_MAX = 4096, 65536
+HEADER_SIZES = range(HEADER_BYTES_MIN, HEADER_BYTES_MAX + 1, 4096)
 JSON_OFFSET = 64
-# The JSON ends before the header's last byte, which is a line feed.
-JSON_BYTES_MAX = HEADER_BYTES - 1 - JSON_OFFSET
 # Positions of a run's entries are below this, so that each position has at most 17 digits in a file's name.
 POSITIONS_END = 1 << 56
 
@@ -49,7 +50,7 @@ class Damaged(Failure):
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the core in this run.
+    """The header of a log file. `first` is the position of the file's first entry among all entries of the core in this run.
     `about` holds the members of the header's JSON that tools/log/about.py knows and has checked; `schema` has the types of the entries."""
 
     core: int
@@ -60,6 +61,11 @@ class Header:
     about: dict
     schema: Schema
     raw: bytes
+
+    @property
+    def size(self) -> int:
+        """The header's size. The entries follow it in the file."""
+        return len(self.raw)
 
     @property
     def boot_id(self) -> str:
@@ -84,20 +90,34 @@ class Header:
         return self.boot_id, self.run, self.cores, self.tsc_hz, self.schema
 
 
-def parse_header(raw: bytes, name: str) -> Header:
-    """Raises Damaged with a text that says what is wrong with the file `name`."""
-    if len(raw) < HEADER_BYTES:
+def json_bytes_max(header_bytes: int) -> int:
+    """Returns the room for the JSON. It ends before the header's last byte, which is a line feed."""
+    return header_bytes - 1 - JSON_OFFSET
+
+
+def header_bytes(raw: bytes, name: str) -> int:
+    """Returns the size of the header of which `raw` has the first HEADER_BYTES_MIN bytes or more. Raises Damaged like parse_header."""
+    if len(raw) < HEADER_BYTES_MIN:
         if raw.startswith(b"error:"):
             said = shown(raw.split(b"\n")[0].decode("ascii", "replace"), 200)
             raise Damaged(f"{name}: not a log but the machine's answer '{said}'")
-        raise Damaged(f"{name}: cut off in its header, {len(raw)} of {HEADER_BYTES} bytes are there")
-    magic, version, header_bytes, entry_bytes, core, entries, first, unwritten, tsc_hz, json_bytes, crc = _HEADER.unpack_from(raw)
+        raise Damaged(f"{name}: cut off in its header, {len(raw)} of at least {HEADER_BYTES_MIN} bytes are there")
+    magic, version, size, entry_bytes, *_, json_bytes, _ = _HEADER.unpack_from(raw)
     if magic != MAGIC:
         raise Damaged(f"{name}: not a Neap log, it begins with {bytes(raw[:8])!r}")
     if version != VERSION:
         raise Damaged(f"{name}: format version {version}, this Neap reads version {VERSION}")
-    if header_bytes != HEADER_BYTES or entry_bytes != ENTRY_BYTES or json_bytes > JSON_BYTES_MAX:
-        raise Damaged(f"{name}: damaged header, it states {header_bytes} and {entry_bytes} bytes with a text of {json_bytes}")
+    if size not in HEADER_SIZES or entry_bytes != ENTRY_BYTES or json_bytes > json_bytes_max(size):
+        raise Damaged(f"{name}: damaged header, it states {size} and {entry_bytes} bytes with a text of {json_bytes}")
+    return size
+
+
+def parse_header(raw: bytes, name: str) -> Header:
+    """Parses the header at the begin of `raw`. Raises Damaged with a text that says what is wrong with the file `name`."""
+    size = header_bytes(raw, name)
+    if len(raw) < size:
+        raise Damaged(f"{name}: cut off in its header, {len(raw)} of {size} bytes are there")
+    _, _, _, _, core, entries, first, unwritten, tsc_hz, json_bytes, crc = _HEADER.unpack_from(raw)
     text = bytes(raw[JSON_OFFSET : JSON_OFFSET + json_bytes])
     if crc32c(bytes(raw[: JSON_OFFSET - 4]) + text) != crc:
         raise Damaged(f"{name}: damaged header, its checksum does not fit")
@@ -108,33 +128,33 @@ def parse_header(raw: bytes, name: str) -> Header:
         schema = parse(about)
     except ValueError as error:
         raise Damaged(f"{name}: damaged header, its text is not what the format says: {error}") from None
-    return Header(core, entries, first, unwritten, tsc_hz, about, schema, bytes(raw[:HEADER_BYTES]))
+    return Header(core, entries, first, unwritten, tsc_hz, about, schema, bytes(raw[:size]))
 
 
-def build_header(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, about: dict) -> bytes:
-    """Returns the header of a log file, as the machine makes it."""
-    return _header_of(core, entries, first, unwritten, tsc_hz, json.dumps(about, separators=(",", ":")).encode("ascii"))
+def build_header(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, about: dict, size: int = HEADER_BYTES) -> bytes:
+    """Returns the header of a log file, as the machine makes it, with `size` bytes."""
+    return _header_of(core, entries, first, unwritten, tsc_hz, json.dumps(about, separators=(",", ":")).encode("ascii"), size)
 
 
-def _header_of(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, text: bytes) -> bytes:
-    assert len(text) <= JSON_BYTES_MAX
-    head = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, ENTRY_BYTES, core, entries, first, unwritten, tsc_hz, len(text), 0)[:-4]
+def _header_of(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, text: bytes, size: int) -> bytes:
+    assert len(text) <= json_bytes_max(size)
+    head = _HEADER.pack(MAGIC, VERSION, size, ENTRY_BYTES, core, entries, first, unwritten, tsc_hz, len(text), 0)[:-4]
     raw = head + struct.pack("<I", crc32c(head + text)) + text
-    return raw + b" " * (HEADER_BYTES - 1 - len(raw)) + b"\n"
+    return raw + b" " * (size - 1 - len(raw)) + b"\n"
 
 
 def rebuild_header(header: Header, entries: int, first: int) -> bytes:
     """Returns the header of a file that has only a part of the entries of `header`. The JSON is copied as text. If Python wrote it again,
-    it could get longer, and a text close to 4 KB would not fit."""
-    return _header_of(header.core, entries, first, header.unwritten, header.tsc_hz, header.text)
+    it could get longer, and a text that fills its header would not fit."""
+    return _header_of(header.core, entries, first, header.unwritten, header.tsc_hz, header.text, header.size)
 
 
 def read_header(path: Path) -> Header:
     """Returns a file's header. Raises Damaged, also if the file's size contradicts the header, and Failure if the file is unreadable."""
     try:
         with open(path, "rb") as data:
-            header = parse_header(data.read(HEADER_BYTES), str(path))
-        there = path.stat().st_size - HEADER_BYTES
+            header = parse_header(data.read(HEADER_BYTES_MAX), str(path))
+        there = path.stat().st_size - header.size
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from None
     if there != header.entries * ENTRY_BYTES:
@@ -174,8 +194,8 @@ def parse_block(raw: bytes) -> Block:
     if crc32c(raw[:-4]) != crc:
         raise DamagedBlock("a block's header does not fit its checksum")
     block = Block(kind, core, number, position, payload_bytes, payload_crc, count, run, boot_id)
-    expected = {BLOCK_HEADER: HEADER_BYTES, BLOCK_ENTRIES: count * ENTRY_BYTES}.get(kind, 0)
-    if payload_bytes > PAYLOAD_BYTES_MAX or payload_bytes != expected or core >= CORES_MAX:
+    expected = HEADER_SIZES if kind == BLOCK_HEADER else (count * ENTRY_BYTES if kind == BLOCK_ENTRIES else 0,)
+    if payload_bytes > PAYLOAD_BYTES_MAX or payload_bytes not in expected or core >= CORES_MAX:
         raise DamagedBlock("a block states a size that cannot be")
     if kind not in BLOCK_TYPES:
         raise DamagedBlock(f"a block has the unknown type {kind}")
@@ -190,10 +210,9 @@ def build_block(kind: int, core: int, number: int, position: int, payload: bytes
     return head + struct.pack("<I", crc32c(head)) + payload
 
 
-def settings_entries(entries: bytes, schema: Schema) -> Iterator[dict]:
-    """Yields the settings entries among `entries`, as Schema.describe_settings returns them."""
-    wanted = bytes(schema.kinds_of("settings"))
-    kinds = entries[KIND_OFFSET::ENTRY_BYTES]
-    for match in re.finditer(b"[" + re.escape(wanted) + b"]", kinds) if wanted else ():
+def entries_of(entries: bytes, kinds: Sequence[int]) -> Iterator[bytes]:
+    """Yields each entry among `entries` that has one of `kinds`."""
+    found = entries[KIND_OFFSET::ENTRY_BYTES]
+    for match in re.finditer(b"[" + re.escape(bytes(kinds)) + b"]", found) if kinds else ():
         at = match.start() * ENTRY_BYTES
-        yield schema.describe_settings(entries[at : at + ENTRY_BYTES])
+        yield entries[at : at + ENTRY_BYTES]

@@ -17,7 +17,7 @@ import zlib
 
 import numpy as np
 
-from tools.log.decode import INTERRUPT, RunLog
+from tools.log.decode import EVENTS, INTERRUPT, RunLog
 from tools.log.study_reader import FURTHER_SLEEPS
 from tools.log.trim import CoreRun, package_energy, packages, ticks_since
 
@@ -175,7 +175,7 @@ def stretch_columns(core: CoreRun, shared: Packages, begin: int, merged: int) ->
     """Returns the table of stretches of one core. A counter's column is its growth plus 1; 0 means unknown. `merged`: a stretch ends at
     every `merged`th sample, and at the last one. If the last stretch would be shorter than half of the median, it joins the one before,
     because figures of a few ticks are mostly chance."""
-    names = [name for name in (*COUNTERS, *RESIDENCIES, *ENERGY) if name in core.log.counters]
+    names = [name for name in (*COUNTERS, *EVENTS, *RESIDENCIES, *ENERGY) if name in core.log.counters]
     present = {name: found for name in names if (found := core.counter(name).present).any()}
     sampled = np.logical_or.reduce(list(present.values())) if present else np.zeros(len(core.records), bool)
     samples = np.flatnonzero(sampled)
@@ -209,7 +209,7 @@ def stretch_columns(core: CoreRun, shared: Packages, begin: int, merged: int) ->
         **{name: summed(records[name]) for name in COUNTS},
         "package_interrupts": np.diff(shared.interrupts(core.log.package, tsc[np.stack([first, last])].ravel()).reshape(2, -1), axis=0)[0],
     }
-    for name in (*COUNTERS, *RESIDENCIES):
+    for name in (*COUNTERS, *EVENTS, *RESIDENCIES):
         if name in present:
             columns[name] = _growth(core, name, first, last)
     for name in ENERGY:

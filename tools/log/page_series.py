@@ -101,6 +101,11 @@ def policy_marks(settings: list[dict]) -> list[dict]:
     return list(marks.values())
 
 
+def load_marks(marks: list[dict], seconds: float) -> list[dict]:
+    """Returns the marks of the load within the run. Their text is like 'load: window'."""
+    return [{"x": round(row["seconds"], 9), "text": f"load: {row['what']}", "cores": []} for row in marks if 0 <= row["seconds"] <= seconds]
+
+
 # ---- the first picture ----
 
 

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: BSL-1.0
 """Figures by phase. A phase is a time in which the settings of no core change.
 
-A change reaches the cores at different moments. The time from its first core to its last is a transition, which belongs to no phase. If
-the result of a load is given, phases are also cut at the bounds of its measured windows, so warm-up and drain are parts of their own.
+A change reaches the cores at different moments. The time from its first core to its last is a transition, which belongs to no phase.
+Phases are also cut at the marks of the load (load_marks.py), and if the result of a load is given, at the bounds of its measured windows.
+So preload, warm-up and drain are phases of their own.
 
 Interrupts, frames and sleeps belong to the phase in which their record was written. Counters are sampled about every millisecond: their
 values at a phase's bounds are interpolated between two samples, and so is the time asleep of an interval that a bound divides. Requests
-are known for a whole run (its anchors) and for a whole window of a load. Otherwise they are None: they are not guessed.
+are known for a whole run (its anchors) and for a whole window of a load. In a part of a window they are interpolated between the load's
+seconds, and latencies are those of the whole seconds inside of it (load_seconds.py). Otherwise they are None: they are not guessed.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tools.foreign import shown
+from tools.log import configuration, load_marks, load_seconds
 from tools.log.decode import INTERRUPT, POLL, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.schema import name_of
 from tools.log.trim import CoreRun, package_energy, packages, ticks_since
 
@@ -33,13 +36,15 @@ SUMS = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes", "control_rx_frames", "
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Bounds of a phase in ticks since the run's begin. `whole_run`: no change and no window's bound divides the run."""
+    """Bounds of a phase in ticks since the run's begin. `part`: of the load, by the log's marks. `whole_run`: no change, no mark and no
+    window's bound divides the run."""
 
     begin: int
     end: int
     generation: int
     load: LoadWindow | None = None
     covers_load: bool = False
+    part: str | None = None
     whole_run: bool = False
 
 
@@ -51,16 +56,22 @@ def split(run: RunLog, cores: list[CoreRun], loads: Sequence[LoadWindow] = ()) -
     begin = min(core.begin_tsc for core in there)
     end = max(core.end_tsc for core in there) - begin
     moved = _transitions(there, begin, end)
+    hz = there[0].log.tsc_hz
     windows = [window for window in loads if begin <= window.end_tsc and window.begin_tsc <= begin + end][:PHASES_MAX]
+    parts = load_marks.spans([mark for core in there for mark in core.log.marks], begin, end)
     remarks = []
+    if parts and windows and not windows[0].found:
+        parts, remarks = load_marks.align(parts, windows, begin, end, hz)
+    windows = windows or load_marks.windows(parts, begin)
     until = end
     if len(moved) >= PHASES_MAX:
         until = moved[PHASES_MAX - 1][0]
         remarks.append(f"settings change at {len(moved):,} times in the run; phases are given up to change {PHASES_MAX}")
         moved = moved[: PHASES_MAX - 1]
-    pieces = _pieces(moved, until, _first_generation(there), windows, begin)
-    remarks += _remarks(loads, windows, pieces, there[0].log.tsc_hz)
-    hz = there[0].log.tsc_hz
+    pieces = _pieces(moved, until, _first_generation(there), windows, parts, begin)
+    remarks += _remarks(loads, windows, pieces, hz)
+    if any(core.log.settings_entries.is_preset_unknown for core in there):
+        remarks.append("a preset was set in the run; the log does not say which values other settings got by it")
     energy = [package_energy(run, members, "package_energy") for members in packages(there).values()]
     series = None if any(each is None for each in energy) else [(ticks_since(each.tsc, begin), each.joules) for each in energy if each]
     phases = [
@@ -72,15 +83,19 @@ def split(run: RunLog, cores: list[CoreRun], loads: Sequence[LoadWindow] = ()) -
 
 def _remarks(loads: Sequence[LoadWindow], windows: list[LoadWindow], pieces: list[Piece], hz: int) -> list[str]:
     said = []
-    if loads and not windows:
+    if loads and all(window.marked for window in windows):
         said.append("no window of the load lies in the run, so phases have no latencies")
     if any(window.by_wall_clock for window in windows):
         said.append("the load's window was placed by the wall clocks of client and machine, which may differ")
     if any(window.found for window in windows):
         seconds = sum(piece.end - piece.begin for piece in pieces if piece.load) / hz
         said.append(f"steady load, by the frames received, was found in {seconds:.6f} s of the run")
-    elif windows and not any(piece.covers_load for piece in pieces):
-        said.append("settings change within the load's windows, so no phase has the load's requests and latencies")
+    elif any(not window.marked for window in windows) and not any(piece.covers_load for piece in pieces):
+        said.append("settings change within the load's windows, so no phase has the totals of the load")
+        if any(window.over_time for window in windows):
+            said.append(
+                "requests of such a phase are interpolated between the load's seconds; its latencies are those of the whole seconds in it"
+            )
     return said
 
 
@@ -117,21 +132,19 @@ def _first_generation(cores: list[CoreRun]) -> int:
     return max(rows) if rows else min(int(core.inside["generation"][0]) if len(core.inside) else 0 for core in cores)
 
 
-def _pieces(moved: list, end: int, generation: int, windows: list[LoadWindow], begin: int) -> list[Piece]:
+def _pieces(moved: list, end: int, generation: int, windows: list[LoadWindow], parts: list[load_marks.Span], begin: int) -> list[Piece]:
     bounds = [(0, 0, [generation]), *moved, (end, end, [])]
     found = []
     for before, after in zip(bounds, bounds[1:]):
         generation = max([generation, *before[2]])
-        edges = sorted({before[1], after[0], *(edge for window in windows for edge in _inside(window, begin, before[1], after[0]))})
+        cuts = [(window.begin_tsc - begin, window.end_tsc - begin) for window in windows] + [(part.begin, part.end) for part in parts]
+        edges = sorted({before[1], after[0], *(edge for pair in cuts for edge in pair if before[1] < edge < after[0])})
         for low, high in zip(edges, edges[1:]):
             load = next((each for each in windows if each.begin_tsc - begin <= low and high <= each.end_tsc - begin), None)
             covers = load is not None and (low, high) == (load.begin_tsc - begin, load.end_tsc - begin)
-            found.append(Piece(low, high, generation, load, covers, (low, high) == (0, end)))
+            part = load_marks.name_at(parts, low, high) if parts else load_marks.WINDOW if load and not load.found else None
+            found.append(Piece(low, high, generation, load, covers, part, (low, high) == (0, end)))
     return found
-
-
-def _inside(window: LoadWindow, begin: int, low: int, high: int) -> list[int]:
-    return [edge for edge in (window.begin_tsc - begin, window.end_tsc - begin) if low < edge < high]
 
 
 # ---- figures ----
@@ -143,7 +156,7 @@ def _figures(cores: list[CoreRun], piece: Piece, begin: int, energy: list | None
     parts = [_Core(core, piece, begin) for core in cores]
     sums = {name: sum(part.sum(name) for part in parts) for name in SUMS}
     interrupts = sum(part.count(INTERRUPT) for part in parts)
-    requests = _requests(cores, piece)
+    requests, latency = _requests(cores, piece, begin), _latency(piece, begin, hz)
     counters = {name: _total([part.counter(name) for part in parts]) for name in COUNTERS}
     joules = _total([_grown(tsc, values, piece.begin, piece.end) for tsc, values in energy]) if energy is not None else None
     core_seconds = sum(part.ticks for part in parts) / hz
@@ -153,6 +166,7 @@ def _figures(cores: list[CoreRun], piece: Piece, begin: int, energy: list | None
         "seconds": seconds,
         "generation": piece.generation,
         "in_load_window": piece.load is not None,
+        "load_part": piece.part,
         "settings": settings_in_force(cores, piece.end, begin),
         "interrupts": interrupts,
         "polls": sum(part.count(POLL) for part in parts),
@@ -181,7 +195,7 @@ def _figures(cores: list[CoreRun], piece: Piece, begin: int, energy: list | None
         "joules_per_request": _ratio(joules, requests),
         "joules_per_interrupt": _ratio(joules, interrupts),
         "energy_delay_product_joule_seconds": None if joules is None else joules * seconds,
-        "latency_us": (piece.load.latency_us or None) if piece.load and piece.covers_load else None,
+        "latency_us": latency,
     }
 
 
@@ -258,10 +272,21 @@ def _grown(tsc: np.ndarray, total: np.ndarray, low: int, high: int) -> float | N
     return float(values[1] - values[0])
 
 
-def _requests(cores: list[CoreRun], piece: Piece) -> int | None:
+def _requests(cores: list[CoreRun], piece: Piece, begin: int) -> int | None:
     if piece.load is not None and piece.covers_load:
         return piece.load.requests
+    if piece.load is not None:
+        return load_seconds.requests_between(piece.load.over_time, piece.begin + begin, piece.end + begin, cores[0].log.tsc_hz)
     return _total([core.requests() for core in cores]) if piece.whole_run else None
+
+
+def _latency(piece: Piece, begin: int, hz: int) -> dict[str, float] | None:
+    """Returns the load's latencies in microseconds; None if they are not known."""
+    if piece.load is None:
+        return None
+    if piece.covers_load:
+        return piece.load.latency_us or None
+    return load_seconds.latency_between(piece.load.over_time, piece.begin + begin, piece.end + begin, hz)
 
 
 def _variation(parts: list[_Core], piece: Piece) -> float | None:
@@ -291,22 +316,27 @@ def _ratio(part: float | None, whole: float | None, factor: float = 1) -> float 
 
 def settings_in_force(cores: list[CoreRun], until: int, begin: int) -> dict:
     """Returns the settings that the log's entries show for the time before `until`. A value is common to all cores, or a dictionary by
-    core. A setting of the card is known from its first change on."""
+    core. In a log that does not state all settings at its start, a setting of the card is known from its first change on. A value that a
+    preset may have changed is None."""
     by_name: dict[str, dict[int, object]] = {}
     for core in cores:
         found: dict[str, object] = {}
-        for row in core.log.settings:
-            if row["tsc"] - begin >= until and row["changed"] != "start":
+        for entry in core.log.settings_entries.in_order:
+            row = entry.row
+            if row["tsc"] - begin >= until and not entry.at_start:
                 break
             found.update({name: row[name] for name in POLICY})
-            if "value" in row and row["changed"] not in ("idle", "itr", "poll_budget", "pstate", "power_limit", "turbo"):
+            if row["changed"] == configuration.PRESET and entry.is_change:
+                found |= dict.fromkeys([name for name in found if name not in POLICY])
+            if "value" in row and row["changed"] not in configuration.POLICY:
                 found[row["changed"]] = row["value"]
         for name, value in found.items():
             by_name.setdefault(name, {})[core.log.core] = value
-    return {name: _common(values, len(cores)) for name, values in by_name.items()}
+    return {name: common(values, len(cores)) for name, values in by_name.items()}
 
 
-def _common(values: dict[int, object], cores: int) -> object:
+def common(values: Mapping, cores: int) -> object:
+    """Returns the value that all cores have, or a dictionary by core."""
     same = len(values) == cores and len(set(map(str, values.values()))) == 1
     return next(iter(values.values())) if same else {str(core): value for core, value in values.items()}
 
@@ -319,7 +349,7 @@ def _text(value: object, factor: float = 1, unit: str = "") -> str:
         return "not known"
     if isinstance(value, int | float):
         value *= factor
-        return (f"{value:,}" if isinstance(value, int) else f"{value:,.4g}") + unit
+        return (f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}") + unit
     return shown(value, 40)
 
 
@@ -358,8 +388,9 @@ COLUMNS_AT_ONCE = 6
 
 
 def chosen(found: dict) -> list[dict]:
-    """Returns the phases within windows of a load; all phases if no window is known."""
-    return [row for row in found["phases"] if row["in_load_window"]] or found["phases"]
+    """Returns the phases within windows of a load. If no window is known, all phases but those that the log marks as unsteady, or all."""
+    within = [row for row in found["phases"] if row["in_load_window"]]
+    return within or [row for row in found["phases"] if row["load_part"] not in load_marks.UNSTEADY] or found["phases"]
 
 
 def lines(found: dict) -> list[str]:
@@ -367,22 +398,26 @@ def lines(found: dict) -> list[str]:
     phases, listed = found["phases"], chosen(found)
     said = []
     for at in range(0, len(listed), COLUMNS_AT_ONCE):
-        said += ["", *_columns(listed[at : at + COLUMNS_AT_ONCE])]
+        said += ["", *_columns(listed[at : at + COLUMNS_AT_ONCE], {row["changed"] for row in found["settings"]})]
     if found.get("load"):
         said.append(f"note: requests and latencies of phases are from {shown(found['load'])}")
     if len(listed) < len(phases):
-        seconds = sum(row["seconds"] for row in phases if not row["in_load_window"])
-        said.append(f"note: {seconds:.6f} s outside of the load's windows are left out; --json has them")
+        left_out = [row for row in phases if all(row is not each for each in listed)]
+        seconds, names = sum(row["seconds"] for row in left_out), load_marks.left_out_text(left_out)
+        said.append(f"note: {seconds:.6f} s outside of the load's windows are left out{names and f' ({names})'}; --json has them")
     if found["transitions"]:
         seconds = sum(row["seconds"] for row in found["transitions"])
         said.append(f"note: {len(found['transitions'])} changes took {seconds:.6f} s to reach all cores; this time belongs to no phase")
     return said + [f"note: {remark}" for remark in found["phase_remarks"]]
 
 
-def _columns(phases: list[dict]) -> list[str]:
+def _columns(phases: list[dict], changed: set[str]) -> list[str]:
+    """Returns the lines of some phases. Of the settings without figures of their own, those that the run changed are listed."""
     rows = [["phase", *(f"{row['phase']} (gen. {row['generation']})" for row in phases)]]
     rows.append(["from", *(f"{row['begin']:.6f} s" for row in phases)])
-    names = list(dict.fromkeys(name for row in phases for name in row["settings"]))
+    names = list(dict.fromkeys(name for row in phases for name in row["settings"] if name in POLICY or name in changed))
+    if any(row["load_part"] not in (None, load_marks.WINDOW) for row in phases):
+        rows.append(["part of load", *(_text(row["load_part"] or "-") for row in phases)])
     rows += [[shown(name, 40), *(setting_text(row["settings"].get(name)) for row in phases)] for name in names]
     unknown = []
     for label, name, factor, unit in ROWS:

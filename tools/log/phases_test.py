@@ -11,7 +11,7 @@ import pytest
 
 from tools.conftest import neap
 from tools.errors import Failure, UsageError
-from tools.log import decode, load_windows, phases, repeats, steady, summary, synthetic
+from tools.log import decode, load_results, phases, repeats, steady, summary, synthetic
 from tools.log.by_hand import HZ, entry, record, write_core
 from tools.log.decode import ANCHOR, IDLE, INTERRUPT, POLICY, POLL, SETTINGS, START, STOP
 
@@ -134,7 +134,7 @@ def test_a_loads_window_gives_requests_and_latencies_to_its_phase(changed: Path)
     # The machine's TSC was 3.0 s when the client's clock was 50 s; the window is TSC 3.5 s to 4.5 s.
     clock = {"tsc": 3 * HZ, "tsc_hz": HZ, "unix_ns": 50 * 10**9, "uncertainty_ns": 1}
     run = decode.load([str(changed)])
-    windows = load_windows.read(load_json(changed.parent, clock, 50 * 10**9 + 5 * 10**8), run)
+    windows = load_results.read(load_json(changed.parent, clock, 50 * 10**9 + 5 * 10**8), run)
     found = summary.summarise(run, windows)
     inside = [row for row in found["phases"] if row["in_load_window"]]
     assert [(row["begin"], row["seconds"]) for row in inside] == [(2.5, 1.0)] and len(found["phases"]) == 4
@@ -149,10 +149,26 @@ def test_a_loads_window_gives_requests_and_latencies_to_its_phase(changed: Path)
 def test_a_window_across_a_change_has_no_phase_of_its_own(changed: Path) -> None:
     run = decode.load([str(changed)])
     # Without a reading of the clock, the wall clock of the start anchor places the window: the whole run.
-    found = summary.summarise(run, load_windows.read(load_json(changed.parent, None, 10**18, 4.0), run))
+    found = summary.summarise(run, load_results.read(load_json(changed.parent, None, 10**18, 4.0), run))
     assert [row["requests"] for row in found["phases"]] == [None, None] and found["phases"][0]["latency_us"] is None
     assert any("change within the load's windows" in remark for remark in found["phase_remarks"])
     assert any("wall clocks" in remark for remark in found["phase_remarks"])
+
+
+def test_parts_of_a_window_have_the_requests_and_latencies_of_the_loads_seconds(changed: Path) -> None:
+    path = load_json(changed.parent, None, 10**18, 4.0)
+    found = json.loads(path.read_text())
+    replies = [(40, [1000, 39, 2000, 1]), (10, [5000, 10]), (100, [7000, 100]), (20, [7000, 10, 9000, 10])]
+    rows = [{"from_s": at, "answered": answered, "p100_ns": 9999, "histogram_ns": each} for at, (answered, each) in enumerate(replies)]
+    path.write_text(json.dumps({"runs": [{**found["runs"][0], "over_time": rows}]}))
+    run = decode.load([str(changed)])
+    summarised = summary.summarise(run, load_results.read(path, run))
+    first, second = summarised["phases"]
+    assert (first["seconds"], second["seconds"]) == (1.5, 2.0)
+    assert (first["requests"], second["requests"]) == (45, 120)
+    assert first["latency_us"] == {"p50": 1, "p90": 1, "p95": 1, "p99": 2, "p99.9": 2, "max": 9.999, "mean": pytest.approx(41 / 40)}
+    assert (second["latency_us"]["p50"], second["latency_us"]["p95"]) == (7, 9)
+    assert any("whole seconds" in remark for remark in summarised["phase_remarks"])
 
 
 def test_a_model_runs_result_is_a_window_in_virtual_time(changed: Path) -> None:
@@ -169,7 +185,7 @@ def test_a_file_that_is_no_loads_result_is_refused_in_one_sentence(changed: Path
     path = changed.parent / "load.json"
     path.write_text(content)
     with pytest.raises(Failure, match="is no result of a load"):
-        load_windows.read(path, decode.load([str(changed)]))
+        load_results.read(path, decode.load([str(changed)]))
     # Beside a log it may be anything, so there it is ignored.
     assert repeats.load([str(changed)], [])[0].windows == []
     with pytest.raises(Failure, match="is no result of a load"):

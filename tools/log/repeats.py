@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tools.errors import Failure, UsageError
 from tools.foreign import shown
-from tools.log import decode, load_windows, phases, steady, study_reader
+from tools.log import decode, load_results, phases, steady, study_reader
 from tools.log.decode import RunLog
 from tools.log.layout import read_header
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 
 # Dictionaries of figures within a phase, and the text before their members' names.
 GROUPS = {
@@ -25,7 +25,7 @@ GROUPS = {
     "wake_ups_by_cause": "wake_ups",
     "latency_us": "latency_us",
 }
-LEFT_OUT = ("phase", "begin", "generation", "in_load_window", "settings")
+LEFT_OUT = ("phase", "begin", "generation", "in_load_window", "load_part", "settings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,8 @@ def load(places: Sequence[str], files: Sequence[Path], steady_percent: float | N
         if steady_percent is not None:
             found.append(Repeat(members[0], run, steady.windows(run, steady_percent), None))
             continue
-        file = files[number] if files else load_windows.beside(members[0])
+        file = files[number] if files else load_results.beside(members)
+        run.load = load_results.offered(file) or run.load
         found.append(Repeat(members[0], run, windows_in(file, run, asked=bool(files)) or list(run.windows), file))
     return found
 
@@ -61,7 +62,7 @@ def windows_in(file: Path | None, run: RunLog, *, asked: bool) -> list[LoadWindo
     if file is None:
         return []
     try:
-        return load_windows.read(file, run)
+        return load_results.read(file, run)
     except Failure:
         # A file that the user did not name may be anything.
         if asked:
@@ -118,8 +119,24 @@ def compare(found: Sequence[dict], names: Sequence[str]) -> dict:
     return {
         "runs": [{"place": name, "boot_id": each["boot_id"], "run": each["run"], "load": each["load"]} for name, each in zip(names, found)],
         "phases": compared,
-        "remarks": [f"{name}: {remark}" for name, each in zip(names, found) for remark in [*each["phase_remarks"], *each["remarks"]]],
+        "remarks": [
+            *(
+                f"{names[0]} and {name} differ in {what}"
+                for name, each in zip(names[1:], found[1:])
+                if (what := _differing(found[0], each))
+            ),
+            *(f"{name}: {remark}" for name, each in zip(names, found) for remark in [*each["phase_remarks"], *each["remarks"]]),
+        ],
     }
+
+
+def _differing(first: dict, second: dict) -> str:
+    """Returns the names of the members in which the configurations of two runs differ, beside their settings. Each boot measures its
+    tsc_hz anew."""
+    headers = [{**each["configuration"]["header"], "tsc_hz": 0} for each in (first, second)]
+    loads = [(each["configuration"]["load"] or {}).get("offered_per_second") for each in (first, second)]
+    names = [name for name in dict.fromkeys([*headers[0], *headers[1]]) if headers[0].get(name) != headers[1].get(name)]
+    return ", ".join(names + ["offered load"] * (loads[0] != loads[1]))
 
 
 def figures(phase: dict) -> dict[str, float | None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.errors import UsageError
 from tools.foreign import shown
-from tools.log import decode, load_results, load_windows, page_data, page_series, phases, repeats, summary
+from tools.log import configuration, decode, load_results, page_data, page_series, phases, repeats, summary
 from tools.log.decode import KIND_NAMES, RunLog
 from tools.log.tables import Making
 from tools.log.trim import trim
@@ -68,26 +68,21 @@ def write(runs: Sequence[NamedRun], out: Path) -> int:
     return len(page)
 
 
-def _windows(named: NamedRun) -> list[load_windows.LoadWindow]:
-    """Returns the measured windows of the load whose result is beside the run's files."""
-    file = next((found for folder in named.folders if (found := load_windows.beside(str(folder)))), None)
-    return repeats.windows_in(file, named.log, asked=False) or list(named.log.windows)
-
-
 class _Prepared:
     """A run with everything that the page shows of it."""
 
     def __init__(self, named: NamedRun):
         self.named = named
         self.log = named.log
-        self.summary = summary.summarise(named.log, _windows(named))
+        file = load_results.beside(named.folders)
+        windows = repeats.windows_in(file, named.log, asked=False)
+        self.summary = summary.summarise(named.log, windows or list(named.log.windows))
         self.cores = [trim(core) for core in named.log.cores]
         self.begin, self.seconds = page_series.span_of(self.cores)
         about = named.log.about
-        axis = load_results.TimeAxis.of(about, self.begin, self.cores[0].log.tsc_hz, self.seconds)
-        self.load = load_results.read(named.folders, axis)
+        self.load = load_results.curve(file, windows, self.begin, self.cores[0].log.tsc_hz, self.seconds)
         cpu = about.get("cpu", "")
-        self.model = (self.load.model or cpu.removeprefix(MODELLED)) if cpu.startswith(MODELLED) else None
+        self.model = (load_results.model_of(file) or cpu.removeprefix(MODELLED)) if cpu.startswith(MODELLED) else None
         self.title = f"run {self.summary['run']} of {shown(about.get('application', 'an application'))}"
         missing = self.summary["cores"] - len(self.cores)
         if missing > 0 and self.summary["total"]["joules"] is not None:
@@ -140,8 +135,11 @@ def _run(
     """Returns a run's part of the page's JSON, and appends the packed columns to `texts`."""
     shared = page_data.Packages(each.log, each.cores)
     marks = page_series.policy_marks(each.summary["settings"])
+    marks = sorted([*marks, *page_series.load_marks(each.summary["configuration"]["marks"], each.seconds)], key=lambda mark: mark["x"])
     if len(marks) > page_series.MARKS_MAX:
-        each.summary["remarks"].append(f"{len(marks)} policy changes; the first {page_series.MARKS_MAX} are marked in the plots")
+        each.summary["remarks"].append(
+            f"{len(marks)} policy changes and marks of the load; the first {page_series.MARKS_MAX} are marked in the plots"
+        )
     if any(len(core.log.settings) > page_data.SETTINGS_MAX for core in each.cores):
         each.summary["remarks"].append(f"the axes know the first {page_data.SETTINGS_MAX} changes of settings of each core")
     cores = []
@@ -161,6 +159,7 @@ def _run(
         "energy_unit": each.log.energy_unit("package_energy"),
         "dram_energy_unit": each.log.energy_unit("dram_energy"),
         "unknown": list(each.log.unknown),
+        "events": list(each.log.events.items()),
         "idle_states": list(schema.idle_states),
         "kinds": [KIND_NAMES.get(kind, str(kind)) for kind in range(max(KIND_NAMES) + 1)],
         "marks": marks[: page_series.MARKS_MAX],
@@ -240,15 +239,31 @@ def _tables(each: _Prepared, is_named: bool) -> str:
     changes = [(f"{row['seconds']:.6f}", row["generation"], row["cores"], row["text"]) for row in summary.shared_settings(each.summary)]
     of_settings = _table(("seconds", "generation", "cores", "set"), changes[: page_data.SETTINGS_MAX])
     of_settings = of_settings.replace("<table>", '<table class="settings">')
+    # What each setting cost and brought is the page's main answer, so it is not folded.
     return "\n".join(
-        f'<details class="tables"><summary>{title}{name}</summary>\n{content}\n</details>'
-        for title, content in (
-            ("Figures by phase, between changes of settings", _phases(each)),
-            ("Figures by core and package", of_cores + of_packages),
-            ("Where the time went, by core", _shares(each)),
-            ("Settings", of_settings),
+        f'<details class="tables"{" open" if is_open else ""}><summary>{title}{name}</summary>\n{content}\n</details>'
+        for title, content, is_open in (
+            ("Figures by phase, between changes of settings", _phases(each), len(phases.chosen(each.summary)) > 1),
+            ("Figures by core and package", of_cores + of_packages, False),
+            ("Where the time went, by core", _shares(each), False),
+            ("Configuration", _configuration(each), False),
+            ("Settings", of_settings, False),
         )
     )
+
+
+def _configuration(each: _Prepared) -> str:
+    """Returns tables of the configuration: members of the header, settings at the start, growth of the card's counters."""
+    found = each.summary["configuration"]
+    members = [(name, configuration.member_text(value)) for name, value in found["header"].items()]
+    members += [("load", configuration.load_text(found["load"]))] if found["load"] else []
+    members += [(f"mark of the load at {row['seconds']:.6f} s", row["what"]) for row in found["marks"][: page_data.SETTINGS_MAX]]
+    cores = [core.log.core for core in each.cores]
+    tables = [_table(("header", "value"), members), _table(("at the start", "value", "cores"), configuration.start_rows(found, cores))]
+    if found["card_counters"]:
+        counters = [(name, "was reset" if value is None else f"{value:,}") for name, value in found["card_counters"].items()]
+        tables.append(_table(("counter of the card", "in the run"), counters))
+    return "\n".join(tables).replace("<table>", '<table class="configuration">')
 
 
 def _phases(each: _Prepared) -> str:

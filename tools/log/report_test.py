@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """In a browser, the report page draws every choice, holds exactly the log's records, and makes no connection."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -106,6 +107,37 @@ def test_stretches_between_samples_have_the_logs_sums_and_growths(browser: Brows
         expected = np.where(counted > 0, 40e6 * seconds / np.maximum(counted, 1), np.nan)
         # The energy counter counts in units of 15 uJ.
         np.testing.assert_allclose(values(browser, number, "uj_interrupt", True), expected, atol=31, rtol=1e-3)
+
+
+def test_chosen_events_are_quantities_by_their_names(browser: Browser, page_of: Callable[..., Path]) -> None:
+    """The two runs have one event in common, in different counters."""
+    shape = synthetic.Shape(cores=1, records=1000, seconds=0.5, tsc_hz=HZ, events=("branch_misses", "event=0xd1,umask=0x20"))
+    page = page_of(shape, dataclasses.replace(shape, run=2, events=("constructor", "branch_misses")))
+    browser.show(page.as_uri())
+    assert set(browser.evaluate("Object.keys(quantity).filter((name) => name.startsWith('event:'))")) == {
+        "event:branch_misses",
+        "event:event=0xd1,umask=0x20",
+        "event:constructor",
+    }
+    shares = synthetic.EVENT_SHARES
+    for number, (name, share) in enumerate([("branch_misses", shares[0]), ("branch_misses", shares[1])]):
+        counter = log_of(page, number).events[name]
+        run = trim(log_of(page, number).cores[0])
+        at, counts = run.sampled(counter)
+        found = values(browser, number, f"event:{name}", True)
+        if len(found) < len(at) - 1:
+            counts = np.delete(counts, -2)  # a short last stretch joins the one before
+        np.testing.assert_array_equal(found, np.diff(counts).astype(float))
+        assert found.sum() == pytest.approx(share * HZ * 0.5, rel=1e-3)
+        # The instructions are 0.6 a tick.
+        np.testing.assert_allclose(np.nanmean(values(browser, number, f"rate:{name}", True)), 1000 * share / 0.6, rtol=1e-2)
+    assert np.isnan(values(browser, 1, "event:event=0xd1,umask=0x20", True)).all(), "this run did not count it"
+    choose(browser, y="event:event=0xd1,umask=0x20", x="rate:branch_misses")
+    first, second = panels(browser)
+    assert first["inside"] > 50 and second["inside"] == 0
+    assert "y=event%3Aevent%3D0xd1%2Cumask%3D0x20" in browser.evaluate("location.hash").replace(",", "%2C")
+    options = browser.evaluate("[...document.getElementById('y').options].map(({textContent, disabled}) => disabled ? '' : textContent)")
+    assert {"branch_misses", "branch_misses per 1000 instructions", "event=0xd1,umask=0x20"} <= set(options)
 
 
 @pytest.mark.parametrize("maximum", [0, 1, 255, 256, 65535, 65536, (1 << 32) - 1, 1 << 32, (1 << 52) - 1])

@@ -27,6 +27,10 @@ NAMES = ("idle_states", "flags", "lines", "fields", "settings")
 DEFAULTS: dict = json.loads(Path(__file__).with_name("format.json").read_text())
 # The value of `changed` in the entry that has the settings at the start of a run.
 CHANGED_AT_START = 255
+# The kind of a run's first record.
+START = 4
+# Kinds of entries whose form does not say what they are. A `configured` entry has the form of a change, and states one setting's value.
+CONFIGURED, MARK = 20, 33
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _CHOICE = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
@@ -49,7 +53,10 @@ _NEEDED = {
     },
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
+    "mark": {"what": 1, "generation": 4},
 }
+# Logs of older builds have no such form.
+_OPTIONAL = ("mark",)
 # Names of the values of fields. They are used for older headers, which do not state such names.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))
@@ -132,6 +139,16 @@ class Schema:
     def kinds_of(self, form: str) -> list[int]:
         return [number for number, name in self.kinds if name == form]
 
+    @functools.cached_property
+    def change_kinds(self) -> list[int]:
+        """The kinds of entries with the policy at the start, and with changes."""
+        return [number for number in self.kinds_of("settings") if number != CONFIGURED]
+
+    @functools.cached_property
+    def configured_kinds(self) -> list[int]:
+        """The kinds of entries that state one setting's value each."""
+        return [number for number in self.kinds_of("settings") if number == CONFIGURED]
+
     def idle_name(self, state: int) -> str:
         return name_of(self.idle_states, state)
 
@@ -142,7 +159,7 @@ class Schema:
 
     def describe_settings(self, entry: bytes) -> dict:
         """Returns a settings entry's members: raw TSC, the policy after the change, the changed setting's name, and its new value as
-        text."""
+        text. Of a `configured` entry, the setting that it states and that setting's value."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]
@@ -158,15 +175,21 @@ class Schema:
             "turbo": name_of(fields["turbo"].choices, found["turbo"]),
             "card_value": card_value,
         }
-        if changed == CHANGED_AT_START:
+        if changed == CHANGED_AT_START and found["kind"] != CONFIGURED:
             return described
         setting = self.setting.get(changed)
         if setting is None:
             return {**described, "changed": str(changed), "value": str(card_value)}
         value = setting.text(found[setting.field])
-        if setting.kind == "raw" and card_value:
+        if setting.kind == "raw" and card_value and found["kind"] != CONFIGURED:
             value += f" granted {card_value}"
         return {**described, "changed": setting.name, "value": value}
+
+    def describe_mark(self, entry: bytes) -> dict:
+        """Returns a mark's raw TSC, its generation, and the name of the part of the load that begins with it."""
+        fields = self.form["mark"].by_name
+        what = name_of(fields["what"].choices, fields["what"].read(entry))
+        return {"tsc": fields["tsc"].read(entry), "generation": fields["generation"].read(entry), "what": what}
 
 
 def name_of(names: tuple[str, ...], number: int) -> str:
@@ -199,7 +222,7 @@ def _parse(idle_states: tuple, flags: tuple, lines: tuple, fields: tuple, settin
     forms = tuple(_form(name, text, idle_states) for name, text in fields)
     by_name = {form.name: form for form in forms}
     for name in _NEEDED:
-        if name not in by_name:
+        if name not in by_name and name not in _OPTIONAL:
             raise ValueError(f"its fields have no {name}")
     kinds = tuple((_number(number), _known(by_name, form)) for number, form in lines)
     if len(dict(kinds)) != len(kinds):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tools.errors import UsageError
 from tools.log.decode import RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.trim import ticks_since, trim
 
 PARTS_MAX = 200

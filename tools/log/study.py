@@ -21,7 +21,7 @@ import numpy as np
 from tools.errors import Failure, UsageError
 from tools.foreign import U64_MAX
 from tools.log.decode import INTERRUPT, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.study_layout import CLOCK_HZ, CORES, EBBRT_SECONDS, LINUX_COLUMNS, PACKAGES, UNITS_PER_JOULE, Layout, Setting, unread
 from tools.log.tables import Making
 from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, ticks_since, trim

@@ -21,7 +21,7 @@ from tools.foreign import read_bounded, shown
 from tools.log import schema
 from tools.log.decode import COUNTERS, INTERRUPT, CoreLog, Counter, RunLog, dtype
 from tools.log.layout import Header
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.study_layout import CLOCK_HZ, COLUMNS_BY_NUMBER, ENTRIES_IN_INTERVAL, PACKAGES
 
 SMALL_BYTES_MAX = 1 << 20

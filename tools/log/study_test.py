@@ -12,9 +12,9 @@ import pytest
 
 from tools.conftest import neap
 from tools.errors import Failure, UsageError
-from tools.log import decode, load_windows, report, study, study_cleaners, study_layout, study_reader, summary, synthetic, tables
+from tools.log import decode, load_results, report, study, study_cleaners, study_layout, study_reader, summary, synthetic, tables
 from tools.log.decode import ANCHOR, INTERRUPT, POLL, START, STOP
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.phases_test import HZ, entry, load_json, record, settings, write_core
 from tools.log.study_layout import LAYOUTS, Setting
 
@@ -228,7 +228,7 @@ def test_the_offered_rate_of_a_load_is_read(tmp_path: Path, written: tuple[Path,
     content = json.loads(path.read_text())
     content["runs"][0]["rate"] = {"asked": 20000.0}
     path.write_text(json.dumps(content))
-    assert load_windows.read(path, decode.load([str(written[0] / "run")]))[0].offered == 20000.0
+    assert load_results.read(path, decode.load([str(written[0] / "run")]))[0].offered == 20000.0
 
 
 def test_random_changes_of_published_files_are_read_or_refused(tmp_path: Path, written: tuple[Path, synthetic.Truth]) -> None:

@@ -4,14 +4,15 @@
 An unknown figure is None, never 0. It is printed as "not on this CPU" in the text, and as null in JSON.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from tools.foreign import shown
-from tools.log import phases
+from tools.log import configuration, phases
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
-from tools.log.load_windows import LoadWindow
+from tools.log.load_results import LoadWindow
 from tools.log.shared_settings import change_text as change_text
 from tools.log.shared_settings import folded
 from tools.log.shared_settings import lines as settings_lines
@@ -27,13 +28,14 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
     """Returns the whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds.
     `loads`: measured windows of a load, from which phases take requests and latencies."""
     cores = [trim(core) for core in run.cores]
-    rows = [_core(core) for core in cores]
+    rows = [_core(core) | _events(run, [core]) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
     about = run.about
     split = phases.split(run, cores, loads)
-    total = _total(cores, rows, package_rows)
+    total = _total(cores, rows, package_rows) | _events(run, cores)
     for row in (total, *rows, *split["phases"]) if run.unknown else ():
         row |= {name: None for name in run.unknown if name in row}
+    configured = configure(run)
     names = ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full", "control_core")
     return {
         **{name: about.get(name) for name in names},
@@ -41,9 +43,10 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
         "total": total,
         "packages": package_rows,
         "cores_detail": rows,
+        "configuration": configured,
         "settings": settings(run),
         **split,
-        "remarks": remarks(run, cores, package_rows),
+        "remarks": [*remarks(run, cores, package_rows), *configuration.remarks(configured)],
     }
 
 
@@ -85,6 +88,13 @@ def _core(core: CoreRun) -> dict:
         "lost": sum(count for _, count in core.log.gaps),
     }
     return row
+
+
+def _events(run: RunLog, cores: list[CoreRun]) -> dict:
+    """Returns the member `events`: the counts of the chosen events by their names; nothing if none were chosen."""
+    if not run.events:
+        return {}
+    return {"events": {name: total_or_none([core.grown(counter) for core in cores]) for name, counter in run.events.items()}}
 
 
 def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -> dict:
@@ -198,6 +208,15 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
     return (int(series.tsc[-1]) - int(series.tsc[0])) / cores[0].log.tsc_hz if series else None
 
 
+def configure(run: RunLog) -> dict:
+    """Returns the configuration of a run, as configuration.describe does."""
+    cores = [
+        dataclasses.replace(core.log.settings_entries, begin_tsc=core.begin_tsc if len(core.records) else None)
+        for core in map(trim, run.cores)
+    ]
+    return configuration.describe(run.about, run.cores[0].tsc_hz, cores, run.load)
+
+
 def settings(run: RunLog) -> list[dict]:
     """Returns changes of settings by time, with seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
@@ -209,7 +228,8 @@ def settings(run: RunLog) -> list[dict]:
 
 def shared_settings(summary: dict) -> list[dict]:
     """Returns a summary's changes of settings, folded by cores that share them (shared_settings.folded)."""
-    return folded(summary["settings"], [row["core"] for row in summary["cores_detail"]])
+    stated = summary["configuration"]["settings_at_start"]
+    return folded(summary["settings"], [row["core"] for row in summary["cores_detail"]], stated)
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
@@ -258,8 +278,11 @@ def head(summary: dict) -> list[str]:
 
 
 def text(summary: dict) -> str:
-    lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
+    events = [f"{shown(name)}: {_number(count)}" for name, count in summary["total"].get("events", {}).items()]
+    lines = [*head(summary), *events, "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     lines += phases.lines(summary)
+    if configured := configuration.lines(summary["configuration"]):
+        lines += ["", "configuration:", *configured]
     if summary["settings"]:
         lines += ["", "set:", *settings_lines(shared_settings(summary))]
     if summary["remarks"]:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from tools.conftest import neap
 from tools.errors import UsageError
-from tools.log import decode, study_layout, summary, synthetic
+from tools.log import decode, layout, study_layout, summary, synthetic
 from tools.log.by_hand import HZ, entry, record, write_core
 from tools.log.decode import ANCHOR, COUNTERS, INTERRUPT, POLL, START, STOP
 
@@ -124,7 +124,8 @@ def test_synthetic_truth_is_found_over_packages(tmp_path: Path) -> None:
 
 
 def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, synthetic.Shape(cores=2, records=200, idle_records=True, counters=COUNTERS[:5]))
+    events = ("branch_misses", "event=0xd1,umask=0x20")
+    synthetic.write(tmp_path, synthetic.Shape(cores=2, records=200, idle_records=True, counters=COUNTERS[:5], events=events))
     for which in ("records", "settings", "idle"):
         done = neap("log", "csv", str(tmp_path), "--table", which)
         assert done.returncode == 0, done.stderr
@@ -142,6 +143,44 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
         if which == "records":
             assert {row["core_c7"] for row in rows} == {""}, "not on this CPU"
             assert {row["instructions"] == "" for row in rows} == {True, False}, "sampled now and then"
+            for event in ("branch_misses", "event=0xd1:umask=0x20"):
+                assert {row[event] == "" for row in rows} == {True, False}, "sampled with the other counters"
+
+
+def test_chosen_events_are_counted_under_their_names(tmp_path: Path) -> None:
+    every_event = 7 << 13
+    for core in range(2):
+        data = b""
+        for kind, tsc, counts in ((START, 10, (5, 1 << 47, 7)), (INTERRUPT, 500, None), (STOP, 1000, (25, 3, 9))):
+            flags = every_event if counts else 0
+            data += entry("record", kind=kind, tsc=tsc, flags=flags)
+            if counts:
+                data += entry("events", kind=21, tsc=tsc, flags=flags, event1=counts[0], event2=counts[1], event3=counts[2])
+        names = ["branch_misses", "event=0xd1,umask=0x20", "reference_cycles"]
+        write_core(tmp_path, core, data, counters=["event1", "event2", "event3"], events=names)
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    assert found["total"]["events"] == {
+        "branch_misses": 40,
+        "event=0xd1,umask=0x20": 2 * ((1 << 47) + 3),  # 48 bits, which wrap
+        "reference_cycles": 4,
+    }
+    assert found["cores_detail"][0]["events"]["branch_misses"] == 20
+    assert "branch_misses: 40\n" in summary.text(found)
+    rows = list(csv.DictReader(neap("log", "csv", str(tmp_path)).stdout.splitlines()))
+    assert [row["branch_misses"] for row in rows if row["core"] == "0"] == ["5", "", "25"]
+    assert rows[-1]["event=0xd1:umask=0x20"] == "3"
+    assert rows[-1]["event_reference_cycles"] == "9" and rows[-1]["reference_cycles"] == "", "the counter of that name is not in this log"
+
+
+def test_a_log_without_chosen_events_has_none(by_hand: Path) -> None:
+    assert "events" not in summary.summarise(decode.load([str(by_hand)]))["total"]
+
+
+@pytest.mark.parametrize("events", [["a"] * 4, ["=1+1"], [""], ["a b"], [1], "a", ["a" * 65]])
+def test_names_of_events_are_checked(tmp_path: Path, events: object) -> None:
+    write_core(tmp_path, 0, entry("record", kind=START, tsc=1), cores=1, events=events)
+    with pytest.raises(layout.Damaged):
+        decode.load([str(tmp_path)])
 
 
 def test_sums_over_the_table_are_the_summarys(by_hand: Path) -> None:

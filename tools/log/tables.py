@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log csv` and `parquet`: one table of a run, with the same content in both formats. It is made core by core.
 
-A cell holds a number, or a name of small letters, digits and underscores. So no spreadsheet takes it for a formula (tools/log/schema.py).
+A cell holds a number, a name of small letters, digits and underscores, or a value that begins with one of these (tools/log/schema.py). So
+no spreadsheet takes it for a formula. The table `configuration` has texts from the header; where one begins like a formula, an apostrophe
+is put in front.
 
 A counter that was not sampled in a record, or that the CPU lacks, is an empty cell (CSV) or null (Parquet).
 """
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,14 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from tools.errors import Failure
+from tools.log import summary
+from tools.log.configuration import flat
 from tools.log.decode import COUNTERS, KIND_NAMES, RunLog
 from tools.log.schema import name_of
+from tools.log.shared_settings import numbers_text
 from tools.log.trim import COUNTS, CoreRun, package_energy, packages, ticks_since, trim, whole
 
-TABLES = ("records", "settings", "idle")
+TABLES = ("records", "settings", "idle", "configuration")
 FIELDS = ("generation", *COUNTS)
 RAW_COUNTERS = tuple(name for name in COUNTERS if not name.endswith("_energy"))
 ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
@@ -28,12 +33,15 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
     """Yields one table per core, all with the same columns. `seconds` count from the run's begin, `*_joules` from the first reading."""
+    if which == "configuration":
+        yield configuration_table(run)
+        return
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}
     for core in cores:
         if which == "records":
-            yield _records(core, begin, joules, run.unknown)
+            yield _records(core, begin, joules, run)
         elif which == "idle":
             yield _idle(core, begin)
         else:
@@ -50,7 +58,7 @@ def _joules(run: RunLog, cores: list[CoreRun]) -> dict:
     return {(counter, number): package_energy(run, members, counter) for counter in ENERGIES for number, members in found}
 
 
-def _records(core: CoreRun, begin: int, joules: dict, unknown: Sequence[str]) -> pa.Table:
+def _records(core: CoreRun, begin: int, joules: dict, run: RunLog) -> pa.Table:
     records = core.records
     log = core.log
     columns = {
@@ -59,11 +67,14 @@ def _records(core: CoreRun, begin: int, joules: dict, unknown: Sequence[str]) ->
         "tsc": pa.array(records["tsc"]),
         "kind": _names(records["kind"], lambda number: KIND_NAMES.get(number, str(number))),
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
-        **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in unknown)) for name in FIELDS},
+        **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in run.unknown)) for name in FIELDS},
     }
     for name in RAW_COUNTERS:
         counter = core.counter(name)
         columns[name] = pa.array(counter.values, mask=~counter.present)
+    for name, counter_name in run.events.items():
+        counter = core.counter(counter_name)
+        columns[event_column(name, columns)] = pa.array(counter.values, mask=~counter.present)
     for counter, name in ENERGIES.items():
         series = joules[counter, log.package]
         present = core.counter(counter).present & (series is not None)
@@ -73,6 +84,13 @@ def _records(core: CoreRun, begin: int, joules: dict, unknown: Sequence[str]) ->
             values = series.joules[np.minimum(np.searchsorted(series.tsc, records["tsc"]), len(series.tsc) - 1)]
         columns[name] = pa.array(values, mask=~present)
     return pa.table(columns)
+
+
+def event_column(name: str, taken: Container[str]) -> str:
+    """Returns the name of a chosen event's column. An event may have the name of another column: reference_cycles is a counter of every
+    sample, and as an event it counts at another rate (SDM 3B, 20.2.1.2). The writer of CSV does not quote the names of columns."""
+    found = name.replace(",", ":")
+    return f"event_{found}" if found in taken or found in ENERGIES.values() else found
 
 
 def _idle(core: CoreRun, begin: int) -> pa.Table:
@@ -107,17 +125,52 @@ _SETTINGS_SCHEMA = pa.schema(
         ("power_limit_mw", pa.uint32()),
         ("turbo", pa.string()),
         ("card_value", pa.uint32()),
+        ("value", pa.string()),
+        ("entry", pa.string()),
     ]
 )
 
 
 def _settings(core: CoreRun, begin: int) -> pa.Table:
+    """Returns the policy at the start, then a row for each setting at the start, then the changes. `value`: of the setting `changed`, as
+    control accepts it. `entry`: start, configured or change."""
     rows = [
-        {"core": core.log.core, "seconds": (row["tsc"] - begin) / core.log.tsc_hz, **row}
-        for row in core.log.settings
-        if core.begin_tsc <= row["tsc"] <= core.end_tsc
+        {
+            **{"core": core.log.core, "seconds": (entry.row["tsc"] - begin) / core.log.tsc_hz, **entry.row},
+            "entry": "change" if entry.is_change else "configured" if "value" in entry.row else "start",
+        }
+        for entry in core.log.settings_entries.in_order
+        if core.begin_tsc <= entry.row["tsc"] <= core.end_tsc
     ]
     return pa.Table.from_pylist(rows, _SETTINGS_SCHEMA)
+
+
+def configuration_table(run: RunLog) -> pa.Table:
+    """Returns a row for each fact of the configuration. `part` is header, start, change, mark, card_counter or load. `cores`: like "0-3,6";
+    null for a fact of the whole machine. `seconds`: since the run's begin; null for facts that have no moment."""
+    found = summary.configure(run)
+    members = [pair for name, value in found["header"].items() for pair in flat(name, value)]
+    rows: list[tuple] = [("header", name, text, None, None) for name, text in members]
+    rows += [("start", row["setting"], row["value"], numbers_text(row["cores"]), None) for row in found["settings_at_start"]]
+    rows += [("change", row["setting"], row["value"], numbers_text(row["cores"]), row["seconds"]) for row in found["changes"]]
+    rows += [("mark", "load", row["what"], None, row["seconds"]) for row in found["marks"]]
+    rows += [("card_counter", name, str(value), None, None) for name, value in (found["card_counters"] or {}).items() if value is not None]
+    if found["load"] is not None:
+        rows += [("load", "file", found["load"]["file"], None, None)]
+        rows += [("load", "offered_per_second", f"{rate:.15g}", None, None) for rate in found["load"]["offered_per_second"] if rate]
+    columns = ("part", "name", "value", "cores", "seconds")
+    types = (*[pa.string()] * 4, pa.float64())
+    return pa.table({name: pa.array([_plain(row[at]) for row in rows], types[at]) for at, name in enumerate(columns)})
+
+
+def _plain(cell: object) -> object:
+    """Returns a cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and not cell[:1].isalnum() else cell
+
+
+def configuration_path(out: str) -> Path:
+    """Returns the file for the configuration of a table that is written to the file `out`: records.configuration.csv for records.csv."""
+    return Path(out).with_suffix(f".configuration{Path(out).suffix}")
 
 
 def write_csv(pieces: Iterator[pa.Table], out: str) -> None:
@@ -143,12 +196,15 @@ def _csv(pieces: Iterator[pa.Table], file) -> None:
 
 
 def write_parquet(pieces: Iterator[pa.Table], run: RunLog, out: str) -> None:
-    """Writes a file. Its metadata `neap` has the headers' JSON."""
-    headers = json.dumps([core.header.about for core in run.cores])
+    """Writes a file. Its metadata `neap` has the headers' JSON, and `neap.configuration` the configuration as in run.json."""
+    metadata = {
+        "neap": json.dumps([core.header.about for core in run.cores]),
+        "neap.configuration": json.dumps(summary.configure(run)),
+    }
     with Making(Path(out)) as making:
         writer = None
         for piece in pieces:
-            schema = piece.schema.with_metadata({"neap": headers})
+            schema = piece.schema.with_metadata(metadata)
             writer = writer or parquet.ParquetWriter(making, schema, compression="zstd")
             writer.write_table(piece.cast(schema))
         if writer:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.log.folder import log_files
-from tools.log.layout import ENTRY_BYTES, HEADER_BYTES, KIND_OFFSET, read_header
+from tools.log.layout import ENTRY_BYTES, KIND_OFFSET, read_header
 from tools.model.campaign_plan import Plan
 
 GOOD = {"hit", "done"}
@@ -117,12 +117,13 @@ def log_totals(folder: Path) -> dict[str, int]:
     """Sums over all records of a run, without those of control; and the logs' size."""
     sums = dict.fromkeys(("rx_frames", "rx_bytes", "tx_frames", "tx_bytes", "bytes"), 0)
     for path in log_files(folder):
-        schema = read_header(path).schema
+        header = read_header(path)
+        schema = header.schema
         data = path.read_bytes()
         sums["bytes"] += len(data)
         fields = schema.form["record"].by_name
         kinds = {kind for kind in schema.kinds_of("record") if kind != START}
-        for at in range(HEADER_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        for at in range(header.size, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
             if data[at + KIND_OFFSET] not in kinds:
                 continue
             entry = data[at : at + ENTRY_BYTES]

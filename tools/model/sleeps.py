@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tools.errors import Failure
-from tools.log.layout import HEADER_BYTES, read_header
+from tools.log.layout import read_header
 from tools.log.schema import ENTRY_BYTES, name_of
 from tools.model.cpu_model import CpuModel
 from tools.model.results import DRAIN, WINDOW
 
-# The C-state that each of Neap's idle states requests. `monitor` is MWAIT in the lightest state.
-C_STATES = {"halt": "C1", "monitor": "C1", "c1": "C1", "c1e": "C1E", "c3": "C3", "c6": "C6", "c7": "C7"}
+# The CPU's name of the C-state that each request of Neap's means.
+C_STATES = {"halt": "C1", "c1": "C1", "c1e": "C1E", "c3": "C3", "c6": "C6", "c7": "C7"}
 # Neap's names of causes, and the model's.
 CAUSES = {"interrupt": "card", "timer": "timer", "wake_up": "core", "memory": "write"}
 NOT_ASLEEP = "not_asleep"
@@ -64,12 +64,13 @@ class CpuTrace:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A sleep as Neap logged it."""
+    """A sleep as Neap logged it. `c_state`: what it requested; the same as `idle`, unless that leaves the choice to Neap."""
 
     idle: str
     cause: str
     from_ns: float
     to_ns: float
+    c_state: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +137,7 @@ def read_records(path: Path, cpu: CpuModel) -> CoreRecords:
     header = read_header(path)
     if header.first or header.unwritten:
         raise Failure(f"{path} lacks entries, so its sleeps cannot be compared", "log=4M on the command line makes room")
-    data = path.read_bytes()[HEADER_BYTES:]
+    data = path.read_bytes()[header.size :]
     entries = [data[at : at + ENTRY_BYTES] for at in range(0, len(data), ENTRY_BYTES)]
     record, idle = header.schema.form["record"].by_name, header.schema.form["idle"].by_name
     idle_kinds = header.schema.kinds_of("idle")
@@ -150,6 +151,7 @@ def read_records(path: Path, cpu: CpuModel) -> CoreRecords:
             name_of(idle["cause"].choices, idle["cause"].read(entry)),
             idle["tsc_asleep"].read(entry) * ns_per_tick,
             idle["tsc"].read(entry) * ns_per_tick,
+            name_of(idle["c_state"].choices, idle["c_state"].read(entry)),
         )
         for entry in entries
         if entry[idle["kind"].offset] in idle_kinds
@@ -212,8 +214,10 @@ def _checked(where: str, record: Record, found: Sequence[CpuSleep]) -> CpuSleep:
     sleep = found[0]
     if len(found) != 1:
         raise Failure(f"{where}: the log has one sleep, and the core slept {len(found)} times")
-    if sleep.state != C_STATES.get(record.idle):
-        raise Failure(f"{where}: the log says {record.idle}, and the core slept in {sleep.state}")
+    if record.idle in C_STATES and record.c_state != record.idle:
+        raise Failure(f"{where}: the log says that idle={record.idle} requested {record.c_state}")
+    if sleep.state != C_STATES.get(record.c_state):
+        raise Failure(f"{where}: the log says {record.c_state}, and the core slept in {sleep.state}")
     if CAUSES.get(record.cause) not in sleep.calls:
         raise Failure(f"{where}: the log says that the sleep ended by {record.cause}, and it ended by {sleep.by}")
     if sleep.ended_ns > record.to_ns + ROUNDING_NS:

@@ -34,11 +34,11 @@ core 0 is called by timer
 core 0 takes an interrupt
 """
 RECORDS = (
-    Record("c6", "interrupt", 990, 2100),
-    Record("c6", "memory", 2990, 3010),
-    Record("c6", "not_asleep", 3500, 3510),
-    Record("c6", "memory", 3990, 5100),
-    Record("c6", "timer", 5990, 7100),
+    Record("c6", "interrupt", 990, 2100, "c6"),
+    Record("c6", "memory", 2990, 3010, "c6"),
+    Record("c6", "not_asleep", 3500, 3510, "c6"),
+    Record("c6", "memory", 3990, 5100, "c6"),
+    Record("c6", "timer", 5990, 7100, "c6"),
 )
 
 
@@ -67,7 +67,7 @@ def test_records_that_agree_are_counted(traces: dict[int, sleeps.CpuTrace]) -> N
 
 
 def test_of_several_events_during_a_wake_up_each_may_be_the_cause(traces: dict[int, sleeps.CpuTrace]) -> None:
-    late = Record("c6", "timer", 990, 2100)
+    late = Record("c6", "timer", 990, 2100, "c6")
     assert sleeps.compare(log(late, *RECORDS[1:]), traces, SNAPSHOTS).causes == {"timer": 1, "memory": 1}
 
 
@@ -79,18 +79,18 @@ def test_sleeps_before_the_log_need_no_record(traces: dict[int, sleeps.CpuTrace]
 @pytest.mark.parametrize(
     ("records", "said"),
     [
-        ((Record("c3", "interrupt", 990, 2100), *RECORDS[1:]), "says c3, and the core slept in C6"),
-        ((Record("c6", "wake_up", 990, 2100), *RECORDS[1:]), "ended by wake_up, and it ended by card"),
-        ((Record("c6", "unknown", 990, 2100), *RECORDS[1:]), "ended by unknown, and it ended by card"),
-        ((*RECORDS[:3], Record("c6", "timer", 3990, 5100), RECORDS[4]), "ended by timer, and it ended by write"),
-        ((Record("c6", "not_asleep", 990, 2100), *RECORDS[1:]), "the core did not sleep, and it slept in C6"),
-        ((RECORDS[0], Record("c6", "memory", 2500, 2600), *RECORDS[3:]), "and the core did not sleep"),
+        ((Record("c3", "interrupt", 990, 2100, "c3"), *RECORDS[1:]), "says c3, and the core slept in C6"),
+        ((Record("c6", "wake_up", 990, 2100, "c6"), *RECORDS[1:]), "ended by wake_up, and it ended by card"),
+        ((Record("c6", "unknown", 990, 2100, "c6"), *RECORDS[1:]), "ended by unknown, and it ended by card"),
+        ((*RECORDS[:3], Record("c6", "timer", 3990, 5100, "c6"), RECORDS[4]), "ended by timer, and it ended by write"),
+        ((Record("c6", "not_asleep", 990, 2100, "c6"), *RECORDS[1:]), "the core did not sleep, and it slept in C6"),
+        ((RECORDS[0], Record("c6", "memory", 2500, 2600, "c6"), *RECORDS[3:]), "and the core did not sleep"),
         ((RECORDS[0], *RECORDS[4:]), "slept at 4000 ns, and the log has no record"),
         (RECORDS[:4], "slept at 6000 ns, and the log has no record"),
         (RECORDS[1:], "slept at 1000 ns, and the log has no record"),
-        ((*RECORDS[:3], Record("c6", "timer", 3990, 7100)), "the core slept 2 times"),
-        ((Record("c6", "interrupt", 990, 1900), *RECORDS[1:]), "the core slept until 2000 ns"),
-        ((*RECORDS, Record("c6", "timer", 7500, 7600)), "the core did not sleep"),
+        ((*RECORDS[:3], Record("c6", "timer", 3990, 7100, "c6")), "the core slept 2 times"),
+        ((Record("c6", "interrupt", 990, 1900, "c6"), *RECORDS[1:]), "the core slept until 2000 ns"),
+        ((*RECORDS, Record("c6", "timer", 7500, 7600, "c6")), "the core did not sleep"),
     ],
 )
 def test_a_difference_is_found(traces: dict[int, sleeps.CpuTrace], records: tuple[Record, ...], said: str) -> None:

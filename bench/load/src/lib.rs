@@ -15,6 +15,7 @@ pub mod recorder;
 pub mod report;
 pub mod run;
 pub mod search;
+pub mod server_log;
 pub mod team;
 pub mod terminal;
 #[cfg(test)]

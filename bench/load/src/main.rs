@@ -9,6 +9,7 @@ use load::options::{AgentOptions, Options};
 use load::report;
 use load::run::Outcomes;
 use load::search::Search;
+use load::server_log::{Phase, Schedule, ServerLog};
 use load::team::Team;
 use load::terminal::shown;
 use load::worker::{Clock, Environment};
@@ -19,12 +20,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Duration;
 
 const SEARCH_PRECISION: f64 = 0.02;
-/// While the program waits, it checks for a requested stop at this interval.
-const CHECK_INTERVAL_NS: u64 = 10_000_000;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -68,8 +65,8 @@ fn work(options: &Options) -> Result<(), String> {
             .map_err(|error| format!("signals: {error}"))?;
         signal_hook::flag::register(signal, environment.stop.clone()).map_err(|error| format!("signals: {error}"))?;
     }
-    let control = match &options.control {
-        Some(name) => Some(NeapControl::connect(name, token(options)?.as_deref())?),
+    let mut log = match &options.control {
+        Some(name) => Some(ServerLog::new(NeapControl::connect(name, token(options)?.as_deref())?, options.log_from)),
         None => None,
     };
     let agents = attach_agents(options, &environment)?;
@@ -79,12 +76,23 @@ fn work(options: &Options) -> Result<(), String> {
         print_status(&format!("{open} of {asked} connections are open; the rest is retried during the run"));
     }
     if !options.no_preload {
-        let stored = team.preload()?;
+        if let Some(log) = &mut log {
+            log.begin(Phase::Preload)?;
+        }
+        let stored = match (team.preload(), &mut log) {
+            (Ok(stored), _) => stored,
+            (Err(why), None) => return Err(why),
+            (Err(why), Some(log)) => {
+                // A log that is on must not go on alone. The reason of the failure is the preload's.
+                let _ = log.end(None);
+                return Err(why);
+            }
+        };
         if !options.quiet {
             print_status(&format!("{stored} keys stored"));
         }
     }
-    let mut bench = Bench { options, team, control, environment, results: Vec::new() };
+    let mut bench = Bench { options, team, log, environment, results: Vec::new() };
     // The results of completed runs are written even if a later run failed.
     let done = bench.runs();
     bench.write_files()?;
@@ -107,7 +115,7 @@ fn token(options: &Options) -> Result<Option<String>, String> {
 struct Bench<'o> {
     options: &'o Options,
     team: Team,
-    control: Option<NeapControl>,
+    log: Option<ServerLog>,
     environment: Environment,
     results: Vec<(Outcomes, Option<f64>, Value)>,
 }
@@ -141,43 +149,36 @@ impl Bench<'_> {
         if !quiet {
             print_status(report::SECOND_HEADING);
         }
-        let clock = self.control.as_mut().map(NeapControl::clock_offset).transpose()?;
-        let Self { team, control, environment, .. } = self;
-        let starts_at_once = run.warm_up_ns == 0;
-        let mut started = match control.as_mut().filter(|_| starts_at_once) {
-            // The run has no warm-up, so the server's log must start before the first request.
-            Some(control) => Some(control.start()?),
-            None => None,
-        };
+        let clock = self.log.as_mut().map(ServerLog::clock_offset).transpose()?;
+        let Self { team, log, environment, .. } = self;
+        if let Some(log) = log {
+            log.prepare(run.warm_up_ns != 0)?;
+        }
         let start_ns = team.next_start_ns();
+        let window_ns = start_ns + run.warm_up_ns;
+        let schedule = Schedule { start_ns, window_ns, drain_ns: window_ns.saturating_add(run.measured_ns) };
+        let is_over = AtomicBool::new(false);
         let mut over_time = Vec::new();
         let outcomes = std::thread::scope(|scope| {
-            let starter = control
-                .as_mut()
-                .filter(|_| !starts_at_once)
-                .map(|control| start_log(scope, control, environment, start_ns + run.warm_up_ns));
+            let (environment, is_over) = (&*environment, &is_over);
+            let marking = log.as_mut().map(|log| scope.spawn(move || log.follow(schedule, environment, is_over)));
             let outcomes = team.run(&run, &order, start_ns, |second| {
                 over_time.push(report::second_json(second, run.warm_up_ns));
                 if !quiet {
                     print_status(&report::second(second));
                 }
             });
-            if let Some(starter) = starter {
-                let answer = starter.join().unwrap_or_else(|_| Err("the thread that starts the log ended".into()));
-                // If the run was stopped before its window, the log was not started, and `started` is None. If the run failed, its error is
-                // reported instead of the log's error.
-                started = answer.or_else(|why| if outcomes.is_ok() { Err(why) } else { Ok(None) })?;
-            }
-            outcomes
+            is_over.store(true, Ordering::Relaxed);
+            let marked =
+                marking.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| Err("the thread that marks the log ended".into())));
+            // If the run failed, its error is reported instead of the log's error.
+            outcomes.and_then(|outcomes| marked.map(|()| outcomes))
         });
         // All replies have arrived, so the server has logged all requests of the window and of the drain. The log is also stopped if the
         // run failed.
-        let stopped = match (control, &started) {
-            (Some(control), Some(_)) => Some(control.stop()),
-            _ => None,
-        };
+        let log = log.as_mut().map(|log| log.end(clock));
         let outcomes = outcomes?;
-        let log = json!({"clock": clock, "started": started, "stopped": stopped.transpose()?});
+        let log = log.transpose()?.unwrap_or_else(|| json!({"clock": null, "started": null, "stopped": null, "marks": []}));
         let more = json!({"over_time": over_time, "log": log});
         print(&report::table(&outcomes, asked))?;
         if self.is_stopped() {
@@ -230,24 +231,6 @@ impl Bench<'_> {
         }
         Ok(())
     }
-}
-
-/// Starts the server's log when the measured window begins. Returns None if the run was stopped before the window.
-fn start_log<'scope, 'control: 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    control: &'control mut NeapControl,
-    environment: &'control Environment,
-    window_start_ns: u64,
-) -> ScopedJoinHandle<'scope, Result<Option<String>, String>> {
-    scope.spawn(move || loop {
-        if environment.stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        match window_start_ns.saturating_sub(environment.clock.now_ns()) {
-            0 => return control.start().map(Some),
-            left_ns => std::thread::sleep(Duration::from_nanos(left_ns.min(CHECK_INTERVAL_NS))),
-        }
-    })
 }
 
 /// Prints a line to standard output. Fails if the line cannot be written.

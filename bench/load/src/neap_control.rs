@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Starts the log of a Neap machine when the measured window begins, and stops it after the window.
+//! The control connection to a Neap machine, over which its log is started, marked and stopped.
 //!
-//! The control connection answers each line with one line (docs/control.md). Before a run the machine's clock is read several times. The
+//! Control answers each line with one line (docs/control.md). Before a run the machine's clock is read several times. The
 //! reading with the shortest round trip is kept, because half the round trip bounds the offset's error.
 
 use crate::reach;
@@ -45,14 +45,20 @@ impl NeapControl {
 
     /// Sends a line. Returns the text behind `ok` in the answer.
     fn ask(&mut self, line: &str) -> Result<String, String> {
+        let command = line.split(',').next().unwrap_or_default();
+        self.exchange(line)?.map_err(|why| format!("control at {} refused {command}: {why}", self.name))
+    }
+
+    /// Sends a line. Returns the text behind `ok` in the answer or, as inner error, the reason of a refusal.
+    fn exchange(&mut self, line: &str) -> Result<Result<String, String>, String> {
         let name = &self.name.clone();
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");
         self.lines.get_mut().write_all(format!("{line}\n").as_bytes()).map_err(wrong)?;
         let answer = self.read_answer().map_err(wrong)?;
         let command = line.split(',').next().unwrap_or_default();
         match answer.trim_end().split_once(' ').unwrap_or((answer.trim_end(), "")) {
-            ("ok", text) => Ok(text.to_string()),
-            ("error:", text) => Err(format!("control at {name} refused {command}: {text}")),
+            ("ok", text) => Ok(Ok(text.to_string())),
+            ("error:", text) => Ok(Err(text.to_string())),
             _ if answer.is_empty() => Err(format!("control at {name} closed the connection")),
             _ => Err(format!("control at {name} answered {command} with {answer:?}")),
         }
@@ -87,6 +93,12 @@ impl NeapControl {
     }
     pub fn stop(&mut self) -> Result<String, String> {
         self.ask("stop")
+    }
+
+    /// Marks in the log that phase `what` of the load begins. Returns the text behind `ok`, which is empty if the mark was written. The
+    /// inner error is a refusal: builds before this command have no marks.
+    pub fn mark(&mut self, what: &str) -> Result<Result<String, String>, String> {
+        self.exchange(&format!("mark,{what}"))
     }
 
     pub fn clock_offset(&mut self) -> Result<ClockOffset, String> {

@@ -9,6 +9,7 @@ use crate::protocol::{Checks, Protocol};
 use crate::reach;
 use crate::run::{Load, Measuring, Pace, Run};
 use crate::search::{Promise, Scan};
+use crate::server_log::LogFrom;
 use crate::workload::{Mix, Popularity};
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -140,9 +141,12 @@ pub struct Options {
     #[arg(long)]
     pub busy: bool,
 
-    /// Start and stop the log of a Neap machine at the measured window: HOST:PORT of its control
+    /// Start, mark and stop the log of a Neap machine: HOST:PORT of its control
     #[arg(long, value_name = "HOST:PORT")]
     pub control: Option<String>,
+    /// The phase with which the log starts; never: a run that is on gets the marks of the phases, and is not stopped
+    #[arg(long, value_name = "PHASE", value_enum, default_value = "window", requires = "control")]
+    pub log_from: LogFrom,
     /// File with the control's token
     #[arg(long, value_name = "FILE", requires = "control")]
     pub control_token_file: Option<PathBuf>,
@@ -402,6 +406,8 @@ mod tests {
             "h --seconds nan",
             "h --protocol json",
             "h --control-token-file f",
+            "h --log-from warm-up",
+            "h --control c:1 --log-from lunch",
             "h --frobnicate",
         ] {
             assert!(options(line).is_err(), "{line}");

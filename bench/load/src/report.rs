@@ -5,7 +5,7 @@
 //! read and plot.
 
 use crate::protocol::Outcome;
-use crate::recorder::{Failure, Measurement, Tally, BEHIND_NS_MIN, SECOND_NS};
+use crate::recorder::{Failure, Measurement, Tally, BEHIND_NS_MIN, LATENCY_NS_MAX, SECOND_NS};
 use crate::run::{Outcomes, Second};
 use crate::workload::Operation;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
@@ -157,6 +157,16 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
+/// Returns a histogram of two significant digits as value, count, value, count, ... without empty buckets. Values are the highest of their
+/// bucket, in nanoseconds. Percentiles of several seconds can be computed from the histograms only, not from the seconds' percentiles.
+fn histogram_json(latency: &Histogram<u64>) -> Value {
+    let mut coarse = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("two digits from 1 ns to an hour");
+    for value in latency.iter_recorded() {
+        coarse.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+    }
+    json!(coarse.iter_recorded().flat_map(|value| [value.value_iterated_to(), value.count_at_value()]).collect::<Vec<u64>>())
+}
+
 /// Returns the figures of one second as JSON. `from_s` counts from the start of the window, so it is negative in the warm-up. The latencies
 /// are those of all connections whose replies came in this second.
 pub fn second_json(second: &Second, warm_up_ns: u64) -> Value {
@@ -165,6 +175,7 @@ pub fn second_json(second: &Second, warm_up_ns: u64) -> Value {
     object["answered"] = json!(second.tally.answered());
     object["errors"] = json!(second.tally.errors());
     object["waiting"] = json!(second.backlog);
+    object["histogram_ns"] = histogram_json(&second.latency);
     object
 }
 

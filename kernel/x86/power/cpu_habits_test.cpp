@@ -88,7 +88,7 @@ TEST(CpuHabits, WithoutAratTheDeepestStateIsC1E) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.leaves[{6, 0}].eax &= ~4U;
   const CpuPower power = found_on(cpu);
-  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, poll, monitor}));
+  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, poll, monitor, menu}));
   EXPECT_EQ(power.abilities().deepest, c1e);
   EXPECT_TRUE(power.abilities().timer_stops);
   EXPECT_EQ(power.sleep_ways().plan(c6, false).way, Way::halt) << "whatever is asked";
@@ -119,7 +119,7 @@ TEST(CpuHabits, AMonitorThatMissesWritesNeedsInterrupts) {
   for (const std::uint8_t model : {0x1d, 0x2e, 0x2f}) {
     FakeCpu cpu = sandy_bridge_ep();
     cpu.model(model, test::monitor_feature);
-    const SleepPlan plan = found_on(cpu).sleep_ways().plan(monitor, true);
+    const SleepPlan plan = found_on(cpu).sleep_ways().plan(c1, true);
     EXPECT_TRUE(plan.flush_line && plan.way == Way::watch && !plan.called_by_interrupt) << int{model};
   }
   FakeCpu amd = test::amd(0x000506c0);

@@ -30,6 +30,9 @@ constexpr std::array counter_places{
     CounterPlace{counter::package_c7, msr::package_c7_residency, &CounterSample::package_c7},
 };
 
+/// The general counter of the first chosen event.
+constexpr unsigned first_event_counter = 1;
+
 bool is_tcg(CpuAccess& cpu) noexcept {
   const CpuidWords words = cpu.cpuid(0x40000000, 0);
   return words.ebx == 0x54474354 && words.ecx == 0x43544743 && words.edx == 0x47435447;  // "TCGTCGTCGTCG"
@@ -58,7 +61,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
   model_ = identity.intel ? find_model(identity.family, identity.model) : nullptr;
   static_assert(sizeof abilities_.cpu == sizeof identity.name);
   std::ranges::copy(identity.name, abilities_.cpu);
-  find_idle_states(cpu, identity, options.assume_mwait);
+  find_idle_states(cpu, identity, options);
   find_demotion(identity, options.keep_demotion);
   find_performance(cpu, identity);
   find_turbo(cpu, identity);
@@ -69,7 +72,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
 
 // A hypervisor may pass MWAIT through but show an empty leaf 5, as KVM does for a guest. The boot option `mwait=assumed` covers that case.
 // All states of a known model then count as listed. For an unknown model, only C1 counts as listed.
-void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
+void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, const FindOptions& options) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
   add(IdleState::poll);
@@ -78,7 +81,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
   const CpuidWords leaf5 = cpu.cpuid(5, 0);
   const Hints known = model_ != nullptr ? model_->hints : usual_hints(identity.intel);
   const auto is_there = [&](IdleState state, std::uint8_t hint) {
-    return hint_is_listed(hint, leaf5.edx) || (assume_mwait && (model_ != nullptr || state == IdleState::c1));
+    return hint_is_listed(hint, leaf5.edx) || (options.assume_mwait && (model_ != nullptr || state == IdleState::c1));
   };
   for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
     const std::uint8_t hint = known[static_cast<unsigned>(state)];
@@ -91,7 +94,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
                                                       : MwaitLack::none;
   ways_.mwait_returns_at_once = mwait_lack_ == MwaitLack::emulated;
   if (mwait_lack_ != MwaitLack::none) {
-    if (!assume_mwait) {
+    if (!options.assume_mwait) {
       ways_.hints.fill(no_hint);
       return;
     }
@@ -106,7 +109,14 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     if (ways_.hints[static_cast<unsigned>(state)] == no_hint) continue;
     add(state);
     abilities_.deepest = state;
+    const auto index = static_cast<unsigned>(state);
+    if (model_ != nullptr) abilities_.wake_us[index] = model_->wake_us[index];
+    if (options.wake_up_us[index] == 0) continue;
+    abilities_.wake_us[index] = options.wake_up_us[index];
+    abilities_.wake_us_measured |= static_cast<std::uint16_t>(1U << index);
   }
+  const auto timed = abilities_.wake_us.size() - static_cast<std::size_t>(std::ranges::count(abilities_.wake_us, 0));
+  if (abilities_.wake_us[static_cast<unsigned>(IdleState::c1)] != 0 && timed >= 2) add(IdleState::menu);  // a choice needs two
   c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
 }
 
@@ -205,9 +215,14 @@ void CpuPower::find_counters(CpuAccess& cpu, const Identity& identity) noexcept 
   constexpr std::array in_order{counter::instructions, counter::cycles, counter::reference_cycles};
   for (unsigned i = 0; i < fixed_counters_; ++i) abilities_.counters |= in_order[i];
   // EBX has a bit for each architectural event that is NOT available; EAX 31:24 is the number of valid bits.
+  const bool known_model = identity.intel && identity.family == 6;
+  event_facts_ = power::event_facts(leaf.eax, leaf.ebx, known_model ? static_cast<std::uint8_t>(identity.model) : std::uint8_t{0});
   constexpr unsigned llc_misses_event = 4;
-  const bool misses = bits(leaf.eax, 8, 8) != 0 && bits(leaf.eax, 24, 8) > llc_misses_event && (leaf.ebx & bit(llc_misses_event)) == 0;
+  const bool misses = event_facts_.counters != 0 && (event_facts_.architectural & bit(llc_misses_event)) != 0;
   if (misses) abilities_.counters |= counter::llc_misses;
+  // Counter 0 counts LLC misses. The next ones can count chosen events.
+  const unsigned free = event_facts_.counters - (event_facts_.counters != 0 ? 1 : 0);
+  abilities_.free_event_counters = static_cast<std::uint8_t>(std::min(free, chosen_events_max));
 }
 
 void CpuPower::find_residencies(CpuAccess& cpu, const Identity& identity) noexcept {
@@ -234,8 +249,31 @@ CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
   }
   for (unsigned i = 0; i < fixed_counters_; ++i) (void)cpu.write_msr(msr::fixed_counter0 + i, 0);
   (void)cpu.write_msr(msr::fixed_counter_control, fixed_control_value(fixed_counters_));
-  (void)cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, misses));
+  (void)cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, misses ? 1 : 0));
   return at_boot;
+}
+
+void CpuPower::choose_events(std::span<const std::uint32_t> events) noexcept {
+  require(events.size() <= abilities_.free_event_counters, "more events are chosen than there are counters", events.size());
+  abilities_.counters &= static_cast<std::uint16_t>(~counter::events);
+  chosen_events_ = {};
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    chosen_events_[i] = events[i];
+    abilities_.counters |= static_cast<std::uint16_t>(counter::event1 << i);
+  }
+}
+
+Result<void> CpuPower::count_chosen_events(CpuAccess& cpu) const noexcept {
+  const bool misses = (abilities_.counters & counter::llc_misses) != 0;
+  std::uint64_t general = misses ? 1 : 0;
+  for (unsigned i = 0; i < chosen_events_max; ++i) {
+    if ((abilities_.counters & counter::event1 << i) == 0) continue;
+    const unsigned number = first_event_counter + i;
+    if (const auto reset = cpu.write_msr(msr::pmc0 + number, 0); !reset) return reset;
+    if (const auto selected = cpu.write_msr(msr::perf_event_select0 + number, chosen_events_[i]); !selected) return selected;
+    general |= bit(number);
+  }
+  return cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, general));
 }
 
 Result<void> CpuPower::park_core(CpuAccess& cpu) const noexcept {
@@ -326,6 +364,9 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
   for (const CounterPlace& place : counter_places) read(place.bit, place.msr, sample.*place.value);
   read(counter::package_energy, msr::package_energy, sample.package_energy);
   read(counter::dram_energy, msr::dram_energy, sample.dram_energy);
+  for (unsigned i = 0; i < chosen_events_max; ++i) {
+    read(static_cast<std::uint16_t>(counter::event1 << i), msr::pmc0 + first_event_counter + i, sample.events[i]);
+  }
   return sample;
 }
 
@@ -337,12 +378,15 @@ void CpuPower::describe(Line& line) const noexcept {
   for (unsigned state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
     if ((abilities_.idle_states & 1U << state) != 0) line << ' ' << idle_state_names[state];
   }
+  for (const IdleState choosing : {IdleState::monitor, IdleState::menu}) {
+    if ((abilities_.idle_states >> static_cast<unsigned>(choosing) & 1) != 0)
+      line << ' ' << idle_state_names[static_cast<unsigned>(choosing)];
+  }
   switch (mwait_lack_) {
     case MwaitLack::none:
-      if (!abilities_.writes_missed) line << " monitor";
       break;
     case MwaitLack::assumed_none:
-      line << (abilities_.writes_missed ? "" : " monitor") << "; MWAIT is assumed to sleep";
+      line << "; MWAIT is assumed to sleep";
       break;
     case MwaitLack::missing:
       line << "; MWAIT is missing, so halt is used";

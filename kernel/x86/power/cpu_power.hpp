@@ -7,7 +7,9 @@
 // `unsupported`.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 
 #include "kernel/console.hpp"
 #include "kernel/error.hpp"
@@ -15,6 +17,7 @@
 #include "kernel/x86/firmware/cpu_facts.hpp"
 #include "kernel/x86/power/cpu_access.hpp"
 #include "kernel/x86/power/encodings.hpp"
+#include "kernel/x86/power/events.hpp"
 #include "kernel/x86/power/models.hpp"
 #include "kernel/x86/power/sleep.hpp"
 
@@ -24,6 +27,7 @@ namespace neap::x86::power {
 struct FindOptions {
   bool assume_mwait = false;   ///< assume that MWAIT sleeps, even if CPUID lists no states for it
   bool keep_demotion = false;  ///< the CPU may demote C-states where firmware allows it to
+  WakeTimes wake_up_us{};      ///< measured on this machine; they replace those of the table. 0: not measured
 };
 
 /// A core's registers before Neap changed them, for restoring them.
@@ -58,6 +62,10 @@ class CpuPower {
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;
   [[nodiscard]] CounterSample sample(CpuAccess& cpu) const noexcept;
 
+  [[nodiscard]] const EventFacts& event_facts() const noexcept { return event_facts_; }
+  void choose_events(std::span<const std::uint32_t> events) noexcept;
+  [[nodiscard]] Result<void> count_chosen_events(CpuAccess& cpu) const noexcept;
+
   /// Appends the line that is printed at boot.
   void describe(Line& line) const noexcept;
 
@@ -68,7 +76,7 @@ class CpuPower {
     CpuidWords leaf1;
   };
 
-  void find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept;
+  void find_idle_states(CpuAccess& cpu, const Identity& identity, const FindOptions& options) noexcept;
   void leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept;
   void find_demotion(const Identity& identity, bool keep) noexcept;
   void find_performance(CpuAccess& cpu, const Identity& identity) noexcept;
@@ -86,6 +94,8 @@ class CpuPower {
   bool amd_c1e_ = false;        // C1E on HLT, which stops the timer, can be turned off (erratum 400)
   std::uint64_t demotion_ = 0;  // bits of MSR_PKG_CST_CONFIG_CONTROL to be cleared
   std::uint8_t fixed_counters_ = 0;
+  EventFacts event_facts_;
+  std::array<std::uint32_t, chosen_events_max> chosen_events_{};  // values of IA32_PERFEVTSELx
 };
 
 /// The right shift that turns an x2APIC id into the package's number (SDM 3A, 9.9.3: leaf 1Fh, 0Bh, or 1).

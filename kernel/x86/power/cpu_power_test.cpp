@@ -35,7 +35,7 @@ struct StartedSandyBridge : SandyBridge {
 TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
   const CpuPower power = found_on(cpu);
   const PowerAbilities& has = power.abilities();
-  EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(has.deepest, c7);
   EXPECT_TRUE(has.mwait_sleeps);
   EXPECT_TRUE(has.pstates);
@@ -54,7 +54,7 @@ TEST_F(SandyBridge, SandyBridgeHasAllFeatures) {
   EXPECT_EQ(has.dram_energy_unit_exponent, 16);
   EXPECT_EQ(
       description(power),
-      "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
+      "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor menu; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
       "limit 51 to 200 W; counters instructions, cycles, reference cycles, LLC misses, package energy, DRAM energy, C3, C6, C7, package "
       "C2, package C3, package C6, package C7");
 }
@@ -80,6 +80,33 @@ TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   }
 }
 
+// Times that were measured replace those of the table, and give a CPU that is not in the table a choice of states.
+TEST(CpuPower, MeasuredWakeUpTimesReplaceTheTables) {
+  const auto found_with = [](FakeCpu& cpu, const WakeTimes& times) {
+    CpuPower power;
+    power.find(cpu, {.wake_up_us = times});
+    return power.abilities();
+  };
+  FakeCpu known = sandy_bridge_ep();
+  const PowerAbilities of_table = found_on(known).abilities();
+  EXPECT_EQ(of_table.wake_us, (WakeTimes{0, 2, 10, 80, 104, 109}));
+  EXPECT_EQ(of_table.wake_us_measured, 0);
+  const PowerAbilities measured = found_with(known, {0, 3, 0, 0, 41, 0});
+  EXPECT_EQ(measured.wake_us, (WakeTimes{0, 3, 10, 80, 41, 109}));
+  EXPECT_EQ(measured.wake_us_measured, states({c1, c6}));
+
+  FakeCpu unknown = sandy_bridge_ep();
+  unknown.model(0x97, test::monitor_feature);
+  EXPECT_EQ(found_on(unknown).abilities().idle_states & states({menu}), 0);
+  EXPECT_EQ(found_with(unknown, {0, 3, 0, 0, 41, 0}).idle_states & states({menu}), states({menu}));
+
+  FakeCpu without_c7 = sandy_bridge_ep();
+  without_c7.leaves[{5, 0}].edx = 0x20;  // C1 and C1E only
+  const PowerAbilities ignored = found_with(without_c7, {0, 3, 0, 0, 41, 0});
+  EXPECT_EQ(ignored.wake_us_measured, states({c1})) << "this machine does not offer c6";
+  EXPECT_EQ(ignored.wake_us, (WakeTimes{0, 3, 10, 0, 0, 0}));
+}
+
 // KVM gives a guest MWAIT and an empty leaf 5, and `mwait=assumed` corrects that. If CPUID lacks MONITOR, MWAIT would be an invalid
 // instruction.
 TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
@@ -91,15 +118,15 @@ TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   };
   FakeCpu known = sandy_bridge_ep();
   known.model(0x2d, test::monitor_feature | test::speed_step_feature | test::hypervisor_feature);
-  EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(description(assumed_on(known)), description(found_on(known))) << "no assumption was needed";
   known.leaves[{5, 0}].edx = 0;
   EXPECT_EQ(found_on(known).abilities().idle_states, states({halt, poll}));
   const CpuPower power = assumed_on(known);
-  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}));
   EXPECT_EQ(power.abilities().deepest, c7);
   EXPECT_FALSE(power.sleep_ways().mwait_returns_at_once);
-  EXPECT_NE(description(power).find("idle states halt c1 c1e c3 c6 c7 monitor; MWAIT is assumed to sleep; "), std::string::npos);
+  EXPECT_NE(description(power).find("idle states halt c1 c1e c3 c6 c7 monitor menu; MWAIT is assumed to sleep; "), std::string::npos);
 
   FakeCpu unknown = known;
   unknown.model(0x97, test::monitor_feature | test::hypervisor_feature);
@@ -141,21 +168,21 @@ TEST(CpuPower, IdleStatesAreThoseOfTheModelThatLeaf5Lists) {
     IdleState deepest;
   };
   for (const Case& now : {
-           Case{0x3e, 0x00021120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x3f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll}), c6},  // this CPU's MONITOR misses writes
+           Case{0x3e, 0x00021120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x3f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll, menu}), c6},  // this CPU's MONITOR misses writes
            Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1}, Case{0x2d, 0x00000000, states({halt, poll}), halt},
-           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xcf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xad, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xad, 0x00001020, states({halt, c1, c1e, poll, monitor}), c1e},  // 21h is not listed
-           Case{0xaf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0xaf, 0x00000020, states({halt, c1, c1e, poll, monitor}), c1e},
-           Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
-           Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
-           Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
+           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xcf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xad, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xad, 0x00001020, states({halt, c1, c1e, poll, monitor, menu}), c1e},  // 21h is not listed
+           Case{0xaf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor, menu}), c6},
+           Case{0xaf, 0x00000020, states({halt, c1, c1e, poll, monitor, menu}), c1e},
+           Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor, menu}), c6},
+           Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}), c7},
+           Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor, menu}), c7},
            Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table of models: only CPUID counts
        }) {
     FakeCpu cpu = sandy_bridge_ep();
@@ -290,6 +317,29 @@ TEST_F(SandyBridge, TurboIsBit38AndIsFoundWhileItIsOff) {
   EXPECT_TRUE(again.abilities().turbo);
   ASSERT_TRUE(again.set_turbo(cpu, true).has_value());
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x85'0089U);
+}
+
+TEST_F(SandyBridge, ChosenEventsAreCountedBesideLlcMisses) {
+  CpuPower power = found_on(cpu);
+  EXPECT_EQ(power.abilities().free_event_counters, 3) << "of four counters, one counts LLC misses";
+  for (const std::uint32_t number : {1U, 2U, 3U}) cpu.msrs[msr::pmc0 + number] = cpu.msrs[msr::perf_event_select0 + number] = 9;
+  const std::uint32_t chosen[] = {0x4300c5, 0x4320d1};
+  power.choose_events(chosen);
+  ASSERT_TRUE(power.count_chosen_events(cpu).has_value());
+  EXPECT_EQ(cpu.msrs[msr::perf_event_select0 + 1], 0x4300c5U);
+  EXPECT_EQ(cpu.msrs[msr::perf_event_select0 + 2], 0x4320d1U);
+  EXPECT_EQ(cpu.msrs[msr::perf_event_select0 + 3], 9U) << "this counter was not asked for";
+  EXPECT_EQ(cpu.msrs[msr::pmc0 + 1], 0U);
+  EXPECT_EQ(cpu.msrs[msr::perf_global_control], 0x7'0000'0007U);
+  cpu.msrs[msr::pmc0 + 1] = 31;
+  cpu.msrs[msr::pmc0 + 2] = 32;
+  const CounterSample all = power.sample(cpu);
+  EXPECT_EQ(all.present & counter::events, counter::event1 | counter::event2);
+  EXPECT_EQ(all.events[0], 31U);
+  EXPECT_EQ(all.events[1], 32U);
+  EXPECT_EQ(all.llc_misses, 77U);
+  cpu.msrs.erase(msr::perf_event_select0 + 1);
+  EXPECT_FALSE(power.count_chosen_events(cpu).has_value()) << "a register that faults is an error";
 }
 
 TEST_F(SandyBridge, EveryCounterIsSampledAndAFaultReadsAsZero) {

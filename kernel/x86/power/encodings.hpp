@@ -152,11 +152,15 @@ constexpr std::uint64_t fixed_control_value(unsigned count) {
   for (unsigned i = 0; i < count; ++i) value |= all_levels << (4 * i);
   return value;
 }
-/// Last-level cache misses, the architectural event (20.2.1.2, table 20-1): event 2Eh, mask 41h; user, kernel, enabled.
-constexpr std::uint64_t event_select_llc_misses = 0x2e | 0x41 << 8 | bit(16) | bit(17) | bit(22);
-constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0) {
-  return (bit(fixed) - 1) << 32 | (programmable0 ? 1 : 0);
+/// IA32_PERFEVTSELx (20.2.1.1): event 7:0, mask 15:8, user 16, kernel 17, edge 18, enabled 22, inverted 23, counter mask 31:24.
+constexpr unsigned select_edge_bit = 18, select_invert_bit = 23;
+constexpr std::uint64_t event_select(std::uint8_t event, std::uint8_t umask) {
+  return event | std::uint64_t{umask} << 8 | bit(16) | bit(17) | bit(22);
 }
+/// Last-level cache misses, the architectural event (20.2.1.2, table 20-1): event 2Eh, mask 41h.
+constexpr std::uint64_t event_select_llc_misses = event_select(0x2e, 0x41);
+/// `general`: bit i for general counter i.
+constexpr std::uint64_t global_control_value(unsigned fixed, std::uint64_t general) { return (bit(fixed) - 1) << 32 | general; }
 
 // --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
 /// Bits 7:4 of a hint are the C-state minus one (15: C0), bits 3:0 the sub-state. Leaf 5 counts each C-state's sub-states in four bits of

@@ -83,8 +83,9 @@ TEST(Counters, AreTurnedOnAtAllLevelsWithoutInterrupts) {
   EXPECT_EQ(fixed_control_value(3), 0x333U);
   EXPECT_EQ(fixed_control_value(1), 0x3U);
   EXPECT_EQ(event_select_llc_misses, 0x43412eU);
-  EXPECT_EQ(global_control_value(3, true), 0x7'0000'0001U);
-  EXPECT_EQ(global_control_value(2, false), 0x3'0000'0000U);
+  EXPECT_EQ(global_control_value(3, 1), 0x7'0000'0001U);
+  EXPECT_EQ(global_control_value(2, 0), 0x3'0000'0000U);
+  EXPECT_EQ(global_control_value(3, 0b1011), 0x7'0000'000bU);
 }
 
 TEST(MwaitHints, CountOnlyIfLeaf5ListsTheirSubState) {

@@ -11,22 +11,18 @@ namespace {
 
 constexpr std::uint8_t family_core = 6;
 
-template <typename T>
-constexpr std::array<T, idle_states> by_state(T absent, T c1, T c1e, T c3, T c6, T c7) {
-  std::array<T, idle_states> states;
-  states.fill(absent);
-  states[static_cast<unsigned>(IdleState::c1)] = c1;
-  states[static_cast<unsigned>(IdleState::c1e)] = c1e;
-  states[static_cast<unsigned>(IdleState::c3)] = c3;
-  states[static_cast<unsigned>(IdleState::c6)] = c6;
-  states[static_cast<unsigned>(IdleState::c7)] = c7;
-  return states;
-}
 constexpr Hints hints_of(std::uint8_t c1, std::uint8_t c1e, std::uint8_t c3, std::uint8_t c6, std::uint8_t c7) {
-  return by_state<std::uint8_t>(no_hint, c1, c1e, c3, c6, c7);
+  Hints hints{};
+  hints.fill(no_hint);
+  hints[static_cast<unsigned>(IdleState::c1)] = c1;
+  hints[static_cast<unsigned>(IdleState::c1e)] = c1e;
+  hints[static_cast<unsigned>(IdleState::c3)] = c3;
+  hints[static_cast<unsigned>(IdleState::c6)] = c6;
+  hints[static_cast<unsigned>(IdleState::c7)] = c7;
+  return hints;
 }
 constexpr WakeTimes wakes(std::uint16_t c1, std::uint16_t c1e, std::uint16_t c3, std::uint16_t c6, std::uint16_t c7) {
-  return by_state<std::uint16_t>(0, c1, c1e, c3, c6, c7);
+  return {0, c1, c1e, c3, c6, c7};
 }
 
 constexpr std::uint16_t c2_to_c7 = counter::core_c3 | counter::core_c6 | counter::core_c7 | counter::package_c2 | counter::package_c3 |

@@ -30,8 +30,6 @@ namespace neap::x86::power {
 constexpr std::uint8_t no_hint = 0xff;
 /// MWAIT hints, indexed by `IdleState`; `no_hint` for a state that MWAIT does not offer or that is missing.
 using Hints = std::array<std::uint8_t, idle_states>;
-/// Wake-up times in microseconds, indexed by `IdleState`; 0 if unknown.
-using WakeTimes = std::array<std::uint16_t, idle_states>;
 
 /// The meaning of bits 2:0 of MSR_PKG_CST_CONFIG_CONTROL.
 enum class PackageLimits : std::uint8_t { unknown, sandy_bridge, skylake_server };

@@ -35,7 +35,7 @@ Report::Report(CpuAccess& cpu, const PowerAbilities& abilities) noexcept {
   const cpu_facts::Identity identity = cpu_facts::identify(cpu);
   const std::uint32_t largest_leaf = cpu.cpuid(0, 0).eax;
   const Model* const model = identity.intel ? find_model(identity.family, identity.model) : nullptr;
-  if (model != nullptr) wake_times(*model, abilities);
+  wake_times(abilities);
   left_out(abilities);
   if (identity.intel && identity.family == 6 && !identity.hypervisor) {
     if (largest_leaf >= 6) hwp(cpu);
@@ -46,15 +46,23 @@ Report::Report(CpuAccess& cpu, const PowerAbilities& abilities) noexcept {
   counters(cpu, largest_leaf);
 }
 
-void Report::wake_times(const Model& model, const PowerAbilities& abilities) noexcept {
-  constexpr std::uint16_t deeper_than_halt = 0b0011'1110;
-  if (!abilities.mwait_sleeps || (abilities.idle_states & deeper_than_halt) == 0) return;
+// A time that was measured here and one of the table are different things, so the line names the source of each group.
+void Report::wake_times(const PowerAbilities& abilities) noexcept {
+  std::uint32_t known = 0;
+  for (unsigned state = 0; state < c_states; ++state) known |= abilities.wake_us[state] != 0 ? 1U << state : 0;
+  if (known == 0) return;
   Line& line = next() << "wake-up times";
-  Separator between(" ");
-  for (unsigned state = 0; state < idle_states; ++state) {
-    if ((abilities.idle_states & deeper_than_halt & 1U << state) == 0 || model.wake_us[state] == 0) continue;
-    line << between() << model.wake_us[state] << " us from " << idle_state_names[state];
-  }
+  Separator between_groups(", ", "; ");
+  const auto group = [&](const char* source, std::uint32_t states) {
+    if (states == 0) return;
+    line << between_groups() << source;
+    Separator between(" ");
+    for (unsigned state = 0; state < c_states; ++state) {
+      if ((states >> state & 1) != 0) line << between() << abilities.wake_us[state] << " us from " << idle_state_names[state];
+    }
+  };
+  group("measured:", known & abilities.wake_us_measured);
+  group("from the table:", known & ~std::uint32_t{abilities.wake_us_measured});
 }
 
 // SDM 3B, 15.4.3: the capabilities can be read only while HWP is on.

@@ -23,7 +23,7 @@ class Report {
   [[nodiscard]] std::span<Line> lines() noexcept { return std::span(lines_).first(count_); }
 
  private:
-  void wake_times(const Model& model, const PowerAbilities& abilities) noexcept;
+  void wake_times(const PowerAbilities& abilities) noexcept;
   void hwp(CpuAccess& cpu) noexcept;
   void turbo(CpuAccess& cpu, const Model& model) noexcept;
   void limits(CpuAccess& cpu, const Model* model) noexcept;

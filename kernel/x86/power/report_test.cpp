@@ -16,9 +16,9 @@ namespace {
 using namespace test;
 using Lines = std::vector<std::string>;
 
-Lines report_of(FakeCpu& cpu) {
+Lines report_of(FakeCpu& cpu, const FindOptions& options = {}) {
   CpuPower power;
-  power.find(cpu);
+  power.find(cpu, options);
   Report report(cpu, power.abilities());
   Lines lines;
   for (const Line& line : report.lines()) lines.emplace_back(line.text());
@@ -52,7 +52,7 @@ TEST(Report, DescribesASandyBridge) {
   cpu.msrs[msr::cores_power_limit] = 1 << 16;
   EXPECT_EQ(report_of(cpu),
             (Lines{
-                "power: wake-up times 2 us from c1, 10 us from c1e, 80 us from c3, 104 us from c6, 109 us from c7",
+                "power: wake-up times, from the table: 2 us from c1, 10 us from c1e, 80 us from c3, 104 us from c6, 109 us from c7",
                 "power: turbo ratio 38 to 3 cores, 37 to 4 cores, 36 to 5 cores, 35 to 6 cores, 34 to 7 cores, 33 to 8 cores",
                 "power: firmware's limits: package 135 W, short-term 162 W; cores none; package C-state limit the deepest",
                 "power: firmware lets the CPU demote C-states: to C3, to C1, with undemotion",
@@ -65,7 +65,7 @@ TEST(Report, DescribesLocksGroupsHwpAndThreads) {
   EXPECT_EQ(
       report_of(cpu),
       (Lines{
-          "power: wake-up times 2 us from c1, 10 us from c1e, 133 us from c6",
+          "power: wake-up times, from the table: 2 us from c1, 10 us from c1e, 133 us from c6",
           "power: HWP is on, its performance 8 lowest, 10 efficient, 21 guaranteed, 37 highest; energy preference 128 of 255",
           "power: turbo ratio 37 to 4 cores, 35 to 8 cores, 33 to 12 cores, 32 to 16 cores, 31 to 20 cores, 28 to 24 cores",
           "power: firmware's limits: package 135 W, short-term 162 W, locked; DRAM 40 W, locked; package C-state limit C6, locked",
@@ -74,6 +74,16 @@ TEST(Report, DescribesLocksGroupsHwpAndThreads) {
   cpu.msrs[msr::hwp_enable] = 0;
   cpu.msrs.erase(msr::hwp_capabilities);
   EXPECT_EQ(report_of(cpu)[1], "power: HWP is available but off");
+}
+
+TEST(Report, SaysWhichWakeUpTimesWereMeasured) {
+  FakeCpu cpu = sandy_bridge_ep();
+  EXPECT_EQ(report_of(cpu, {.wake_up_us = {0, 3, 0, 0, 41, 0}})[0],
+            "power: wake-up times, measured: 3 us from c1, 41 us from c6; from the table: 10 us from c1e, 80 us from c3, 109 us from c7");
+  EXPECT_EQ(report_of(cpu, {.wake_up_us = {0, 3, 4, 5, 6, 7}})[0],
+            "power: wake-up times, measured: 3 us from c1, 4 us from c1e, 5 us from c3, 6 us from c6, 7 us from c7");
+  cpu.model(0x97, test::monitor_feature);  // in no table
+  EXPECT_EQ(report_of(cpu, {.wake_up_us = {0, 3, 0, 0, 41, 0}})[0], "power: wake-up times, measured: 3 us from c1, 41 us from c6");
 }
 
 TEST(Report, ExplainsWhyStatesAreLeftOut) {
@@ -107,7 +117,7 @@ TEST(Report, FaultingRegistersAreLeftOut) {
   cpu.msrs.clear();
   cpu.leaves.erase({0x0b, 0});
   EXPECT_EQ(report_of(cpu), (Lines{
-                                "power: wake-up times 2 us from c1, 10 us from c1e, 133 us from c6",
+                                "power: wake-up times, from the table: 2 us from c1, 10 us from c1e, 133 us from c6",
                                 "power: HWP is available but off",
                                 "power: performance counters version 4, 8 of 48 bits and 3 fixed of 48",
                             }));

@@ -51,15 +51,15 @@ struct SleepWays {
   Hints hints{};                       ///< hints of states that the CPU lists and in which the core's timer runs
   std::uint8_t parked_hint = no_hint;  ///< hint of the deepest state that the CPU lists: a core that never runs needs no timer
 
-  /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest
-  /// state, so that the core wakes quickly.
+  /// The plan for `asked`: halt if that state is missing, because a core must have some way to sleep. `watched`: MWAIT watches a line of
+  /// the caller's, with the hint of `asked`. Halting is right then, too, only if the caller has another way to notice a write, so a state
+  /// without a hint is the caller's mistake.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
-    if (!mwait_sleeps) return {};
-    const bool watch = asked == IdleState::monitor;
     require(static_cast<unsigned>(asked) < hints.size(), "SleepWays::plan: no such idle state", static_cast<unsigned>(asked));
-    const std::uint8_t hint = hints[static_cast<unsigned>(watch ? IdleState::c1 : asked)];
-    if (hint == no_hint || (watch && !watched)) return {};
-    return {.way = watch ? Way::watch : Way::mwait,
+    const std::uint8_t hint = mwait_sleeps ? hints[static_cast<unsigned>(asked)] : no_hint;
+    require(!watched || hint != no_hint, "SleepWays::plan: a line is watched in a state without MWAIT", static_cast<unsigned>(asked));
+    if (hint == no_hint) return {};
+    return {.way = watched ? Way::watch : Way::mwait,
             .hint = hint,
             .returns_at_once = mwait_returns_at_once,
             .flush_line = errata.flush_before,

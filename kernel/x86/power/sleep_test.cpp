@@ -31,8 +31,10 @@ TEST(SleepWays, EachStateHasItsHintAndMissingStatesHalt) {
   expect(c1, false, Way::mwait, 0x00);
   expect(c1e, false, Way::mwait, 0x01);
   expect(c6, false, Way::mwait, 0x20);
-  expect(monitor, true, Way::watch, 0x00);
-  expect(monitor, false, Way::halt, 0);
+  // A line of the caller's is watched in the C-state that the caller chose.
+  expect(c1, true, Way::watch, 0x00);
+  expect(c1e, true, Way::watch, 0x01);
+  expect(c6, true, Way::watch, 0x20);
   expect(c7, false, Way::halt, 0);
   expect(halt, false, Way::halt, 0);
 }
@@ -40,7 +42,7 @@ TEST(SleepWays, EachStateHasItsHintAndMissingStatesHalt) {
 TEST(SleepWays, WithoutMwaitEveryStateHalts) {
   SleepWays ways = all_ways();
   ways.mwait_sleeps = false;
-  for (const IdleState asked : {halt, c1, c1e, c3, c6, c7, monitor}) EXPECT_EQ(ways.plan(asked, true).way, Way::halt);
+  for (const IdleState asked : {halt, c1, c1e, c3, c6, c7}) EXPECT_EQ(ways.plan(asked, false).way, Way::halt);
 }
 
 TEST(SleepWays, AParkedCoreUsesTheDeepestState) {
@@ -56,7 +58,7 @@ TEST(SleepWays, AParkedCoreUsesTheDeepestState) {
 TEST(SleepWays, AnMwaitThatReturnsAtOnceIsRepeated) {
   SleepWays ways = all_ways();
   ways.mwait_returns_at_once = true;
-  EXPECT_TRUE(ways.plan(c6, false).returns_at_once && ways.plan(monitor, true).returns_at_once);
+  EXPECT_TRUE(ways.plan(c6, false).returns_at_once && ways.plan(c6, true).returns_at_once);
   EXPECT_FALSE(ways.plan(halt, false).returns_at_once || all_ways().plan(c6, false).returns_at_once);
 }
 

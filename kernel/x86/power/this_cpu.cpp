@@ -7,10 +7,10 @@
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
-#include "kernel/x86/apic.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/power/cpu_power.hpp"
+#include "kernel/x86/power/facts.hpp"
 #include "kernel/x86/power/report.hpp"
 
 namespace neap::x86::power {
@@ -29,11 +29,12 @@ class ThisCpu final : public CpuAccess {
 
 constinit ThisCpu this_cpu;
 constinit CpuPower cpu_power;
+constinit MachineFacts machine_facts;
 constinit thread_local CoreAtBoot at_boot;
 constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
 
-// Cores start one after the other, so one core at a time writes these arrays. They are read only after all cores have started.
+// Only core 0 writes these arrays, before the other cores enter their event loops.
 constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's package ids, indexed by our package numbers
 constinit std::array<std::uint8_t, machine::cores_max> packages_of_cores{};
 constinit std::atomic<unsigned> packages{0};
@@ -51,13 +52,18 @@ std::uint8_t package_number(std::uint32_t id) {
 
 }  // namespace
 
-void find_abilities(FindOptions options) {
+void find_abilities(const FindOptions& options) {
   cpu_power.find(this_cpu, options);
+  machine_facts = find_facts(this_cpu, cpu_power.abilities(), cpu_power.sleep_ways());
   Line line;
   cpu_power.describe(line);
   line.print();
   Report report(this_cpu, cpu_power.abilities());
   for (Line& more : report.lines()) more.print();
+  for (unsigned state = 0; state < c_states; ++state) {
+    if (options.wake_up_us[state] == 0 || (cpu_power.abilities().wake_us_measured >> state & 1) != 0) continue;
+    print("neap: wake_up_times= has a time for ", idle_state_names[state], ", a state that this machine does not offer: ignored");
+  }
 }
 
 void start_this_core(unsigned core) {
@@ -66,7 +72,11 @@ void start_this_core(unsigned core) {
   if (at_boot.demotes && !demotion_reported.exchange(true)) {
     print("neap: core ", core, " keeps demoting C-states: firmware has locked the setting");
   }
-  packages_of_cores[core] = package_number(apic::this_id() >> package_shift(this_cpu));
+}
+
+void place_core(unsigned core, std::uint32_t apic_id) {
+  require(core < machine::cores_max, "power::place_core: no such core", core);
+  packages_of_cores[core] = package_number(apic_id >> package_shift(this_cpu));
 }
 
 void park_this_core() {
@@ -96,6 +106,7 @@ namespace neap::machine {
 using namespace x86;
 
 const PowerAbilities& power_abilities() noexcept { return power::cpu_power.abilities(); }
+const MachineFacts& facts() noexcept { return power::machine_facts; }
 
 unsigned package_of(unsigned core) noexcept {
   require(core < cores_max, "package_of: no such core", core);
@@ -111,6 +122,11 @@ Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   return power::cpu_power.set_power_limit(power::this_cpu, power::at_boot, milliwatts);
 }
 Result<void> set_turbo(bool on) noexcept { return power::cpu_power.set_turbo(power::this_cpu, on); }
+std::expected<std::uint32_t, std::string> find_event(std::string_view text) {
+  return power::parse_event(text, power::cpu_power.event_facts());
+}
+void choose_events(std::span<const std::uint32_t> events) noexcept { power::cpu_power.choose_events(events); }
+Result<void> count_chosen_events() noexcept { return power::cpu_power.count_chosen_events(power::this_cpu); }
 CounterSample sample_counters() noexcept { return power::cpu_power.sample(power::this_cpu); }
 
 }  // namespace neap::machine

@@ -17,10 +17,11 @@ function fillChoices() {
     made.append(...names.map((name) => option(name, labelOf(name, false), !isThere(name))));
     return made;
   };
-  const all = Object.keys(quantity);
+  const all = Object.keys(quantity), chosen = all.filter((name) => quantity[name].chosen);
   const groups = () => [
     group("of each record", all.filter((name) => quantity[name].record)),
-    group("between two samples of the counters", all.filter((name) => !quantity[name].record)),
+    group("between two samples of the counters", all.filter((name) => !quantity[name].record && !quantity[name].chosen)),
+    ...(chosen.length ? [group("chosen events", chosen)] : []),
   ];
   byId("x").append(...groups());
   byId("y").append(option("count", "how many (histogram)"), ...groups());

@@ -83,13 +83,15 @@ function category(name, label) {
   };
 }
 
-// A quantity of the counters. `make` returns its values from columns in the order of `columns`.
+// A quantity of the counters. `make` returns its values from columns in the order of `columns`: their names, or a function that returns the
+// names for a core.
 function sampled(label, unit, columns, make, scale = "log") {
+  const namesFor = (core) => (typeof columns === "function" ? columns(core) : columns).map((name) => `s_${name}`);
   const stretch = async (core) => {
-    const found = await Promise.all(columns.map((name) => column(core, `s_${name}`)));
+    const found = await Promise.all(namesFor(core).map((name) => column(core, name)));
     return found.includes(null) ? new Float32Array(core.stretches).fill(NaN) : make(core, ...found);
   };
-  return { label, unit, scale, stretch, columns, there: (core) => columns.every((name) => core.stretch_columns[`s_${name}`]) };
+  return { label, unit, scale, stretch, there: (core) => namesFor(core).every((name) => core.stretch_columns[name]) };
 }
 
 const known = (values, i) => (values[i] ? values[i] - 1 : NaN);
@@ -157,6 +159,16 @@ for (const state of ["c3", "c6", "c7"]) {
 }
 for (const state of ["c2", "c3", "c6", "c7"]) {
   quantity[`package_${state}`] = sampled(`residency of the package in ${state}`, "", [`package_${state}`, "ticks"], share, "linear");
+}
+// The events that `log_events=` chose. Two runs may have the same event in different counters, so the run says which counter it is in.
+// The prefixes keep the names of events apart from the page's own.
+for (const name of new Set(page.runs.flatMap((run) => run.events.map(([event]) => event)))) {
+  const counter = (core) => String(new Map(page.runs[core.run].events).get(name));
+  const counts = sampled(name, "", (core) => [counter(core)], (core, values) => grown(values, 1), "log0");
+  const rates = sampled(`${name} per 1000 instructions`, "", (core) => [counter(core), "instructions"],
+    (core, values, done) => grown(values, 1000, (i) => known(done, i) || NaN), "linear");
+  quantity[`event:${name}`] = { ...counts, chosen: true };
+  quantity[`rate:${name}`] = { ...rates, chosen: true };
 }
 // Special choices: `count` makes a histogram of the quantity across; `density` colours by the number of points.
 const count = { label: "how many", unit: "points", scale: "linear" };

@@ -4,7 +4,7 @@
 
 const stripHeight = 92, emptyStripHeight = 26, stripGap = 24;
 // Room for the texts of changes, in three rows.
-const stripTop = page.runs.some((run) => run.marks.length) ? 46 : 20;
+const stripTop = page.runs.some((run) => run.marks.length) ? 58 : 20;
 
 // Returns the strips of a run: lines with their axis, a heat map, or the reason why there is nothing to draw.
 function stripsOf(run) {
@@ -158,7 +158,7 @@ function paintMarkTexts(context, run, xOf, left, wide, look) {
     const width = context.measureText(mark.text).width, from = Math.max(left, Math.min(x + 2, left + wide - width));
     const row = ends.findIndex((end) => end + 8 < from);
     if (row < 0 || width > wide) { hidden++; continue; }
-    context.fillText(mark.text, from, 24 - row * 11 + 4);
+    context.fillText(mark.text, from, 40 - row * 12);
     ends[row] = from + width;
   }
   run.marksHidden = hidden;

@@ -82,6 +82,15 @@ fn json_has_the_latencies_of_each_second() {
     for second in &seconds[..2] {
         assert!(second["answered"].as_u64() > Some(0) && second["errors"] == 0, "{second}");
         assert!(second["p50_ns"].as_u64() >= Some(2_000_000) && second["p100_ns"].as_u64() >= second["p99_ns"].as_u64(), "{second}");
+        let histogram: Vec<u64> = second["histogram_ns"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect();
+        let buckets: Vec<(u64, u64)> = histogram.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), second["count"].as_u64().unwrap(), "{second}");
+        assert!(buckets.windows(2).all(|pair| pair[0].0 < pair[1].0) && buckets[0].0 >= second["min_ns"].as_u64().unwrap(), "{second}");
+        let half = second["count"].as_u64().unwrap().div_ceil(2);
+        let mut seen = 0;
+        let median = buckets.iter().find(|(_, count)| (seen += count, seen >= half).1).unwrap().0 as f64;
+        let exact = second["p50_ns"].as_f64().unwrap();
+        assert!((median / exact - 1.0).abs() < 0.02, "{median} of two digits, {exact} of three");
     }
 }
 
@@ -115,6 +124,11 @@ fn a_search_ends_at_the_highest_rate_that_held() {
 
 /// Imitates the control connection of a Neap machine. The thread returns the lines that it received.
 fn control() -> (String, std::thread::JoinHandle<Vec<String>>) {
+    control_of_build(true)
+}
+
+/// `has_marks`: false for a build that is older than the command `mark`.
+fn control_of_build(has_marks: bool) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
@@ -126,6 +140,8 @@ fn control() -> (String, std::thread::JoinHandle<Vec<String>>) {
                 "rdtsc" => "ok tsc=500 tsc_hz=1000000000 now_ns=500 core=0\n",
                 "start" => "ok run=7\n",
                 "stop" => "ok run=7 lines=3 unwritten=0\n",
+                "mark,preload" | "mark,warm_up" if has_marks => "ok no run\n",
+                "mark,window" | "mark,drain" | "mark,end" if has_marks => "ok\n",
                 _ => "error: what?\n",
             };
             writer.write_all(answer.as_bytes()).unwrap();
@@ -144,11 +160,48 @@ fn the_log_is_started_and_stopped_once_per_run() {
         let finished = load(&stub.address, &format!("--no-preload {warm_up} -s 0.3 --scan 200:300:100 -q --control {address}"));
         assert!(finished.is_good, "{}", finished.stderr);
         let received: Vec<String> = server.join().unwrap().into_iter().filter(|line| line != "rdtsc").collect();
-        assert_eq!(received, ["start", "stop", "start", "stop"]);
+        let mut once = vec!["start", "mark,window", "mark,drain", "mark,end", "stop"];
+        if warm_up != "-w 0" {
+            once.insert(0, "mark,warm_up");
+        }
+        assert_eq!(received, [once.clone(), once.clone()].concat());
         let log = &finished.json["runs"][1]["log"];
         assert_eq!((&log["started"], &log["stopped"]), (&"run=7".into(), &"run=7 lines=3 unwritten=0".into()));
         assert_eq!(log["clock"]["tsc"], 500);
+        let marks = log["marks"].as_array().unwrap();
+        let answers: Vec<&str> = marks.iter().map(|mark| mark["answer"].as_str().unwrap()).collect();
+        assert_eq!(answers, if warm_up == "-w 0" { vec![""; 3] } else { vec!["no run", "", "", ""] });
+        assert!(marks.windows(2).all(|pair| pair[0]["unix_ns"].as_u64() < pair[1]["unix_ns"].as_u64()), "{marks:?}");
     }
+}
+
+#[test]
+fn the_log_starts_with_the_phase_that_is_asked_for() {
+    let cases = [
+        ("preload", "start mark,preload mark,warm_up mark,window mark,drain mark,end stop"),
+        ("warm-up", "mark,preload start mark,warm_up mark,window mark,drain mark,end stop"),
+        ("window", "mark,preload mark,warm_up start mark,window mark,drain mark,end stop"),
+        ("never", "mark,preload mark,warm_up mark,window mark,drain mark,end"),
+    ];
+    for (phase, expected) in cases {
+        let stub = Stub::start("");
+        let (address, server) = control();
+        let finished = load(&stub.address, &format!("--keys 100 -w 0.2 -s 0.2 -q --control {address} --log-from {phase}"));
+        assert!(finished.is_good, "{}", finished.stderr);
+        let received: Vec<String> = server.join().unwrap().into_iter().filter(|line| line != "rdtsc").collect();
+        assert_eq!(received.join(" "), expected);
+    }
+}
+
+#[test]
+fn a_machine_that_refuses_marks_is_loaded_without_them() {
+    let stub = Stub::start("");
+    let (address, server) = control_of_build(false);
+    let finished = load(&stub.address, &format!("--no-preload -w 0 -s 0.2 --scan 200:300:100 -q --control {address}"));
+    assert!(finished.is_good, "{}", finished.stderr);
+    let received: Vec<String> = server.join().unwrap().into_iter().filter(|line| line != "rdtsc").collect();
+    assert_eq!(received, ["start", "mark,window", "stop", "start", "stop"], "it is asked once");
+    assert_eq!(finished.json["runs"][0]["log"]["marks"].as_array().unwrap().len(), 0);
 }
 
 #[test]
@@ -159,5 +212,6 @@ fn a_run_that_is_stopped_in_its_warm_up_starts_no_log() {
     run.wait_for("    1 ");
     run.interrupt();
     assert!(run.end().is_good);
-    assert!(server.join().unwrap().iter().all(|line| line == "rdtsc"));
+    let received: Vec<String> = server.join().unwrap().into_iter().filter(|line| line != "rdtsc").collect();
+    assert_eq!(received, ["mark,warm_up", "mark,end"]);
 }
