@@ -118,6 +118,7 @@ class EventLoop {
   PollAdaptation adaptation_;
   bool may_poll_ = false;                   // `poll_budget` or `adaptive_poll` is set
   bool polling_phase_ = false;              // the queue's interrupt is off, because of `adaptive_poll`
+  bool interrupt_off_ = false;              // the queue's interrupt is off: a polling phase, or idle state `poll` or `monitor`
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
   std::uint64_t found_none_at_tsc_ = 0;     // TSC of the last check by `poll`, if it found nothing; else 0

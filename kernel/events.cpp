@@ -153,9 +153,9 @@ void EventLoop::run() noexcept {
   stop_ = false;
   rcu::come_online();
   while (!stop_) {
-    // In a polling phase no interrupt announces a frame, so the rings are checked beside other work, too.
+    // Without an interrupt that announces a frame, the rings are checked beside other work, too.
     const bool ran = run_iteration();
-    if ((!ran || polling_phase_) ? run_idle_hooks() || ran : ran) {
+    if ((!ran || interrupt_off_) ? run_idle_hooks() || ran : ran) {
       found_work();
     } else if (!stop_) {
       be_idle();
@@ -283,6 +283,7 @@ void EventLoop::idle_by(const Idling& idling) noexcept {
   require(watching >= static_cast<unsigned>(IdleState::c1) && watching <= static_cast<unsigned>(IdleState::c7), "no C-state", watching);
   end_polling_phase();
   idle_state_ = idling.state;
+  interrupt_off_ = idle_state_ == IdleState::poll || idle_state_ == IdleState::monitor;
   monitor_state_ = idling.monitor_state;
   poll_budget_ns_ = idling.poll_budget_ns;
   adaptation_.limit(idling.adaptive_poll_ns);
@@ -311,7 +312,7 @@ void EventLoop::begin_polling_phase() noexcept {
   if (polling_phase_ || idle_state_ == IdleState::monitor) return;  // with `monitor` the interrupt is off already
   policy::Device* const device = policy::device();
   if (device == nullptr) return;
-  polling_phase_ = true;
+  polling_phase_ = interrupt_off_ = true;
   self_->counters.polling_phases.add();
   device->set_interrupt(this_core(), false);
 }
@@ -319,7 +320,7 @@ void EventLoop::begin_polling_phase() noexcept {
 // If a frame arrived since the last check, the card raises an interrupt now. So the core can sleep at once.
 void EventLoop::end_polling_phase() noexcept {
   if (!polling_phase_) return;
-  polling_phase_ = false;
+  polling_phase_ = interrupt_off_ = false;
   if (policy::Device* const device = policy::device(); device != nullptr) device->set_interrupt(this_core(), true);
 }
 

@@ -60,7 +60,9 @@ def test_menu_sleeps_deep_only_where_there_is_time_and_logs_what_it_requested() 
 
 def test_adaptive_polling_replaces_sleeps_under_load_only() -> None:
     loaded, polling = (run("e5-2690", "c1", 200_000, f"adaptive_poll={time}") for time in ("0us", "100us"))
-    assert polling.figures["wakeups"] < 0.2 * loaded.figures["wakeups"], (polling.figures, loaded.figures)
+    # A core polls while at least six of the last eight gaps were short (kernel/poll_adaptation.hpp). So about a quarter of the gaps may
+    # still end in a sleep, besides the first eight. If it did not poll, the two numbers would be nearly equal.
+    assert polling.figures["wakeups"] < 0.5 * loaded.figures["wakeups"], (polling.figures, loaded.figures)
     quiet, quiet_too = (run("e5-2690", "c1", 1_000, f"adaptive_poll={time}", window_ms=100.0) for time in ("0us", "100us"))
     # Gaps of 2 ms are not worth 100 us of polling. A request's own packets come at shorter gaps, so some polling is right.
     assert quiet_too.figures["wakeups"] > 0.5 * quiet.figures["wakeups"], (quiet_too.figures, quiet.figures)
