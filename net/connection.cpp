@@ -192,14 +192,9 @@ void ConnectionState::charge() noexcept {
   stack_.charge(std::exchange(charged_bytes_, now), now);
 }
 
-template <typename Call>
-void ConnectionState::call_handler(Call call) noexcept {
-  try {
-    call(*handler_);
-  } catch (const std::bad_alloc&) {
-    stack_.counters().handler_out_of_memory.add();
-    request_abort();
-  }
+void ConnectionState::handler_failed() noexcept {
+  stack_.counters().handler_out_of_memory.add();
+  request_abort();
 }
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
@@ -299,17 +294,20 @@ bool ConnectionState::write_queued() noexcept {
 
 err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  self.quiet_polls_ = 0;
-  require(self.written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
-  self.written_bytes_ -= bytes;
-  const bool room = self.wanted_bytes_ != 0 && self.send_space_bytes() >= self.wanted_bytes_;
-  if (room || self.unacknowledged_bytes() == 0) {
-    self.wanted_bytes_ = 0;
-    self.writable_due_ = true;
-    self.stack_.mark_dirty(self);
-  }
-  if (!self.queued_.empty()) self.stack_.mark_dirty(self);
+  self.acknowledged(bytes);
+  if (self.writable_due_ || !self.queued_.empty()) self.stack_.mark_dirty(self);
   return ERR_OK;
+}
+
+void ConnectionState::acknowledged(std::uint32_t bytes) noexcept {
+  quiet_polls_ = 0;
+  require(written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
+  written_bytes_ -= bytes;
+  const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
+  if (room || unacknowledged_bytes() == 0) {
+    wanted_bytes_ = 0;
+    writable_due_ = true;
+  }
 }
 
 void ConnectionState::settle() noexcept {
@@ -326,7 +324,8 @@ void ConnectionState::settle() noexcept {
     return;
   }
   open_window();
-  bool complete = write_queued();
+  const OneFrame whole = queued_.empty() ? OneFrame::not_possible : send_in_one_frame();
+  bool complete = whole == OneFrame::not_possible ? write_queued() : whole == OneFrame::sent;
   if (end_wanted_ && !end_sent_ && queued_.empty()) {
     if (tcp_shutdown(pcb_, 0, 1) == ERR_OK) {
       end_sent_ = true;
@@ -335,7 +334,8 @@ void ConnectionState::settle() noexcept {
     }
   }
   if (close_wanted_) tcp_poll(pcb_, &on_poll, poll_ticks);
-  if (tcp_output(pcb_) != ERR_OK || !complete) stack_.mark_blocked(*this);
+  if (whole != OneFrame::waits && !output()) complete = false;
+  if (!complete) stack_.mark_blocked(*this);
   if (!gone()) charge();
 }
 

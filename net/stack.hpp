@@ -38,6 +38,7 @@ namespace neap::net {
 
 class Stack;
 struct FrameHeaders;
+struct OutgoingSegment;
 
 /// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all these
 /// cores. An application has one such object, with `first` 0. A test may have two machines in one process.
@@ -171,6 +172,19 @@ class Stack final : public FrameReceiver {
     dirty_.push_back(connection);
     end_of_event_.request();
   }
+  /// Counts a receive buffer that is not released within this call.
+  void hold_buffer(const ReceiveBuffer& buffer) noexcept {
+    if (buffer.return_to == &free_heap_buffer) return;
+    ++held_buffers_;
+    const std::uint64_t held_max = counters_.receive_held_max.value();
+    if (held_buffers_ > held_max) [[unlikely]]
+      counters_.receive_held_max.add(held_buffers_ - held_max);
+  }
+  [[nodiscard]] bool fills_in_checksums() const noexcept { return limits_.checksum_offload; }
+  /// Passes a segment to the card, behind all earlier frames. Returns false if the card did not take it; this is counted.
+  [[nodiscard]] bool send_segment(OutgoingSegment& segment, std::uint16_t local_port) noexcept;
+  /// From now on, frames that lwIP sends are shown to `connection`, which keeps their headers; null: to none.
+  void remember_headers_of(ConnectionState* connection) noexcept { shown_to_ = connection; }
   void mark_blocked(ConnectionState& connection) noexcept { blocked_.push_back(connection); }
   void mark_gone(ConnectionState& connection) noexcept;
   void add(ConnectionState& connection) noexcept;
@@ -226,7 +240,9 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
+  /// Handles a frame with an ordinary segment of an open connection (connection_segments.cpp). Returns false, with no change, for others.
+  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, ReceiveInfo info) noexcept;
+  void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
@@ -245,6 +261,7 @@ class Stack final : public FrameReceiver {
   /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
+  void count_sent(FramesSent sent, bool control) noexcept;
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
@@ -290,6 +307,7 @@ class Stack final : public FrameReceiver {
   IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections that wait for room or memory; oldest first
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
+  ConnectionState* shown_to_ = nullptr;
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;
