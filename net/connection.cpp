@@ -98,8 +98,18 @@ void Connection::close() {
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
-Endpoint Connection::local() const noexcept { return ConnectionState::of(*this).local_; }
-Endpoint Connection::remote() const noexcept { return ConnectionState::of(*this).remote_; }
+
+Endpoint Connection::local() const noexcept {
+  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses >> 32))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16))};
+}
+
+Endpoint Connection::remote() const noexcept {
+  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports))};
+}
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
@@ -116,8 +126,8 @@ ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
 }
 
 void ConnectionState::remember_addresses() noexcept {
-  local_ = {.address = {lwip_ntohl(ip4_addr_get_u32(&pcb_->local_ip))}, .port = pcb_->local_port};
-  remote_ = {.address = {lwip_ntohl(ip4_addr_get_u32(&pcb_->remote_ip))}, .port = pcb_->remote_port};
+  addresses_ = SegmentAddresses::of(ip4_addr_get_u32(&pcb_->remote_ip), ip4_addr_get_u32(&pcb_->local_ip), lwip_htons(pcb_->remote_port),
+                                    lwip_htons(pcb_->local_port));
 }
 
 bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {
@@ -126,7 +136,7 @@ bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept
     request_abort();
     return false;
   }
-  require(handler_ == nullptr, "a connection has one handler", remote_.port);
+  require(handler_ == nullptr, "a connection has one handler", addresses_.ports);
   handler_ = std::move(handler);
   bind(*handler_);
   return true;
@@ -159,6 +169,7 @@ void ConnectionState::detach() noexcept {
 
 void ConnectionState::clear_lwip() noexcept {
   pcb_ = nullptr;
+  stack_.forget_addresses(*this);
   reordered_memory_ = 0;
   charge();
 }
@@ -295,7 +306,7 @@ bool ConnectionState::write_queued() noexcept {
 err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
   self.acknowledged(bytes);
-  if (self.writable_due_ || !self.queued_.empty()) self.stack_.mark_dirty(self);
+  self.stack_.mark_dirty(self);
   return ERR_OK;
 }
 
@@ -303,19 +314,23 @@ void ConnectionState::acknowledged(std::uint32_t bytes) noexcept {
   quiet_polls_ = 0;
   require(written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
   written_bytes_ -= bytes;
+  acknowledged_ = true;
+}
+
+// Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
+// acknowledgement, not all bytes are acknowledged.
+inline void ConnectionState::report_acknowledged() noexcept {
+  if (!acknowledged_) return;
+  acknowledged_ = false;
   const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
-  if (room || unacknowledged_bytes() == 0) {
-    wanted_bytes_ = 0;
-    writable_due_ = true;
-  }
+  if (!room && unacknowledged_bytes() != 0) return;
+  wanted_bytes_ = 0;
+  if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
+    call_handler([](ConnectionHandler& handler) { handler.writable(); });
 }
 
 void ConnectionState::settle() noexcept {
-  if (writable_due_) {
-    writable_due_ = false;
-    if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
-      call_handler([](ConnectionHandler& handler) { handler.writable(); });
-  }
+  report_acknowledged();
   if (gone()) return;
   if (pcb_->ooseq != nullptr || reordered_memory_ != 0) [[unlikely]]
     settle_out_of_order();

@@ -35,7 +35,9 @@ namespace {
 
 void release_on_own_core(RemoteNode* node) noexcept;
 
-/// Releases a piece that `deliver` made. lwIP has no part in it.
+// The state of a piece that `deliver` made, in `pbuf.ref`. lwIP has no part in such a piece.
+constexpr u8_t delivered_and_released = 0, being_delivered = 1, retained = 2;
+
 void release_delivered(void* owner) noexcept {
   auto& piece = *static_cast<ReceivedPiece*>(owner);
   ConnectionState& connection = *piece.connection;
@@ -44,7 +46,11 @@ void release_delivered(void* owner) noexcept {
     hand_over(connection.core(), piece);
     return;
   }
-  connection.delivered_released(piece);
+  if (piece.pbuf.ref == being_delivered) [[likely]] {
+    piece.pbuf.ref = delivered_and_released;
+  } else {
+    connection.delivered_released(piece);
+  }
 }
 
 void release_on_own_core(RemoteNode* node) noexcept { release_delivered(static_cast<ReceivedPiece*>(node)); }
@@ -128,10 +134,11 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
 
 // The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: lwIP's checks
-// (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or a
-// probe, and is left to lwIP.
+// (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or
+// a probe, and is left to lwIP.
 bool ConnectionState::take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept {
   tcp_pcb& pcb = *pcb_;
+  if (pcb.state != ESTABLISHED) return false;
   constexpr tcpflags_t unusual_flags = TF_INFR | TF_CLOSEPEND | TF_RXCLOSED | TF_FIN | TF_RTO;
   const std::uint32_t newly_acknowledged = segment.acknowledgement - pcb.lastack;
   if (segment.sequence != pcb.rcv_nxt || segment.bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack ||
@@ -141,7 +148,7 @@ bool ConnectionState::take_segment(const ArrivedSegment& segment, ReceiveBuffer&
       LWIP_TCP_SACK_VALID(&pcb, 0))
     return false;
   if (close_wanted_ || abort_wanted_ || handler_ == nullptr) return false;
-  if (segment.bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0))) return false;
+  if (segment.bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, 1))) return false;
 
   TCP_STATS_INC(tcp.recv);
   pcb.tmr = tcp_ticks;
@@ -149,36 +156,42 @@ bool ConnectionState::take_segment(const ArrivedSegment& segment, ReceiveBuffer&
   pcb.persist_probe = 0;
   update_send_window(pcb, segment);
   stack_.mark_dirty(*this);
-  std::uint32_t released = 0;
-  if (newly_acknowledged != 0) released = take_acknowledgement(pcb, segment.acknowledgement, newly_acknowledged);
+  if (newly_acknowledged != 0) {
+    const std::uint32_t sent = take_acknowledgement(pcb, segment.acknowledgement, newly_acknowledged);
+    if (sent != 0) acknowledged(sent);
+  }
   if (segment.bytes == 0) {
-    if (released != 0) acknowledged(released);
     buffer.release();
     return true;
   }
   pcb.rcv_nxt += segment.bytes;
-  pcb.rcv_wnd -= segment.bytes;
-  tcp_update_rcv_ann_wnd(&pcb);
   // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement.
   pcb.flags = static_cast<tcpflags_t>((pcb.flags & TF_ACK_DELAY) != 0 ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW
                                                                       : pcb.flags | TF_ACK_DELAY);
-  if (released != 0) acknowledged(released);
   deliver(segment.payload, segment.bytes, buffer);
   return true;
 }
 
+// Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
+// the handler takes effect before that is known.
 inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
   ReceivedPiece& piece = ReceivedPiece::make(buffer);
   piece.connection = this;
   piece.pbuf.len = static_cast<u16_t>(bytes);
+  piece.pbuf.ref = being_delivered;
   piece.piece = {.data = payload, .bytes = bytes, .release = &release_delivered, .owner = &piece};
-  stack_.hold_buffer(buffer);
-  received_memory_ += Stack::memory_of(buffer);
-  held_bytes_ += bytes;
-  ++references_;
-  Buffer data;
-  data.append_piece(piece.piece);
-  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(data)); });
+  call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
+  if (piece.pbuf.ref == delivered_and_released) [[likely]] {
+    buffer.release();
+  } else {
+    piece.pbuf.ref = retained;
+    stack_.hold_buffer(buffer);
+    received_memory_ += Stack::memory_of(buffer);
+    held_bytes_ += bytes;
+    ++references_;
+    pcb_->rcv_wnd -= bytes;
+  }
+  tcp_update_rcv_ann_wnd(pcb_);
 }
 
 void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
@@ -210,8 +223,8 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
   headers_known_ = true;
 }
 
-// tcp_write(), tcp_output() and ip4_output() for a segment that lwIP would make of the queued bytes and send at once. Like these, it numbers
-// the segment before the card has accepted it, so a segment that the card refuses waits in `unsent`.
+// tcp_write(), tcp_output() and ip4_output() for a segment that lwIP would make of the queued bytes and send at once. Like these, it
+// numbers the segment before the card has accepted it, so a segment that the card refuses waits in `unsent`.
 ConnectionState::OneFrame ConnectionState::send_in_one_frame() noexcept {
   tcp_pcb& pcb = *pcb_;
   const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(queued_.bytes(), 0xFFFF));

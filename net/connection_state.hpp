@@ -16,6 +16,7 @@
 #include "kernel/task.hpp"
 #include "lwip/err.h"
 #include "lwip/ip_addr.h"
+#include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
@@ -27,7 +28,6 @@ struct tcp_pcb;
 namespace neap::net {
 
 class Stack;
-struct ArrivedSegment;
 struct GatheredBlock;
 struct GatheredPiece;
 struct ReceivedPiece;
@@ -59,8 +59,8 @@ class ConnectionState final : public Connection {
     }
   }
 
-  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_segments.cpp). Takes over `buffer`, which
-  /// holds the whole frame. Returns false, with no change, if lwIP has to handle the segment.
+  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_segments.cpp). Takes over `buffer`,
+  /// which holds the whole frame. Returns false, with no change, if lwIP has to handle the segment.
   [[nodiscard]] bool take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
   /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
   void remember_headers(const pbuf& frame) noexcept;
@@ -86,6 +86,7 @@ class ConnectionState final : public Connection {
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
+  [[nodiscard]] const SegmentAddresses& addresses() const noexcept { return addresses_; }
   void begin_attempt(ConnectAttempt& attempt);
   void request_abort() noexcept;
 
@@ -128,6 +129,8 @@ class ConnectionState final : public Connection {
   void acknowledged(std::uint32_t bytes) noexcept;
   /// Passes the payload of a whole frame to the handler.
   void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
+  /// Calls `writable` if it is due.
+  void report_acknowledged() noexcept;
   void remember_addresses() noexcept;
   void drop_references(std::uint32_t count) noexcept;
 
@@ -147,12 +150,12 @@ class ConnectionState final : public Connection {
   GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
-  Endpoint local_{}, remote_{};
+  SegmentAddresses addresses_;
   SegmentHeaders headers_;                // of this connection's segments (connection_segments.cpp)
   std::uint32_t headers_generation_ = 0;  // `headers_` is valid while lwIP's `etharp_generation` has this value
   bool headers_known_ = false;
   std::uint16_t core_;
-  bool writable_due_ = false;
+  bool acknowledged_ = false;  // in this event the peer acknowledged bytes
   bool end_wanted_ = false;    // close this side after all data was sent
   bool close_wanted_ = false;  // as `end_wanted_`, and discard received bytes
   bool abort_wanted_ = false, end_sent_ = false, orderly_ = false;

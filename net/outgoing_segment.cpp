@@ -17,7 +17,8 @@ constexpr std::size_t smallest_bytes = 320, step_bytes = 256, classes = 6;
 constexpr std::uint32_t spare_max = 512;
 constexpr std::size_t smallest_payload_bytes = smallest_bytes - sizeof(OutgoingSegment);
 
-static_assert(sizeof(OutgoingSegment) % 8 == 0 && smallest_payload_bytes + (classes - 1) * step_bytes >= OutgoingSegment::payload_bytes_max);
+static_assert(sizeof(OutgoingSegment) % 8 == 0 &&
+              smallest_payload_bytes + (classes - 1) * step_bytes >= OutgoingSegment::payload_bytes_max);
 static_assert(offsetof(OutgoingSegment, headers) % 8 == 0);
 
 struct FreeList {

@@ -11,10 +11,10 @@
 #include "kernel/panic.hpp"
 #include "lwip/etharp.h"
 #include "lwip/ip.h"
+#include "lwip/priv/tcp_priv.h"
 #include "lwip/prot/ethernet.h"
 #include "lwip/prot/iana.h"
 #include "lwip/prot/ip4.h"
-#include "lwip/priv/tcp_priv.h"
 #include "lwip/prot/tcp.h"
 #include "net/arrived_segment.hpp"
 #include "net/control_frames.hpp"
@@ -130,6 +130,20 @@ template <typename T>
 
 }  // namespace
 
+[[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
+  ConnectionState*& cached = found_[addresses.hash(found_bits)];
+  if (cached != nullptr && cached->addresses() == addresses) [[likely]]
+    return cached;
+  const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
+      to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
+  const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
+                                          lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
+  // Before, `callback_arg` is the listener; afterwards the connection may be gone.
+  if (pcb == nullptr || pcb->state != ESTABLISHED || pcb->callback_arg == nullptr) return nullptr;
+  cached = static_cast<ConnectionState*>(pcb->callback_arg);
+  return cached;
+}
+
 // The fields that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
 [[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, ReceiveInfo info) noexcept {
   using Headers = SegmentHeaders;
@@ -149,19 +163,16 @@ template <typename T>
   const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(at + ip + 2));
   if (ip_bytes < Headers::bytes - ip || ip_bytes > frame.bytes - ip) return false;  // Ethernet pads short packets
 
-  const std::uint16_t local_port = lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 2));
-  if (is_control_port(local_port)) [[unlikely]]
-    return false;
-  const ip_addr_t from{.addr = read_raw<std::uint32_t>(at + ip + 12)}, to{.addr = read_raw<std::uint32_t>(at + ip + 16)};
-  tcp_pcb* const pcb = tcp_pcb_find(&to, local_port, &from, lwip_ntohs(read_raw<std::uint16_t>(at + tcp)));
-  if (pcb == nullptr || pcb->state != ESTABLISHED || pcb->callback_arg == nullptr) return false;
+  ConnectionState* const connection =
+      find({.addresses = read_raw<std::uint64_t>(at + ip + 12), .ports = read_raw<std::uint32_t>(at + tcp)});
+  if (connection == nullptr || is_control_port(lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 2)))) return false;
   wake_clock(true);
   const ArrivedSegment segment{.sequence = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 4)),
                                .acknowledgement = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 8)),
                                .bytes = static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)),
                                .window = lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 14)),
                                .payload = at + Headers::bytes};
-  return static_cast<ConnectionState*>(pcb->callback_arg)->take_segment(segment, frame);
+  return connection->take_segment(segment, frame);
 }
 
 void Stack::take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept {

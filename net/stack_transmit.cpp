@@ -126,7 +126,14 @@ bool Stack::send_held() noexcept {
 void Stack::transmitted(std::span<void* const> tokens) noexcept {
   require(tokens.size() <= frames_in_flight_, "no more TX completions are reported than frames are in flight", tokens.size());
   frames_in_flight_ -= static_cast<unsigned>(tokens.size());
-  for (void* const token : tokens) pbuf_free(static_cast<pbuf*>(token));
+  for (void* const token : tokens) {
+    pbuf& frame = *static_cast<pbuf*>(token);
+    if (frame.ref > 1) {
+      --frame.ref;  // the segment is not acknowledged yet
+    } else {
+      pbuf_free(&frame);
+    }
+  }
 }
 
 void Stack::transmit_room() noexcept {
