@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "kernel/panic.hpp"
 
@@ -13,35 +14,37 @@ namespace {
 
 /// An object of class c has 320 + 256 c bytes, so that the heap (kernel/memory/size_classes.hpp) rounds it up by at most a seventh.
 constexpr std::size_t smallest_bytes = 320, step_bytes = 256, classes = 6;
-/// Limit of a core's free objects of one class. Further ones are returned to malloc.
-constexpr std::uint32_t spare_max = 512;
+/// Limit of a core's free objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not occupy
+/// memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
+constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
 constexpr std::size_t smallest_payload_bytes = smallest_bytes - sizeof(OutgoingSegment);
 
 static_assert(sizeof(OutgoingSegment) % 8 == 0 &&
               smallest_payload_bytes + (classes - 1) * step_bytes >= OutgoingSegment::payload_bytes_max);
 static_assert(offsetof(OutgoingSegment, headers) % 8 == 0);
 
-struct FreeList {
-  OutgoingSegment* first = nullptr;
-  std::uint32_t count = 0;
+struct FreeLists {
+  std::array<OutgoingSegment*, classes> first{};
+  std::size_t bytes = 0;
 };
-constinit thread_local std::array<FreeList, classes> free_lists{};
+constinit thread_local FreeLists spare;
+
+constexpr std::size_t object_bytes(std::size_t size_class) noexcept { return smallest_bytes + size_class * step_bytes; }
 
 void give_back(OutgoingSegment* object) noexcept {
-  FreeList& list = free_lists[object->size_class];
-  if (list.count >= spare_max) [[unlikely]] {
+  const std::size_t bytes = spare.bytes + object_bytes(object->size_class);
+  if (bytes > spare_bytes_max) [[unlikely]] {
     std::free(object);
     return;
   }
-  object->next_free = list.first;
-  list.first = object;
-  ++list.count;
+  spare.bytes = bytes;
+  object->next_free = std::exchange(spare.first[object->size_class], object);
 }
 
 void pbuf_freed(pbuf* freed) noexcept { give_back(reinterpret_cast<OutgoingSegment*>(freed)); }
 
 OutgoingSegment* make_new(std::size_t size_class) noexcept {
-  void* const memory = std::malloc(smallest_bytes + size_class * step_bytes);
+  void* const memory = std::malloc(object_bytes(size_class));
   if (memory == nullptr) return nullptr;
   auto* const object = new (memory) OutgoingSegment;
   object->size_class = size_class;
@@ -56,11 +59,10 @@ OutgoingSegment* make_new(std::size_t size_class) noexcept {
 OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
   require(bytes <= payload_bytes_max, "a segment fits its object", bytes);
   const std::size_t size_class = (bytes + step_bytes - 1 - smallest_payload_bytes % step_bytes) / step_bytes;
-  FreeList& list = free_lists[size_class];
-  OutgoingSegment* object = list.first;
+  OutgoingSegment* object = spare.first[size_class];
   if (object != nullptr) [[likely]] {
-    list.first = object->next_free;
-    --list.count;
+    spare.first[size_class] = object->next_free;
+    spare.bytes -= object_bytes(size_class);
   } else {
     object = make_new(size_class);
     if (object == nullptr) return nullptr;
@@ -88,14 +90,10 @@ void OutgoingSegment::release(tcp_seg& segment) noexcept {
 }
 
 void OutgoingSegment::trim() noexcept {
-  for (FreeList& list : free_lists) {
-    while (list.first != nullptr) {
-      OutgoingSegment* const object = list.first;
-      list.first = object->next_free;
-      std::free(object);
-    }
-    list.count = 0;
+  for (OutgoingSegment*& first : spare.first) {
+    while (first != nullptr) std::free(std::exchange(first, first->next_free));
   }
+  spare.bytes = 0;
 }
 
 }  // namespace neap::net
