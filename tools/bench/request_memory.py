@@ -93,7 +93,7 @@ def _statistic(machine: Machine, name: str) -> int:
     with Control(LOOPBACK, machine.port(CONTROL_PORT), answer_seconds=ANSWER_SECONDS) as control:
         answer = control.ask("stats")
     try:
-        return int(dict(word.split("=", 1) for word in answer.removeprefix("ok ").split())[name])
+        return int(dict(word.split("=", 1) for word in answer.removeprefix("ok ").replace(";", " ").split() if "=" in word)[name])
     except (ValueError, KeyError) as error:
         raise Failure(f"control's statistics have no {name}: {error}") from None
 

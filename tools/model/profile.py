@@ -31,7 +31,7 @@ LAYERS: Sequence[tuple[str, str]] = (
     ("kernel/siphash", "memcached: store"),
     ("kernel/rcu", "memcached: store"),
     ("kernel/spin_lock", "memcached: store"),
-    ("kernel/memory/string", "C library: strings"),
+    ("kernel/libc/", "C library"),
     ("kernel/memory/", "malloc"),
     ("kernel/timer", "timers"),
     ("kernel/log", "log"),
