@@ -13,30 +13,16 @@
 
 #include "kernel/log.hpp"
 #include "kernel/policy.hpp"
-#include "kernel/policy_testing.hpp"
-#include "tests/host/host_machine.hpp"
+#include "kernel/policy_fixture.hpp"
 
 namespace neap::policy {
 namespace {
 
-using host::HostMachine;
-
-constexpr Setting depth{40}, aim{42}, mode{43};
-constexpr std::string_view modes[] = {"usual", "other"};
-constexpr Row card_rows[] = {
-    {.setting = depth, .name = "depth", .scope = Scope::card, .value_min = 64, .value_max = 4096, .initial = 512, .help = "Depth."},
-    {.setting = aim, .name = "aim", .scope = Scope::named_core, .value_max = 65535, .help = "Aims at a core."},
-    {.setting = mode,
-     .name = "mode",
-     .kind = Kind::choice,
-     .scope = Scope::card,
-     .choices = modes,
-     .preset = true,
-     .help = "Sets several."},
-};
+// Without `merge`.
+constexpr Row rows[] = {card_rows[0], card_rows[2], card_rows[3]};
 
 /// A card with a queue for core 0 only.
-class TestCard final : public Device {
+class OneQueueCard final : public Device {
  public:
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override {
     if (core != 0) return failure(ErrorCode::unsupported, "no queue", core);
@@ -46,7 +32,7 @@ class TestCard final : public Device {
   void set_itr(unsigned, std::uint32_t) noexcept override {}
   void set_interrupt(unsigned, bool) noexcept override {}
   [[nodiscard]] const volatile void* next_receive_line(unsigned) const noexcept override { return nullptr; }
-  [[nodiscard]] std::span<const Row> settings() const noexcept override { return card_rows; }
+  [[nodiscard]] std::span<const Row> settings() const noexcept override { return rows; }
   [[nodiscard]] std::uint32_t value_of(Setting setting) const noexcept override { return setting == depth ? ring.load() : 7; }
   [[nodiscard]] task<Result<Change>> change(Setting setting, std::uint32_t value, unsigned) override {
     if (setting == depth) ring = value;
@@ -113,7 +99,7 @@ struct Machine {
     return found;
   }
 
-  TestCard card;
+  OneQueueCard card;
   std::optional<HostMachine> host_machine;
 };
 
