@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
         return failure.exit_status
     finally:
         _ignore_signals()
-        process.kill_running_groups()
+        process.kill_running_commands()
 
 
 def _from_the_system(error: OSError) -> Failure:

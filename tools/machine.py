@@ -33,7 +33,7 @@ from tools import cache, machine_registry, qemu
 from tools.card_control import CardControl
 from tools.errors import Failure
 from tools.firmware import Start
-from tools.process import kill_group, spawn, stop, tail, wait_unreaped
+from tools.process import kill_session, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
 
 # Values that an image writes to port 0xf4 (isa-debug-exit); wait_exit() returns them.
@@ -282,7 +282,7 @@ class Machine:
     def kill_card(self) -> None:
         """Removes the card suddenly: its process is killed. From then on the guest reads all ones."""
         assert self._card_process
-        kill_group(self._card_process)
+        kill_session(self._card_process)
 
     def qmp(self, command: str, **arguments):
         """Sends one command to QEMU's monitor (QMP), for instance `qmp("inject-nmi")`. Returns the command's return value."""

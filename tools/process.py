@@ -6,9 +6,10 @@ PR_SET_PDEATHSIG). There are two difficulties:
 
   - The "parent" is the thread that forked, not the process. So one thread, which lives as long as the process, forks all children.
   - Only direct children get the signal, but a build tool has children of its own. So a build tool runs under a small shell. The shell gets
-    SIGTERM at the launcher's death, and then kills its whole process group.
+    SIGTERM at the launcher's death, and then kills its whole session.
 
-Every child has a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order.
+Every child has a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order. A session
+and not a process group, because ninja gives each of its steps a group.
 """
 
 import concurrent.futures
@@ -32,13 +33,31 @@ PR_SET_PDEATHSIG = 1
 SHOWN_LOG_LINES = 15
 FULL_BYTES = 32_000_000
 
-# The command runs in the background, because a shell runs a trap at once only during `wait`.
-GROUP_KEEPER = 'trap "kill -KILL 0" TERM; "$@" & wait $!'
+# The command runs in the background, because a shell runs a trap at once only during `wait`. /proc/PID/stat is "PID (name) state parent
+# group session ...". Killing is repeated until nothing is left, because a process may start another one meanwhile.
+SESSION_KEEPER = """
+end() {
+  trap '' TERM
+  left=1
+  while [ "$left" ]; do
+    left=
+    for stat in /proc/[0-9]*/stat; do
+      read -r line < "$stat" || continue
+      pid=${line%% *}
+      set -- ${line##*) }
+      if [ "$4" = $$ ] && [ "$pid" != $$ ] && [ "$1" != Z ]; then kill -KILL "$pid" && left=1; fi
+    done 2> /dev/null
+  done
+  kill -KILL $$
+}
+trap end TERM
+"$@" & wait $!
+"""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _forker = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="neap-fork")
-_groups: set[int] = set()
-_groups_guard = threading.Lock()
+_running: set[int] = set()
+_running_guard = threading.Lock()
 
 
 def _tie_to_parent(parent: int, death_signal: int):
@@ -68,7 +87,7 @@ def spawn(argv: Sequence[str], *, death_signal: int = signal.SIGKILL, **popen) -
 
 def spawn_group(argv: Sequence[str], **popen) -> subprocess.Popen:
     """Starts a program that has children of its own (make, ninja, cargo). All of them end when this process ends."""
-    return spawn(["/bin/sh", "-c", GROUP_KEEPER, "sh", *argv], death_signal=signal.SIGTERM, **popen)
+    return spawn(["/bin/sh", "-c", SESSION_KEEPER, "sh", *argv], death_signal=signal.SIGTERM, **popen)
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
@@ -82,7 +101,7 @@ def run_in_terminal(argv: Sequence[str]) -> int:
 
 
 def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> bool:
-    """Waits until a child has ended. The child stays a zombie, so that its process group's number cannot be reused yet."""
+    """Waits until a child has ended. The child stays a zombie, so that its session's number cannot be reused yet."""
     if child.returncode is not None:
         return True
     descriptor = os.pidfd_open(child.pid)
@@ -92,12 +111,32 @@ def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> boo
         os.close(descriptor)
 
 
-def kill_group(child: subprocess.Popen) -> None:
-    """Kills a child of spawn or spawn_group and all its descendants in the group. Returns when the child has ended."""
+def kill_session(child: subprocess.Popen) -> None:
+    """Kills a child of spawn or spawn_group and all its descendants in the session. Returns when the child has ended."""
     if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
+        _kill_members(child.pid)
         child.wait()
+
+
+def _kill_members(session: int) -> None:
+    """Kills all processes of a session whose first process has not been waited for, so that the session's number is not reused. The first
+    process is killed first, because the others are its children's work."""
+    killed: set[int] = set()
+    while members := [pid for pid in _members(session) if pid not in killed]:
+        for pid in sorted(members, key=lambda pid: pid != session):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+
+
+def _members(session: int) -> list[int]:
+    """Returns the processes of a session, in the order of /proc."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(name)) == session:
+                found.append(int(name))
+    return found
 
 
 def stop(child: subprocess.Popen, grace_seconds: float = 5.0) -> int:
@@ -111,13 +150,12 @@ def stop(child: subprocess.Popen, grace_seconds: float = 5.0) -> int:
     return child.wait()
 
 
-def kill_running_groups() -> None:
+def kill_running_commands() -> None:
     """Kills every running command of run_logged, in all threads."""
-    with _groups_guard:
-        running = list(_groups)
-    for group in running:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
+    with _running_guard:
+        sessions = list(_running)
+    for session in sessions:
+        _kill_members(session)
 
 
 def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) -> list[str]:
@@ -168,15 +206,15 @@ def run_logged(
         if error.errno == errno.ENOSPC:
             raise DiskFull(f"{what}: no space left on the disk", f"make room in {log.parent} and start again") from None
         raise
-    with _groups_guard:
-        _groups.add(child.pid)
+    with _running_guard:
+        _running.add(child.pid)
     try:
         in_time = wait_unreaped(child, timeout_seconds)
     finally:
-        # The group is killed also after success, because a background process of a tool would keep the build directory in use.
-        kill_group(child)
-        with _groups_guard:
-            _groups.discard(child.pid)
+        # The session is killed also after success, because a background process of a tool would keep the build directory in use.
+        kill_session(child)
+        with _running_guard:
+            _running.discard(child.pid)
     if not in_time:
         raise Failure(f"{what} took longer than {timeout_seconds:.0f} s and was stopped", f"full log: {log}", tail(log))
     if child.returncode != 0:

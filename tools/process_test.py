@@ -14,15 +14,17 @@ from tools.errors import DiskFull, Failure
 WAIT_SECONDS = 60  # of a busy host; usually the awaited event comes at once
 
 
+# With `set -m`, a shell gives each background command a process group, as ninja does with its steps.
+@pytest.mark.parametrize("groups", ["", "set -m; "])
 @pytest.mark.parametrize("handling", ["SIG_DFL", "SIG_IGN"])
-def test_grandchildren_of_a_build_end_when_the_launcher_is_killed(python, tmp_path: Path, handling: str) -> None:
+def test_grandchildren_of_a_build_end_when_the_launcher_is_killed(python, tmp_path: Path, handling: str, groups: str) -> None:
     # Children of make get no signal when the launcher ends. Compilers that kept running would write into the next build.
     program = f"""
 import signal, sys
 signal.signal(signal.SIGTERM, signal.{handling})
 from pathlib import Path
 from tools.process import run_logged
-run_logged(["sh", "-c", "sleep 300 & echo $! > pid.new; mv pid.new pid; wait"], Path("log"), "a build", cwd=Path(sys.argv[1]))
+run_logged(["sh", "-c", "{groups}sleep 300 & echo $! > pid.new; mv pid.new pid; wait"], Path("log"), "a build", cwd=Path(sys.argv[1]))
 """
     launcher = python(f"import os; os.chdir({str(tmp_path)!r})" + program, str(tmp_path))
     assert process.wait_until((tmp_path / "pid").exists, WAIT_SECONDS)
@@ -53,6 +55,13 @@ time.sleep(300)
 
 def test_a_finished_command_leaves_nothing_in_the_background(tmp_path: Path) -> None:
     process.run_logged(["sh", "-c", f"sleep 300 & echo $! > '{tmp_path}/pid'"], tmp_path / "log", "a build")
+    assert process.wait_until(lambda: not alive(int((tmp_path / "pid").read_text())), WAIT_SECONDS)
+
+
+def test_a_step_with_a_process_group_of_its_own_ends_with_its_command(tmp_path: Path) -> None:
+    script = "set -m; sleep 300 & echo $! > pid; sleep 300"
+    with pytest.raises(Failure, match="took longer"):
+        process.run_logged(["sh", "-c", script], tmp_path / "log", "a build", cwd=tmp_path, timeout_seconds=1)
     assert process.wait_until(lambda: not alive(int((tmp_path / "pid").read_text())), WAIT_SECONDS)
 
 
@@ -98,5 +107,5 @@ def test_children_get_no_interrupt_from_the_terminal() -> None:
     try:
         assert os.getsid(child.pid) != os.getsid(0)
     finally:
-        process.kill_group(child)
+        process.kill_session(child)
     assert not alive(child.pid)

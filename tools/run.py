@@ -392,7 +392,7 @@ def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
         while thread.is_alive():
             thread.join(0.2)  # short waits, so that interrupts are noticed and commands that begin after a failure are killed
             if failures:
-                process.kill_running_groups()
+                process.kill_running_commands()
     if failures:
         raise failures[0]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.errors import Failure
-from tools.process import kill_group, output_of, spawn
+from tools.process import kill_session, output_of, spawn
 
 TAP = "tap0"
 # This queue is longer than any TCP window. With a shorter queue, frames are lost if the peer sends faster than the guest receives.
@@ -37,7 +37,7 @@ class Network:
     def __enter__(self):
         user = [] if os.geteuid() == 0 or self._beside else ["--user", "--map-root-user"]
         holder = (self._beside or self).spawn(["unshare", *user, "--net", "sh", "-c", "echo ready; exec sleep infinity"])
-        self._resources.callback(kill_group, holder)
+        self._resources.callback(kill_session, holder)
         try:
             if holder.stdout.readline() != b"ready\n":
                 raise Failure("this user may not make a network namespace", "run it as root")
@@ -106,4 +106,4 @@ class Namespace(Network):
             self.run(f"ip link set {name} up && ip addr add {address} dev {name}")
             yield name
         finally:
-            kill_group(tagger)
+            kill_session(tagger)

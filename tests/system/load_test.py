@@ -27,7 +27,7 @@ from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.log import collect, decode, summary
 from tools.machine import LOOPBACK, free_port, port_is_free
-from tools.process import finished, kill_group, spawn, wait_until
+from tools.process import finished, kill_session, spawn, wait_until
 
 RUN_SECONDS = 180.0
 START_SECONDS = 30.0
@@ -120,7 +120,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
 
         def start(machine: Network, *words: str, **popen) -> subprocess.Popen:
             child = spawn(machine.inside(words), **popen)
-            resources.callback(kill_group, child)
+            resources.callback(kill_session, child)
             return child
 
         start(site, *DebianProgram("memcached", "memcached").argv, "-l", f"{NETWORK}.1", "-U", "0", "-u", "root")

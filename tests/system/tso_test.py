@@ -12,7 +12,7 @@ from linux_guest.namespace import TAP, Namespace
 from tools import build
 from tools.control_client import fields_of
 from tools.machine import SOFT_CARD, Machine
-from tools.process import kill_group, output_of, spawn, wait_until
+from tools.process import kill_session, output_of, spawn, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -70,7 +70,7 @@ class Stream(contextlib.AbstractContextManager):
         self._process = spawn(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def __exit__(self, *_error: object) -> None:
-        kill_group(self._process)
+        kill_session(self._process)
 
     def ask(self, rounds: int) -> None:
         self._process.stdin.write(b"\n" * rounds)

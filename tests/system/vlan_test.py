@@ -9,7 +9,7 @@ from linux_guest.namespace import TAP, Namespace
 
 from tools import build
 from tools.machine import SOFT_CARD, Machine
-from tools.process import kill_group, output_of
+from tools.process import kill_session, output_of
 
 pytestmark = pytest.mark.image_only
 
@@ -76,7 +76,7 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
             namespace.run(f"ip addr add 10.0.7.9/32 dev {TAP} && ip route add {IMAGE}/32 dev {TAP} src 10.0.7.9")
             assert "100% packet loss" in namespace.run(f"ping -c 3 -i 0.2 -W 2 {IMAGE} || true")
         finally:
-            kill_group(watcher)
+            kill_session(watcher)
         tags = watcher.stdout.read().split()
         assert len(tags) > TAGS_MIN and set(tags) == {b"%d" % TAG}
         assert machine.card_command("violations")["total"] == 0

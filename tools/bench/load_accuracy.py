@@ -17,7 +17,7 @@ from tools.bench import clients
 from tools.bench.programs import LAST_CORE, measured, memcached, on_core
 from tools.bench.rows import Row, table
 from tools.errors import Failure
-from tools.process import kill_group, spawn
+from tools.process import kill_session, spawn
 
 SHARES_PERCENT = (10, 50, 80)
 RATE_MISSED_PERCENT = 1.0
@@ -83,7 +83,7 @@ def _with_stub(options: Sequence[str], *words: str) -> tuple[dict, dict]:
         figures = _figures(address, "--no-preload", "--warm-up", "0", *words)
         made, _ = child.communicate(timeout=STUB_PATIENCE_SECONDS)
     finally:
-        kill_group(child)
+        kill_session(child)
     return figures, json.loads(made)
 
 

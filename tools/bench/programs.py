@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.machine import LOOPBACK, free_port
-from tools.process import kill_group, spawn, stop, wait_unreaped, wait_until
+from tools.process import kill_session, spawn, stop, wait_unreaped, wait_until
 
 LAST_CORE = -1
 START_SECONDS = 20.0
@@ -56,7 +56,7 @@ def measured(name: str, argv: Sequence[str], before: Sequence[str]) -> tuple[str
                 _, status, usage = os.wait4(child.pid, 0)
                 child.returncode = os.waitstatus_to_exitcode(status)
         finally:
-            kill_group(child)
+            kill_session(child)
         output.seek(0)
         text = output.read()
     if not in_time:

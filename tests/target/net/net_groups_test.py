@@ -12,7 +12,7 @@ from linux_guest.namespace import TAP, Namespace
 
 from tests.target.images import SOFT_CARD, image_path
 from tools.machine import Machine
-from tools.process import kill_group, spawn
+from tools.process import kill_session, spawn
 
 IMAGE = image_path("net/net_groups")
 HOST, GUEST, PORT = "10.0.3.1", "10.0.3.2", 9000
@@ -76,7 +76,7 @@ class Station:
             self._arrived.put(line.decode().rstrip())
 
     def close(self) -> None:
-        kill_group(self._process)
+        kill_session(self._process)
 
     def say(self, line: str) -> None:
         self._process.stdin.write(line.encode() + b"\n")
