@@ -396,7 +396,8 @@ void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
 
 void plain::deallocate(void* pointer) noexcept {
   Heap& heap = own_heap();
-  if (is_run(pointer)) return free_run_bytes(heap.run_counters, pointer);
+  if (is_run(pointer)) [[unlikely]]
+    return free_run_bytes(heap.run_counters, pointer);
   Slab& slab = slab_of(pointer);
   if (slab.heap == &heap) [[likely]] {
     heap.free_object(slab, pointer);

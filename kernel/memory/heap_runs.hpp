@@ -16,11 +16,12 @@ struct RunCounters {
   Counter allocated, freed, bytes;
 };
 
-/// Bytes of the run that begins at `pointer`; 0 if the pointer is an object in a slab.
-[[nodiscard]] inline std::size_t run_bytes(const void* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer) % page_bytes == 0 ? run_pages(pointer) * page_bytes : 0;
+/// False if the pointer is an object in a slab.
+[[nodiscard]] inline bool is_run(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer) % page_bytes == 0 && run_pages(pointer) != 0;
 }
-[[nodiscard]] inline bool is_run(const void* pointer) noexcept { return run_bytes(pointer) != 0; }
+/// Bytes of the run that begins at `pointer`; 0 if the pointer is an object in a slab.
+[[nodiscard]] inline std::size_t run_bytes(const void* pointer) noexcept { return is_run(pointer) ? run_pages(pointer) * page_bytes : 0; }
 
 /// A run of at least `bytes` bytes, aligned to `alignment` (a power of two) and to a page; null if there is no such run.
 [[nodiscard]] void* allocate_run_bytes(RunCounters& counters, std::size_t bytes, std::size_t alignment) noexcept;
