@@ -20,9 +20,11 @@ export(EXPORT NeapTargets FILE "${PROJECT_BINARY_DIR}/${package_folder}/NeapTarg
 
 # Headers that applications may include, and the headers that those include. Headers that need lwIP or Boost, and kernel/x86, are left out.
 install(DIRECTORY kernel DESTINATION include/neap
-  FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE PATTERN "crc32c.hpp" EXCLUDE)
+  FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE PATTERN "crc32c.hpp" EXCLUDE
+  PATTERN "*_testing.hpp" EXCLUDE PATTERN "*_fixture.hpp" EXCLUDE)
 install(FILES net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
-install(FILES observe/allow_list.hpp observe/control.hpp observe/options.hpp DESTINATION include/neap/observe)
+install(FILES observe/allow_list.hpp observe/control.hpp observe/ebbrt_lines.hpp observe/options.hpp
+  DESTINATION include/neap/observe)
 install(DIRECTORY drivers DESTINATION include/neap FILES_MATCHING PATTERN "*.hpp" PATTERN "test_card.hpp" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/drivers/ixgbe/generated/ixgbe/registers.hpp" DESTINATION include/neap/ixgbe)
 install(FILES boot/image.ld boot/application_name.cpp.in DESTINATION lib/neap)

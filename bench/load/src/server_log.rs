@@ -113,7 +113,8 @@ impl ServerLog {
         Ok(())
     }
 
-    /// Begins the phases of `schedule` at their times, until the stop of the program or, for times that are not reached yet, until `is_over`.
+    /// Begins the phases of `schedule` at their times, until the stop of the program or, for times that are not reached yet, until
+    /// `is_over`.
     pub fn follow(&mut self, schedule: Schedule, environment: &Environment, is_over: &AtomicBool) -> Result<(), String> {
         let phases = [(schedule.start_ns, Phase::WarmUp), (schedule.window_ns, Phase::Window), (schedule.drain_ns, Phase::Drain)];
         let has_warm_up = schedule.start_ns < schedule.window_ns;
