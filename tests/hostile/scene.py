@@ -10,6 +10,7 @@ import contextlib
 import json
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -118,7 +119,9 @@ class Load:
         argv = [str(build.LOAD), f"{ADDRESS}:{MEMCACHED}", "--quiet", "--json", "-", "--warm-up", "0.5", "--check-bytes"]
         argv += ["--keys", "500", "--update", "1:1", "--connections", str(CONNECTIONS), "--time-out", str(REQUEST_SECONDS)]
         argv += ["--seconds", f"{seconds:g}", "--rate", f"{rate:g}", *words]
-        self._process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        # A file, because nobody reads while the load runs, and its figures may be more than a pipe holds.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - `result` closes it
+        self._process = spawn(argv, stdout=self._output, stderr=subprocess.STDOUT)
 
     @property
     def running(self) -> bool:
@@ -126,8 +129,10 @@ class Load:
 
     def result(self) -> dict:
         """Returns the run's figures. Raises RuntimeError if the run failed."""
-        text = self._process.stdout.read().decode()
         self._process.wait()
+        with self._output as output:
+            output.seek(0)
+            text = output.read().decode()
         _, brace, found = text.partition("\n{\n")
         if not brace:
             raise RuntimeError(f"the load ended with status {self._process.returncode}: {text[-500:]}")

@@ -158,7 +158,7 @@ def test_a_window_across_a_change_has_no_phase_of_its_own(changed: Path) -> None
 def test_parts_of_a_window_have_the_requests_and_latencies_of_the_loads_seconds(changed: Path) -> None:
     path = load_json(changed.parent, None, 10**18, 4.0)
     found = json.loads(path.read_text())
-    replies = [(40, [1000, 39, 2000, 1]), (10, [5000, 10]), (100, [7000, 100]), (20, [7000, 10, 9000, 10])]
+    replies = [(40, "1000 39 2000 1"), (10, "5000 10"), (100, "7000 100"), (20, "7000 10 9000 10")]
     rows = [{"from_s": at, "answered": answered, "p100_ns": 9999, "histogram_ns": each} for at, (answered, each) in enumerate(replies)]
     path.write_text(json.dumps({"runs": [{**found["runs"][0], "over_time": rows}]}))
     run = decode.load([str(changed)])

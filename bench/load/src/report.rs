@@ -157,14 +157,17 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
-/// Returns a histogram of two significant digits as value, count, value, count, ... without empty buckets. Values are the highest of their
-/// bucket, in nanoseconds. Percentiles of several seconds can be computed from the histograms only, not from the seconds' percentiles.
+/// Returns a histogram of two significant digits as text: "value count value count ...", without empty buckets. Values are the highest of
+/// their bucket, in nanoseconds. Percentiles of several seconds can be computed from the histograms only, not from the seconds' percentiles.
+/// It is one string, because JSON for people has each number of a list on a line, and an hour has 3,600 histograms.
 fn histogram_json(latency: &Histogram<u64>) -> Value {
     let mut coarse = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("two digits from 1 ns to an hour");
     for value in latency.iter_recorded() {
         coarse.saturating_record_n(value.value_iterated_to(), value.count_at_value());
     }
-    json!(coarse.iter_recorded().flat_map(|value| [value.value_iterated_to(), value.count_at_value()]).collect::<Vec<u64>>())
+    let pairs: Vec<String> =
+        coarse.iter_recorded().map(|value| format!("{} {}", value.value_iterated_to(), value.count_at_value())).collect();
+    json!(pairs.join(" "))
 }
 
 /// Returns the figures of one second as JSON. `from_s` counts from the start of the window, so it is negative in the warm-up. The latencies
