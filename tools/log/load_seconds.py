@@ -33,7 +33,7 @@ class Second:
 
 
 def buckets_of(value: object) -> tuple[tuple[int, int], ...]:
-    """Returns a histogram of `over_time`, a text "value count value count ...". It comes from a file, so it is checked. Returns () if `value`
+    """Returns a histogram of `over_time`: "value count value count ...". It comes from a file, so it is checked. Returns () if `value`
     is none."""
     if not isinstance(value, str) or len(value) > TEXT_MAX or not _NUMBERS.fullmatch(value):
         return ()
