@@ -158,7 +158,7 @@ fn measurement_json(measurement: &Measurement) -> Value {
 }
 
 /// Returns a histogram of two significant digits as text: "value count value count ...", without empty buckets. Values are the highest of
-/// It is one string, because JSON for people has each number of a list on a line of its own.
+/// their bucket, in nanoseconds. Percentiles of several seconds can be computed from the histograms, not from the seconds' percentiles.
 /// It is one string, because JSON for people has each number of a list on a line, and an hour has 3,600 histograms.
 fn histogram_json(latency: &Histogram<u64>) -> Value {
     let mut coarse = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("two digits from 1 ns to an hour");
