@@ -28,7 +28,6 @@ Buffer::Piece* take_header() noexcept {
   if (piece != nullptr) {
     free_list.first = piece->next;
     --free_list.count;
-    *piece = {};
   } else {
     piece = new (std::nothrow) Buffer::Piece;
     if (piece == nullptr) return nullptr;
@@ -37,8 +36,10 @@ Buffer::Piece* take_header() noexcept {
   return piece;
 }
 
-void give_back(Buffer::Piece* piece) noexcept {
-  if (free_list.count >= spare_pieces_max) {
+}  // namespace
+
+void Buffer::give_back(Piece* piece) noexcept {
+  if (free_list.count >= spare_pieces_max) [[unlikely]] {
     delete piece;
     return;
   }
@@ -46,8 +47,6 @@ void give_back(Buffer::Piece* piece) noexcept {
   free_list.first = piece;
   ++free_list.count;
 }
-
-}  // namespace
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
@@ -87,8 +86,7 @@ Buffer Buffer::reference(std::span<const std::byte> bytes, Release release, void
   piece->bytes = static_cast<std::uint32_t>(bytes.size());
   piece->release = release;
   piece->owner = owner;
-  buffer.append_piece(*piece);
-  return buffer;
+  return Buffer(*piece);
 }
 
 void Buffer::append_piece(Piece& piece) noexcept {
@@ -122,7 +120,7 @@ void Buffer::append_behind(Buffer& tail) noexcept {
   tail.pieces_ = 0;
 }
 
-void Buffer::drop_front(std::size_t bytes) noexcept {
+void Buffer::drop_part(std::size_t bytes) noexcept {
   require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
   bytes_ -= bytes;
   while (first_ != nullptr && bytes >= first_->bytes) {
@@ -147,21 +145,6 @@ std::size_t Buffer::peek(std::span<std::byte> out) const noexcept {
     done += bytes;
   }
   return done;
-}
-
-Buffer::Piece* Buffer::detach() noexcept {
-  last_ = nullptr;
-  bytes_ = 0;
-  pieces_ = 0;
-  return std::exchange(first_, nullptr);
-}
-
-// `release` may free `piece`, so `piece` is not accessed after the call.
-void Buffer::release_piece(Piece* piece) noexcept {
-  const Release release = piece->release;
-  void* const owner = piece->owner;
-  if (piece->pooled) give_back(piece);
-  if (release != nullptr) release(owner);
 }
 
 void Buffer::release_all() noexcept {

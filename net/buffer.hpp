@@ -28,6 +28,8 @@ class Buffer {
   };
 
   Buffer() = default;
+  /// A buffer of one piece. `piece` MUST exist until its `release` is called.
+  explicit Buffer(Piece& piece) noexcept : first_(&piece), last_(&piece), bytes_(piece.bytes), pieces_(1) { piece.next = nullptr; }
   Buffer(Buffer&& other) noexcept
       : first_(std::exchange(other.first_, nullptr)),
         last_(std::exchange(other.last_, nullptr)),
@@ -66,12 +68,29 @@ class Buffer {
     }
   }
   /// Drops the first `bytes` bytes and releases the pieces that are used up. The buffer MUST hold at least that many bytes.
-  void drop_front(std::size_t bytes) noexcept;
+  void drop_front(std::size_t bytes) noexcept {
+    if (bytes_ == bytes && pieces_ == 1) {  // nearly always the case
+      release_piece(detach());
+    } else {
+      drop_part(bytes);
+    }
+  }
   /// Copies up to `out.size()` bytes from the front without dropping them; returns their number.
   std::size_t peek(std::span<std::byte> out) const noexcept;
   /// Removes and returns the chain. The caller MUST release each piece by `release_piece`.
-  [[nodiscard]] Piece* detach() noexcept;
-  static void release_piece(Piece* piece) noexcept;
+  [[nodiscard]] Piece* detach() noexcept {
+    last_ = nullptr;
+    bytes_ = 0;
+    pieces_ = 0;
+    return std::exchange(first_, nullptr);
+  }
+  static void release_piece(Piece* piece) noexcept {
+    // `release` may free `piece`, so `piece` is not accessed after the call.
+    const Release release = piece->release;
+    void* const owner = piece->owner;
+    if (piece->pooled) give_back(piece);
+    if (release != nullptr) release(owner);
+  }
   void clear() noexcept {
     if (first_ != nullptr) release_all();
   }
@@ -84,6 +103,10 @@ class Buffer {
  private:
   /// As `append`, for a buffer that is not empty.
   void append_behind(Buffer& tail) noexcept;
+  /// As `drop_front`, for any number of bytes and pieces.
+  void drop_part(std::size_t bytes) noexcept;
+  /// Returns a header to the free list.
+  static void give_back(Piece* piece) noexcept;
   void release_all() noexcept;
 
   Piece* first_ = nullptr;

@@ -98,8 +98,18 @@ void Connection::close() {
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
-Endpoint Connection::local() const noexcept { return ConnectionState::of(*this).local_; }
-Endpoint Connection::remote() const noexcept { return ConnectionState::of(*this).remote_; }
+
+Endpoint Connection::local() const noexcept {
+  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses >> 32))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16))};
+}
+
+Endpoint Connection::remote() const noexcept {
+  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports))};
+}
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
@@ -116,8 +126,8 @@ ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
 }
 
 void ConnectionState::remember_addresses() noexcept {
-  local_ = {.address = {lwip_ntohl(ip4_addr_get_u32(&pcb_->local_ip))}, .port = pcb_->local_port};
-  remote_ = {.address = {lwip_ntohl(ip4_addr_get_u32(&pcb_->remote_ip))}, .port = pcb_->remote_port};
+  addresses_ = SegmentAddresses::of(ip4_addr_get_u32(&pcb_->remote_ip), ip4_addr_get_u32(&pcb_->local_ip), lwip_htons(pcb_->remote_port),
+                                    lwip_htons(pcb_->local_port));
 }
 
 bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {
@@ -126,7 +136,7 @@ bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept
     request_abort();
     return false;
   }
-  require(handler_ == nullptr, "a connection has one handler", remote_.port);
+  require(handler_ == nullptr, "a connection has one handler", addresses_.ports);
   handler_ = std::move(handler);
   bind(*handler_);
   return true;
@@ -159,6 +169,7 @@ void ConnectionState::detach() noexcept {
 
 void ConnectionState::clear_lwip() noexcept {
   pcb_ = nullptr;
+  stack_.forget_addresses(*this);
   reordered_memory_ = 0;
   charge();
 }
@@ -192,14 +203,9 @@ void ConnectionState::charge() noexcept {
   stack_.charge(std::exchange(charged_bytes_, now), now);
 }
 
-template <typename Call>
-void ConnectionState::call_handler(Call call) noexcept {
-  try {
-    call(*handler_);
-  } catch (const std::bad_alloc&) {
-    stack_.counters().handler_out_of_memory.add();
-    request_abort();
-  }
+void ConnectionState::handler_failed() noexcept {
+  stack_.counters().handler_out_of_memory.add();
+  request_abort();
 }
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
@@ -299,25 +305,32 @@ bool ConnectionState::write_queued() noexcept {
 
 err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  self.quiet_polls_ = 0;
-  require(self.written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
-  self.written_bytes_ -= bytes;
-  const bool room = self.wanted_bytes_ != 0 && self.send_space_bytes() >= self.wanted_bytes_;
-  if (room || self.unacknowledged_bytes() == 0) {
-    self.wanted_bytes_ = 0;
-    self.writable_due_ = true;
-    self.stack_.mark_dirty(self);
-  }
-  if (!self.queued_.empty()) self.stack_.mark_dirty(self);
+  self.acknowledged(bytes);
+  self.stack_.mark_dirty(self);
   return ERR_OK;
 }
 
+void ConnectionState::acknowledged(std::uint32_t bytes) noexcept {
+  quiet_polls_ = 0;
+  require(written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
+  written_bytes_ -= bytes;
+  acknowledged_ = true;
+}
+
+// Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
+// acknowledgement, not all bytes are acknowledged.
+inline void ConnectionState::report_acknowledged() noexcept {
+  if (!acknowledged_) return;
+  acknowledged_ = false;
+  const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
+  if (!room && unacknowledged_bytes() != 0) return;
+  wanted_bytes_ = 0;
+  if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
+    call_handler([](ConnectionHandler& handler) { handler.writable(); });
+}
+
 void ConnectionState::settle() noexcept {
-  if (writable_due_) {
-    writable_due_ = false;
-    if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
-      call_handler([](ConnectionHandler& handler) { handler.writable(); });
-  }
+  report_acknowledged();
   if (gone()) return;
   if (pcb_->ooseq != nullptr || reordered_memory_ != 0) [[unlikely]]
     settle_out_of_order();
@@ -326,7 +339,8 @@ void ConnectionState::settle() noexcept {
     return;
   }
   open_window();
-  bool complete = write_queued();
+  const OneFrame whole = queued_.empty() ? OneFrame::not_possible : send_in_one_frame();
+  bool complete = whole == OneFrame::not_possible ? write_queued() : whole == OneFrame::sent;
   if (end_wanted_ && !end_sent_ && queued_.empty()) {
     if (tcp_shutdown(pcb_, 0, 1) == ERR_OK) {
       end_sent_ = true;
@@ -335,7 +349,8 @@ void ConnectionState::settle() noexcept {
     }
   }
   if (close_wanted_) tcp_poll(pcb_, &on_poll, poll_ticks);
-  if (tcp_output(pcb_) != ERR_OK || !complete) stack_.mark_blocked(*this);
+  if (whole != OneFrame::waits && !output()) complete = false;
+  if (!complete) stack_.mark_blocked(*this);
   if (!gone()) charge();
 }
 

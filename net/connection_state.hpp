@@ -11,13 +11,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "kernel/task.hpp"
 #include "lwip/err.h"
 #include "lwip/ip_addr.h"
+#include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
+#include "net/segment_headers.hpp"
 
 struct pbuf;
 struct tcp_pcb;
@@ -27,6 +30,7 @@ namespace neap::net {
 class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
+struct ReceivedPiece;
 
 /// The state of a `connect` in progress. It is a local variable of the task that waits for the connection.
 struct ConnectAttempt {
@@ -55,6 +59,11 @@ class ConnectionState final : public Connection {
     }
   }
 
+  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_segments.cpp). Takes over `buffer`,
+  /// which holds the whole frame. Returns false, with no change, if lwIP has to handle the segment.
+  [[nodiscard]] bool take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
+  /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
+  void remember_headers(const pbuf& frame) noexcept;
   /// Runs at the end of an event: calls `writable` if due, passes all recorded requests to lwIP, and sends.
   void settle() noexcept;
   /// Calls `closed` and destroys the handler. May delete this object.
@@ -63,6 +72,8 @@ class ConnectionState final : public Connection {
   /// on the connection's core. May delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
+  /// Called when the application has released a piece of a segment that `take_segment` handled.
+  void delivered_released(ReceivedPiece& piece) noexcept;
   /// Called when two gathered pieces (gathered_piece.hpp) were joined and the header of one was freed.
   void header_joined() noexcept;
   /// Updates the core's count of held memory by the bytes that the connection holds now.
@@ -75,6 +86,7 @@ class ConnectionState final : public Connection {
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
+  [[nodiscard]] const SegmentAddresses& addresses() const noexcept { return addresses_; }
   void begin_attempt(ConnectAttempt& attempt);
   void request_abort() noexcept;
 
@@ -91,7 +103,14 @@ class ConnectionState final : public Connection {
   friend err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept;
 
   template <typename Call>
-  void call_handler(Call call) noexcept;
+  void call_handler(Call call) noexcept {
+    try {
+      call(*handler_);
+    } catch (const std::bad_alloc&) {
+      handler_failed();
+    }
+  }
+  void handler_failed() noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
   /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
@@ -101,6 +120,17 @@ class ConnectionState final : public Connection {
   void open_window() noexcept;
   /// Passes queued bytes to lwIP. Returns false if lwIP had no memory for them.
   bool write_queued() noexcept;
+  enum class OneFrame : std::uint8_t { sent, waits, not_possible };
+  /// Sends all queued bytes in one frame. `waits`: lwIP has the segment, but the card did not take it. `not_possible`: nothing was changed,
+  /// and lwIP has to send the bytes.
+  [[nodiscard]] OneFrame send_in_one_frame() noexcept;
+  /// Sends what lwIP has to send. Returns false if it could not.
+  [[nodiscard]] bool output() noexcept;
+  void acknowledged(std::uint32_t bytes) noexcept;
+  /// Passes the payload of a whole frame to the handler.
+  void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
+  /// Calls `writable` if it is due.
+  void report_acknowledged() noexcept;
   void remember_addresses() noexcept;
   void drop_references(std::uint32_t count) noexcept;
 
@@ -120,9 +150,12 @@ class ConnectionState final : public Connection {
   GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
-  Endpoint local_{}, remote_{};
+  SegmentAddresses addresses_;
+  SegmentHeaders headers_;                // of this connection's segments (connection_segments.cpp)
+  std::uint32_t headers_generation_ = 0;  // `headers_` is valid while lwIP's `etharp_generation` has this value
+  bool headers_known_ = false;
   std::uint16_t core_;
-  bool writable_due_ = false;
+  bool acknowledged_ = false;  // in this event the peer acknowledged bytes
   bool end_wanted_ = false;    // close this side after all data was sent
   bool close_wanted_ = false;  // as `end_wanted_`, and discard received bytes
   bool abort_wanted_ = false, end_sent_ = false, orderly_ = false;

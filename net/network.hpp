@@ -57,7 +57,8 @@ class ConnectionHandler {
   /// Bytes arrived, in order. The handler owns the buffer. The receive window opens when buffers are released, so a handler that keeps
   /// buffers applies back-pressure to its peer.
   virtual void received(Buffer data) = 0;
-  /// Called when there is room again after a `send` that returned `full`, or when all bytes were acknowledged.
+  /// Called at the end of an event in which the peer acknowledged bytes, if there is room again after a `send` that returned `full`, or if
+  /// all sent bytes are acknowledged then.
   virtual void writable() {}
   /// The peer has closed its side. By default, the handler closes this side when all bytes were sent.
   virtual void peer_closed();
@@ -74,7 +75,8 @@ class Connection {
  public:
   /// The maximum sum of queued and unacknowledged bytes.
   static constexpr std::size_t send_queue_bytes_max = 2 * 1024 * 1024;
-  /// Pieces up to this size are copied, which is cheaper than a reference. Larger pieces are sent without a copy.
+  /// Pieces up to this size are copied, which is cheaper than a reference. Larger pieces are sent without a copy, unless all queued bytes
+  /// fit one frame: that frame has a copy of them.
   static constexpr std::size_t copy_bytes_max = 256;
 
   /// Queues bytes, which are sent together at the end of the event. On an error, `data` is unchanged and no byte is queued. Errors: `full`

@@ -26,7 +26,7 @@ struct ReceivedPiece : pbuf_custom, RemoteNode {
   };
   Buffer::Piece piece;
 
-  [[nodiscard]] static ReceivedPiece& make(ReceiveBuffer& buffer) noexcept { return *new (buffer.stack_area.data()) ReceivedPiece{}; }
+  [[nodiscard]] static ReceivedPiece& make(ReceiveBuffer& buffer) noexcept { return *new (buffer.stack_area.data()) ReceivedPiece; }
   [[nodiscard]] static ReceivedPiece& of(struct pbuf& frame) noexcept {
     return static_cast<ReceivedPiece&>(*reinterpret_cast<pbuf_custom*>(&frame));
   }

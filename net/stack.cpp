@@ -18,6 +18,7 @@
 #include "lwip/stats.h"
 #include "lwip/tcp.h"
 #include "net/control_frames.hpp"
+#include "net/outgoing_segment.hpp"
 #include "net/payload_reference.hpp"
 #include "netif/ethernet.h"
 
@@ -108,6 +109,7 @@ Stack::~Stack() {
   netif_remove(&netif_);
   memp_per_core_trim();
   trim_payload_references();
+  OutgoingSegment::trim();
   Buffer::trim_free_list();
   SegmentJoiner::trim();
   static_cast<void>(policy::offer_segmentation("no network is up"));

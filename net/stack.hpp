@@ -38,6 +38,7 @@ namespace neap::net {
 
 class Stack;
 struct FrameHeaders;
+struct OutgoingSegment;
 
 /// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all these
 /// cores. An application has one such object, with `first` 0. A test may have two machines in one process.
@@ -141,8 +142,9 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
   [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
   /// True if payload MUST be copied before it is retained. `retains` is true if the payload's connection already retains payload.
-  [[nodiscard]] bool card_buffers_short(bool retains) const noexcept {
-    return held_buffers_ > (retains ? held_buffers_max : held_buffers_hard_max);
+  /// `more`: the number of buffers of the payload that are not counted yet.
+  [[nodiscard]] bool card_buffers_short(bool retains, unsigned more = 0) const noexcept {
+    return held_buffers_ + more > (retains ? held_buffers_max : held_buffers_hard_max);
   }
   /// Returns a copy of `header` and `chain` as one pbuf on the heap, without unused room; null without memory. Does not free `chain`.
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
@@ -166,11 +168,30 @@ class Stack final : public FrameReceiver {
     counters_.half_open.add(static_cast<std::uint64_t>(std::int64_t{change}));
   }
 
+  /// Removes the connection from those that arriving segments find without lwIP.
+  void forget_addresses(const ConnectionState& connection) noexcept {
+    ConnectionState*& cached = found_[connection.addresses().hash(found_bits)];
+    if (cached == &connection) cached = nullptr;
+  }
+
   // For connections (connection.cpp).
   void mark_dirty(ConnectionState& connection) noexcept {
     dirty_.push_back(connection);
     end_of_event_.request();
   }
+  /// Counts a receive buffer that is not released within this call.
+  void hold_buffer(const ReceiveBuffer& buffer) noexcept {
+    if (buffer.return_to == &free_heap_buffer) return;
+    ++held_buffers_;
+    const std::uint64_t held_max = counters_.receive_held_max.value();
+    if (held_buffers_ > held_max) [[unlikely]]
+      counters_.receive_held_max.add(held_buffers_ - held_max);
+  }
+  [[nodiscard]] bool fills_in_checksums() const noexcept { return limits_.checksum_offload; }
+  /// Passes a segment to the card, behind all earlier frames. Returns false if the card did not take it; this is counted.
+  [[nodiscard]] bool send_segment(OutgoingSegment& segment, std::uint16_t local_port) noexcept;
+  /// From now on, frames that lwIP sends are shown to `connection`, which keeps their headers; null: to none.
+  void remember_headers_of(ConnectionState* connection) noexcept { shown_to_ = connection; }
   void mark_blocked(ConnectionState& connection) noexcept { blocked_.push_back(connection); }
   void mark_gone(ConnectionState& connection) noexcept;
   void add(ConnectionState& connection) noexcept;
@@ -226,7 +247,11 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
+  /// Handles a frame with an ordinary segment of an open connection (connection_segments.cpp). Returns false, with no change, for others.
+  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, ReceiveInfo info) noexcept;
+  /// Returns the open connection of a received segment; null if there is none.
+  [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
+  void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
@@ -245,6 +270,7 @@ class Stack final : public FrameReceiver {
   /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
+  void count_sent(FramesSent sent, bool control) noexcept;
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
@@ -290,6 +316,10 @@ class Stack final : public FrameReceiver {
   IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections that wait for room or memory; oldest first
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
+  ConnectionState* shown_to_ = nullptr;
+  static constexpr unsigned found_bits = 11;
+  /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
+  std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;

@@ -5,7 +5,11 @@
 
 #include "kernel/log.hpp"
 #include "lwip/prot/ethernet.h"
+#include "lwip/prot/ip4.h"
+#include "lwip/prot/tcp.h"
+#include "net/connection_state.hpp"
 #include "net/control_frames.hpp"
+#include "net/outgoing_segment.hpp"
 #include "net/stack.hpp"
 #include "net/transmit_offload.hpp"
 
@@ -14,6 +18,8 @@ namespace neap::net {
 err_t Stack::transmit(pbuf* frame) noexcept {
   if (transmitting_stopped_) return ERR_IF;
   want_event_end();
+  if (shown_to_ != nullptr) [[unlikely]]
+    shown_to_->remember_headers(*frame);
   const policy::Segmentation form = segmentation_.load(std::memory_order_relaxed);
   if (form != policy::Segmentation::off || joiner_.holds()) {
     if (joiner_.add(*frame)) return ERR_OK;
@@ -69,8 +75,12 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
     counters_.transmit_failed.add();
     return ERR_IF;
   }
-  const FramesSent sent = frames_sent(bytes, offload);
-  if (is_control_frame(pieces[0].data, pieces[0].bytes, LocalPort::source)) [[unlikely]] {
+  count_sent(frames_sent(bytes, offload), is_control_frame(pieces[0].data, pieces[0].bytes, LocalPort::source));
+  return ERR_OK;
+}
+
+inline void Stack::count_sent(FramesSent sent, bool control) noexcept {
+  if (control) [[unlikely]] {
     log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
     counters_.control_frames_sent.add(sent.frames);
     counters_.control_bytes_sent.add(sent.bytes);
@@ -78,7 +88,20 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
   ++frames_in_flight_;
   counters_.frames_sent.add(sent.frames);
   counters_.bytes_sent.add(sent.bytes);
-  return ERR_OK;
+}
+
+bool Stack::send_segment(OutgoingSegment& segment, std::uint16_t local_port) noexcept {
+  if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
+  pbuf& buffer = segment.custom.pbuf;
+  const TransmitPiece piece{.data = static_cast<const std::byte*>(buffer.payload), .bytes = buffer.len};
+  constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
+  if (const auto taken = sender_->transmit({&piece, 1}, offload, &buffer); !taken.has_value()) [[unlikely]] {
+    (taken.error() == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
+    return false;
+  }
+  pbuf_ref(&buffer);
+  count_sent({.frames = 1, .bytes = piece.bytes}, is_control_port(local_port));
+  return true;
 }
 
 // lwIP regards the held segments as sent. If the card has no room, the segments wait, and all later frames are refused. If the card refuses
@@ -103,7 +126,14 @@ bool Stack::send_held() noexcept {
 void Stack::transmitted(std::span<void* const> tokens) noexcept {
   require(tokens.size() <= frames_in_flight_, "no more TX completions are reported than frames are in flight", tokens.size());
   frames_in_flight_ -= static_cast<unsigned>(tokens.size());
-  for (void* const token : tokens) pbuf_free(static_cast<pbuf*>(token));
+  for (void* const token : tokens) {
+    pbuf& frame = *static_cast<pbuf*>(token);
+    if (frame.ref > 1) {
+      --frame.ref;  // the segment is not acknowledged yet
+    } else {
+      pbuf_free(&frame);
+    }
+  }
 }
 
 void Stack::transmit_room() noexcept {
