@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernel/libc/memory_functions.hpp"
+
 namespace neap::x86 {
 
 namespace {
@@ -27,6 +29,7 @@ Features read_features() {
   if (f.largest_leaf >= 7) {
     const auto leaf7 = cpuid(7);
     f.tsc_adjust = leaf7.ebx & bit(1);
+    f.fast_strings = leaf7.ebx & bit(9);
   }
   const auto model_leaf = cpuid(model_machine_leaf);
   f.modelled = model_leaf.ebx == 0x7061654e && model_leaf.ecx == 0x65646f6d && model_leaf.edx == 0x64656c6c;  // "Neapmodelled"
@@ -45,6 +48,7 @@ const Features& features() {
   if (!read) {  // the first call is core 0's, long before other cores start
     known = read_features();
     read = true;
+    libc::fast_string_instructions = known.fast_strings;
   }
   return known;
 }

@@ -5,6 +5,8 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "sim/machine/profile.hpp"
+
 namespace neap::model {
 
 namespace {
@@ -20,7 +22,7 @@ constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_
 constexpr std::uint32_t console_port = 0x3f8;  // COM1's data
 
 constexpr int status_finished = 0, status_world_gone = 3, status_clock_ended = 4;
-constexpr int status_endless = 6;  // the debug exit of a guest has odd ones
+constexpr int status_endless = 6, status_unwritten = 8;  // the debug exit of a guest has odd ones
 // Ticks of 64 bits hold 13 days. A guest that waits for input from outside passes idle days in seconds.
 constexpr std::uint64_t clock_ends_ns = std::uint64_t{12} * 24 * 3600 * 1'000'000'000;
 
@@ -444,6 +446,10 @@ void Machine::look_at_world() noexcept {
   if (phase == phase_) return;
   phase_ = phase;
   snapshot("phase", 0, time);
+  if (!profile::phase_changed(phase == Phase::window)) {
+    std::fputs("neap-machine: the profile cannot be written\n", stderr);
+    qemu::end_process(status_unwritten);
+  }
   if (phase == Phase::finished && !options_.stay) {
     exit_written_ = true;
     qemu::end_process(status_finished);

@@ -33,20 +33,23 @@ from tools.bench import (
     trade_off,
     wakeup,
 )
-from tools.bench.rows import Row, table
+from tools.bench.rows import Row, Selection, table
 from tools.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    measure: Callable[[], list[Row]]
+    """`measure` takes a `Selection` if the benchmark has rows that can be chosen."""
+
+    measure: Callable[..., list[Row]]
     show: Callable[[Sequence[Row]], str] = table
+    has_selection: bool = False
 
 
 BENCHMARKS: dict[str, Benchmark] = {
     "observe": Benchmark(instructions.observe),
     "kernel": Benchmark(kernel.rows),
-    "request": Benchmark(request.rows),
+    "request": Benchmark(request.rows, request.show, has_selection=True),
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
     "card": Benchmark(card.rows),
@@ -68,19 +71,22 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
-def bench(names: Sequence[str], as_json: bool) -> int:
-    """Runs the benchmarks one after the other and prints their tables, or one JSON list. Returns 1 if a value misses its target."""
+def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), with_linux: bool = False) -> int:
+    """Runs the benchmarks one after the other and prints their tables, or one JSON list. Returns 1 if a value misses its target. `rows`:
+    patterns of the rows to measure; none: all. `with_linux`: measures Linux beside them."""
     for name in names:
         if name not in BENCHMARKS:
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
+        if (rows or with_linux) and not BENCHMARKS[name].has_selection:
+            raise UsageError(f"{'--rows' if rows else '--linux'}: {name} has no such choice", "it is one of the benchmark 'request'")
     run.require_build_packages()
     found: list[Row] = []
     for number, name in enumerate(names):
         benchmark = BENCHMARKS[name]
-        rows = benchmark.measure()
-        found += rows
+        measured = benchmark.measure(Selection(rows, with_linux)) if benchmark.has_selection else benchmark.measure()
+        found += measured
         if not as_json:
-            print("\n" * bool(number) + benchmark.show(rows), flush=True)
+            print("\n" * bool(number) + benchmark.show(measured), flush=True)
     if as_json:
         print(json.dumps([row.fields() for row in found], indent=2))
     return 1 if any(row.missed for row in found) else 0

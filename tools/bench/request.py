@@ -1,72 +1,217 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench request`: the instructions of a memcached GET.
+"""`./neap bench request`: the instructions of a request, by kind, number of connections and size, with their layers.
 
-The model machine (docs/model-machine.md) counts all instructions of the core while requests arrive: interrupt, driver, network stack,
-memcached, the way into sleep and back. A run repeats to the instruction, so a difference between two builds is a difference of their code.
-Requests are far apart, so each one finds a sleeping core; only `get.16_connections` shares wake-ups between requests.
+The model machine (docs/model-machine.md) counts all instructions of all cores while requests arrive: interrupt, driver, network stack,
+application, the way into sleep and back. Virtual time repeats to the instruction, so a difference between two builds is a difference of
+their code. A repeated string instruction counts once (sim/machine/profile.hpp).
+
+The load decides how many requests share an event. They leave the clients in bursts with equal gaps, and all frames of a burst arrive while
+the core wakes up. A burst has a request for each connection, at most 64 frames, which is the driver's budget of an event. With a depth
+above 1, the requests of one connection share a frame.
+
+With `--linux`, Debian 12's kernel and memcached are measured beside each row, in the same machine under the same load. Some rows are not
+about requests: power-on to listening, and the memory of items and connections (request_memory.py).
 """
 
+import dataclasses
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools import build
-from tools.bench import modelled
-from tools.bench.rows import Row
-from tools.errors import Failure
-from tools.model import experiment
+from tools.bench import modelled, request_memory
+from tools.bench.rows import Row, Selection, aligned, table
+from tools.errors import Failure, UsageError
+from tools.model import experiment, linux, pair, profile
 
 MODEL = "e5-2690"
-WINDOW_MS = 100.0
+BURSTS = 200
+GAP_US = 500.0
+WARM_UP_MS = 20.0
+FRAMES_MAX = 64
 KEYS = 100
-LONG_BYTES = 32 << 10
-FORMS = ("off", "copy", "chain")
+KEY_BYTES = 16
+VALUE_BYTES = 100
+WORDS = ("itr=16us",)
 UNIT = "instructions a request"
+LINUX = "Linux 6.1, memcached 1.6"
+# The row whose layers are shown, and functions of a layer that are named.
+MAIN = "get.16"
+FUNCTIONS = 4
+PING_PONG = {64: 1600, 8192: 4000, 65536: 20_000}
+PING_PONG_WORDS = ("itr=16us", "from=32", "to=64K", "repeats=50")
+LISTENING = "listening"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Load:
-    """One row. words: of the image's command line."""
+    """One row. bar: the target. bursts: requests in flight on all connections form one burst. words: of the image's command line.
+    moved: the row of cache lines that move between cores for each request, with its bar."""
 
     name: str
     about: str
-    rate: float = 5_000.0
-    connections: int = 1
-    value_bytes: int = 200
-    words: list[str] = field(default_factory=list)
+    bar: float | None = None
+    connections: int = 16
+    depth: int = 1
+    value_bytes: int = VALUE_BYTES
+    update: float = 0.0
+    mix: str = "fixed"
+    protocol: str = "text"
+    cores: int = 1
+    gap_us: float = GAP_US
+    bursts: int = BURSTS
+    keys: int = KEYS
+    words: Sequence[str] = ()
+    moved: str = ""
+
+    @property
+    def burst(self) -> int:
+        return min(self.connections, FRAMES_MAX) * self.depth
+
+    def experiment(self) -> experiment.Experiment:
+        sizes = [] if self.mix == "etc" else ["--key-size", str(KEY_BYTES), "--update", str(self.update)]
+        return experiment.Experiment(
+            MODEL,
+            load=self.mix,
+            rate=self.burst * 1e6 / self.gap_us,
+            window_ms=self.bursts * self.gap_us / 1e3,
+            warm_up_ms=WARM_UP_MS,
+            connections=self.connections,
+            depth=self.depth,
+            protocol=self.protocol,
+            cores=self.cores,
+            keys=None if self.mix == "etc" else self.keys,
+            value_bytes=None if self.mix == "etc" else self.value_bytes,
+            arguments=[*WORDS, *self.words],
+            world_options=["--arrivals", f"bursts:{self.burst}:fixed", *sizes],
+            profile=True,
+        )
 
 
 LOADS = [
-    Load("get", "one connection, value of 200 bytes"),
-    *(Load(f"get.tso_{form}", "the same", words=[f"tso={form}"]) for form in FORMS),
-    *(Load(f"get_32_KiB.tso_{form}", "value of 32 KiB", 2_000.0, 1, LONG_BYTES, [f"tso={form}"]) for form in FORMS),
-    Load("get.16_connections", "16 connections at 200,000 requests/s", 200_000.0, 16),
+    Load("get.1", "GET 100 B, 1 connection", 1900, connections=1, bursts=1000, gap_us=50),
+    Load("get.16", "GET 100 B, 16 connections", 1200),
+    Load("get.64", "GET 100 B, 64 connections", 1260, connections=64),
+    Load("get.256", "GET 100 B, 256 connections", 1260, connections=256),
+    Load("get.1024", "GET 100 B, 1024 connections", 1260, connections=1024),
+    Load("get.16.depth_4", "16 connections, 4 requests in a frame", 650, depth=4),
+    Load("get.16.depth_16", "16 connections, 16 requests in a frame", 450, depth=16),
+    Load("set.1", "SET 100 B, 1 connection", None, connections=1, update=1.0, bursts=1000, gap_us=50),
+    Load("set.16", "SET 100 B, 16 connections", 1700, update=1.0),
+    Load("etc.16", "ETC, 16 connections", 1500, mix="etc"),
+    Load("etc.16.depth_4", "ETC, 16 connections, 4 requests in a frame", None, mix="etc", depth=4),
+    Load("binary_get.16", "binary GET, 16 connections", 1200, protocol="binary"),
+    Load("binary_set.16", "binary SET, 16 connections", 1700, protocol="binary", update=1.0),
+    Load("get_1_KiB.16", "GET 1 KiB, 16 connections", None, value_bytes=1 << 10),
+    Load("get_32_KiB", "GET 32 KiB, 1 connection", 9000, connections=1, value_bytes=32 << 10),
+    Load("get_32_KiB.tso_chain", "the same with tso=chain", 9000, connections=1, value_bytes=32 << 10, words=["tso=chain"]),
+    Load(
+        "get_1_MiB", "GET 1 MiB - 512 B, 1 connection", 200_000, connections=1, value_bytes=(1 << 20) - 512, gap_us=1e4, bursts=20, keys=4
+    ),
+    Load("get.64.cores_2", "GET 100 B, 64 connections, 2 cores", 1260, connections=64, cores=2, moved="moved_lines.get.cores_2"),
+    Load("get.64.cores_4", "GET 100 B, 64 connections, 4 cores", 1260, connections=64, cores=4, moved="moved_lines.get.cores_4"),
+    Load(
+        "set.64.cores_4", "SET 100 B, 64 connections, 4 cores", None, connections=64, cores=4, update=1.0, moved="moved_lines.set.cores_4"
+    ),
 ]
+MOVED_BARS = {"moved_lines.get.cores_2": 0.02, "moved_lines.get.cores_4": 0.02}
 
 
-def rows(image: Path | None = None) -> list[Row]:
-    """`image`: a memcached of another build, to compare it with this one."""
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """One row's result: of a request, and the profile of all. `profile` is None for Linux."""
+
+    instructions: float
+    moved_lines: float
+    answered: int
+    requests_a_wakeup: float
+    profile: profile.Profile | None
+
+
+# The layers of the main row are shown behind the table.
+_main: list[Cost] = []
+
+
+def rows(selection: Selection | None = None, image: Path | None = None) -> list[Row]:
+    """`image`: a memcached of another build, to compare it with this one. Raises UsageError if no row is selected."""
+    selection = selection or Selection()
+    loads = [load for load in LOADS if selection.has(load.name) or (load.moved and selection.has(load.moved))]
+    further = {name: measure for name, measure in FURTHER.items() if selection.has(name)}
+    if not loads and not further:
+        raise UsageError(f"--rows: no row is named {' or '.join(selection.patterns)}", f"rows: {' '.join(names())}")
     modelled.prepare("memcached")
     measured = image or build.image("memcached", "image")
-    costs = modelled.run_each(LOADS, lambda load: cost(load, measured))
-    return [Row(f"request.{load.name}", f"{UNIT}, {load.about}", value) for load, value in zip(LOADS, costs, strict=True)]
-
-
-def cost(load: Load, image: Path) -> float:
-    """Returns the instructions of the core in the window, divided by the requests answered. Raises Failure if one was not answered."""
-    wanted = experiment.Experiment(
-        MODEL,
-        load="fixed",
-        rate=load.rate,
-        window_ms=WINDOW_MS,
-        connections=load.connections,
-        depth=1,
-        keys=KEYS,
-        value_bytes=load.value_bytes,
-        arguments=load.words,
+    system = experiment.System(*linux.image()) if selection.with_linux else None
+    runs: list[tuple[Load, Path | experiment.System]] = [(load, measured) for load in loads]
+    runs += [(load, system) for load in loads if system and not load.words]
+    costs = modelled.run_each(runs, lambda run: cost(*run)) if runs else []
+    ours, theirs = (
+        dict(zip([load.name for load in loads], costs)),
+        dict(zip([load.name for load, booted in runs[len(loads) :]], costs[len(loads) :])),
     )
+    found = []
+    for load in loads:
+        own, peer = ours[load.name], theirs.get(load.name)
+        about = f"{load.about}; {own.requests_a_wakeup:.1f} a wake-up"
+        row = Row(f"request.{load.name}", f"{UNIT}, {about}", own.instructions, load.bar, peer and peer.instructions, LINUX if peer else "")
+        found.append(row)
+        if load.moved:
+            found.append(
+                Row(f"request.{load.moved}", "cache lines moved between cores, a request", own.moved_lines, MOVED_BARS.get(load.moved))
+            )
+    _main[:] = [ours[MAIN]] if MAIN in ours else []
+    for measure in dict.fromkeys(further.values()):
+        found += [row for row in measure(measured) if selection.has(row.name.removeprefix("request."))]
+    return found
+
+
+def names() -> list[str]:
+    return [name for load in LOADS for name in (load.name, load.moved) if name] + list(FURTHER)
+
+
+def cost(load: Load, booted: Path | experiment.System) -> Cost:
+    """Returns the instructions of all cores in the window, divided by the requests answered. Raises Failure if one was not answered."""
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
-        result = experiment.run(wanted, image, Path(scratch))
-    if result.world["failed"] or not result.answered:
-        raise Failure(f"{load.name}: {result.world['failed']} requests failed, {result.answered} were answered")
-    return sum(core.instructions for core in result.cores) / result.answered
+        result = experiment.run(load.experiment(), booted, Path(scratch))
+        if result.world["failed"] or not result.answered:
+            raise Failure(f"{load.name}: {result.world['failed']} requests failed, {result.answered} were answered")
+        file = Path(scratch) / experiment.PROFILE
+        instructions, moved = profile.total(file)
+        sites = profile.read(file, booted) if isinstance(booted, Path) and load.name == MAIN else None
+    wakeups = sum(core.wakeups for core in result.cores)
+    return Cost(instructions / result.answered, moved / result.answered, result.answered, result.answered / max(wakeups, 1), sites)
+
+
+def ping_pong(_: Path) -> list[Row]:
+    """The instructions of one machine for a message there and back, NetPIPE between two machines."""
+    build.build("image", ["netpipe.elf"])
+    with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
+        result = pair.run(pair.Pairing(MODEL, arguments=list(PING_PONG_WORDS)), build.image("netpipe", "image"), Path(scratch))
+    spent = {point.size: point.spent[pair.RECEIVER].instructions / (pair.TRIALS * point.repeats) for point in result.points if point.spent}
+    if missing := [size for size in PING_PONG if size not in spent]:
+        raise Failure(f"NetPIPE did not measure {missing} bytes")
+    unit = "instructions a round trip, at the end that answers"
+    return [Row(f"request.ping_pong.{size}", f"{unit}, {size} bytes", spent[size], bar) for size, bar in PING_PONG.items()]
+
+
+FURTHER: dict[str, Callable[[Path], list[Row]]] = {
+    **{f"ping_pong.{size}": ping_pong for size in PING_PONG},
+    **{name: request_memory.boot for name in request_memory.BOOT},
+    **{name: request_memory.items for name in request_memory.ITEMS},
+    **{name: request_memory.connections for name in request_memory.CONNECTIONS},
+}
+
+
+def show(found: Sequence[Row]) -> str:
+    return table(found) + "".join(f"\n\n{layers(cost)}" for cost in _main if cost.profile)
+
+
+def layers(main: Cost) -> str:
+    """The layers of the main row, and the largest functions of each."""
+    assert main.profile
+    cells = [(f"{MAIN}: layer", UNIT, "the largest functions")]
+    for layer, count in main.profile.layers().most_common():
+        largest = main.profile.functions(layer).most_common(FUNCTIONS)
+        said = ", ".join(f"{name.rpartition('::')[2] or name} {counted / main.answered:.0f}" for name, counted in largest)
+        cells.append((layer, f"{count / main.answered:.0f}", said))
+    return aligned(cells)

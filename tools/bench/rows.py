@@ -2,6 +2,7 @@
 """The result of every benchmark: rows with a name, a value, its unit and its target."""
 
 import dataclasses
+import fnmatch
 from collections.abc import Sequence
 
 
@@ -25,6 +26,17 @@ class Row:
     @property
     def missed(self) -> bool:
         return self.target is not None and (self.value is None or self.value >= self.target)
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """The rows to measure: those that match one of the patterns (fnmatch), or all; and whether Linux is measured beside them."""
+
+    patterns: Sequence[str] = ()
+    with_linux: bool = False
+
+    def has(self, name: str) -> bool:
+        return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
 
 
 def table(rows: Sequence[Row]) -> str:

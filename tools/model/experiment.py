@@ -25,6 +25,7 @@ RESULT = "result.json"
 LOG = "log"
 INTERRUPTS = "interrupts.jsonl"
 TRACE = "trace.txt"
+PROFILE = "profile.txt"
 TIME_OUT_SECONDS = 1800.0
 CORES_MAX = 16
 
@@ -42,6 +43,7 @@ class Experiment:
     trace: the cores' sleeps are written to TRACE; that does not change the run.
     smt: `cores` counts threads, two on each modelled core.
     instructions_max: a guest that executes more on all cores together is ended. Unlike a time of the host, that repeats.
+    profile: the window's instructions by address are written to PROFILE; that does not change the run.
     """
 
     model: str
@@ -65,6 +67,7 @@ class Experiment:
     trace: bool = False
     smt: bool = False
     instructions_max: int | None = None
+    profile: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -181,6 +184,7 @@ class ModelMachine(machine.Machine):
             trace=trace,
             stall=wanted.stall,
             instructions_max=wanted.instructions_max,
+            profile=self._out / PROFILE if wanted.profile else None,
             made=made,
         )
 

@@ -36,6 +36,8 @@ USUAL_WORDS = {"repeats": "5000", "to": "64K", "perturbation": "0"}
 OWN_WORDS = ("ip", "mode", "peer", "port", "wait")
 # NetPIPE measures each size three times, and takes the fastest.
 TRIALS = 3
+# Sums of a snapshot over the CPUs.
+COUNTED = ("wakeups", "instructions")
 VIRTUAL_LIMIT = "3600s"
 
 
@@ -82,6 +84,7 @@ class Spent:
     seconds: float
     package_j: float
     wakeups: int
+    instructions: int
 
     @property
     def watts(self) -> float:
@@ -223,8 +226,8 @@ def merge(lines: dict[str, list[str]], snapshots: dict[str, list[dict[str, Any]]
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> Spent:
-    wakeups = sum(cpu["wakeups"] for cpu in after["cpus"]) - sum(cpu["wakeups"] for cpu in before["cpus"])
-    return Spent((after["virtual_ns"] - before["virtual_ns"]) / 1e9, after["package_j"] - before["package_j"], wakeups)
+    wakeups, instructions = (sum(cpu[name] for cpu in after["cpus"]) - sum(cpu[name] for cpu in before["cpus"]) for name in COUNTED)
+    return Spent((after["virtual_ns"] - before["virtual_ns"]) / 1e9, after["package_j"] - before["package_j"], wakeups, instructions)
 
 
 def table(result: Result, title: str) -> str:

@@ -25,14 +25,14 @@ pub enum Process {
     Fixed,
     /// Poisson: exponential gaps.
     Exponential,
-    /// Bursts of `requests` requests at the same time. The times of the bursts are a Poisson process.
-    Bursts { requests: u32 },
+    /// Bursts of `requests` requests at the same time. The times of the bursts are a Poisson process, or have equal gaps (`even`).
+    Bursts { requests: u32, even: bool },
     /// Gaps from a generalised Pareto distribution, scaled to the rate. Facebook's ETC pool has location 0, scale 16.0292, shape 0.154971.
     Pareto(Distribution),
 }
 
 pub const ETC_GAPS: Distribution = Distribution::GeneralisedPareto { location: 0.0, scale: 16.0292, shape: 0.154971 };
-pub const GRAMMAR: &str = "exponential, fixed, bursts:REQUESTS, gpareto (ETC's), gpareto:LOCATION:SCALE:SHAPE";
+pub const GRAMMAR: &str = "exponential, fixed, bursts:REQUESTS, bursts:REQUESTS:fixed (equal gaps), gpareto (ETC's), gpareto:LOCATION:SCALE:SHAPE";
 
 impl FromStr for Process {
     type Err = String;
@@ -42,8 +42,8 @@ impl FromStr for Process {
             None if text == "fixed" => Ok(Self::Fixed),
             None if text == "exponential" || text == "poisson" => Ok(Self::Exponential),
             None if text == "gpareto" => Ok(Self::Pareto(ETC_GAPS)),
-            Some(("bursts", number)) => match number.parse() {
-                Ok(requests @ 1..=1_000_000) => Ok(Self::Bursts { requests }),
+            Some(("bursts", words)) => match (words.strip_suffix(":fixed").unwrap_or(words).parse(), words.ends_with(":fixed")) {
+                (Ok(requests @ 1..=1_000_000), even) => Ok(Self::Bursts { requests, even }),
                 _ => Err(format!("{text}: a burst has 1 to 1000000 requests")),
             },
             Some(("gpareto", _)) => {
@@ -63,7 +63,7 @@ impl fmt::Display for Process {
         match self {
             Self::Fixed => f.write_str("fixed"),
             Self::Exponential => f.write_str("exponential"),
-            Self::Bursts { requests } => write!(f, "bursts:{requests}"),
+            Self::Bursts { requests, even } => write!(f, "bursts:{requests}{}", if *even { ":fixed" } else { "" }),
             Self::Pareto(gaps) => gaps.fmt(f),
         }
     }
@@ -126,7 +126,7 @@ enum Kind {
     Bursts {
         requests: u32,
         left: u32,
-        mean_gap: f64,
+        gaps: Distribution,
     },
     Course {
         course: Arc<Course>,
@@ -154,7 +154,11 @@ impl Arrivals {
                 Kind::Scaled { gaps: Distribution::Fixed { value: 1.0 }, gap: mean_gap }
             }
             Process::Exponential => Kind::Scaled { gaps: Distribution::Exponential { mean: 1.0 }, gap: mean_gap },
-            Process::Bursts { requests } => Kind::Bursts { requests: *requests, left: 0, mean_gap: mean_gap * f64::from(*requests) },
+            Process::Bursts { requests, even } => {
+                let mean = mean_gap * f64::from(*requests);
+                let gaps = if *even { Distribution::Fixed { value: mean } } else { Distribution::Exponential { mean } };
+                Kind::Bursts { requests: *requests, left: 0, gaps }
+            }
             Process::Pareto(gaps) => Kind::Scaled { gaps: gaps.clone(), gap: mean_gap / gaps.mean().unwrap_or(1.0) },
         };
         Self { kind, rng, at }
@@ -169,10 +173,10 @@ impl Arrivals {
     pub fn next_ns(&mut self) -> Option<u64> {
         match &mut self.kind {
             Kind::Scaled { gaps, gap } => self.at += gaps.draw(&mut self.rng) * *gap,
-            Kind::Bursts { requests, left, mean_gap } => {
+            Kind::Bursts { requests, left, gaps } => {
                 if *left == 0 {
                     *left = *requests;
-                    self.at += Distribution::Exponential { mean: *mean_gap }.draw(&mut self.rng);
+                    self.at += gaps.draw(&mut self.rng);
                 }
                 *left -= 1;
             }
@@ -221,7 +225,7 @@ mod tests {
 
     #[test]
     fn each_process_keeps_its_rate() {
-        for process in ["fixed", "exponential", "bursts:8", "gpareto", "gpareto:0:1:0.5"] {
+        for process in ["fixed", "exponential", "bursts:8", "bursts:8:fixed", "gpareto", "gpareto:0:1:0.5"] {
             let last = *moments(process, 50_000.0, 400_000).last().unwrap();
             let rate = 400_000.0 / last * SECOND_NS;
             assert!((rate / 50_000.0 - 1.0).abs() < 0.02, "{process}: {rate}");
@@ -246,6 +250,13 @@ mod tests {
             assert!(burst.iter().all(|&at| at == burst[0]));
         }
         assert!(moments[5] > moments[4]);
+    }
+
+    #[test]
+    fn even_bursts_have_equal_gaps() {
+        assert_eq!("bursts:5:fixed".parse::<Process>().unwrap().to_string(), "bursts:5:fixed");
+        let starts: Vec<f64> = moments("bursts:5:fixed", 1000.0, 50).iter().copied().step_by(5).collect();
+        assert!(gaps(&starts).iter().all(|&gap| gap == 5e6), "{starts:?}");
     }
 
     #[test]
@@ -282,6 +293,7 @@ mod tests {
             ("", "known are"),
             ("bursts:0", "burst"),
             ("bursts:x", "burst"),
+            ("bursts:5:even", "burst"),
             ("gpareto:0:1:1", "mean"),
             ("gpareto:-5:1:0", "location"),
             ("weibull", "known are"),

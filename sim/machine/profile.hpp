@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSL-1.0
+// The instructions of the measured window, by address, and the cache lines that moved between cores.
+//
+// A cost is a number of instructions, and a profile says where they are. Each translated instruction calls the profile before it runs, so
+// the counts are exact. A repeated string instruction counts once, as a CPU counts it; QEMU's own count has each repetition. Counting
+// begins with the window and ends with it. It takes no virtual time and does not change the run.
+//
+// A line moves if a core accesses a line that another core has written since, or writes a line that another core has read since. That is
+// the protocol MESI with caches of unlimited size. The card's accesses are not seen. Only plugin.cpp includes this file; the cores run in
+// one thread, so nothing is locked.
+#pragma once
+
+#include <cstdint>
+
+namespace neap::model::profile {
+
+/// Counts the instructions of the window and writes them to `path` at its end: a line of text for each address that was executed, with the
+/// address (hexadecimal), the number of executions, and the number of lines that these executions moved. MUST be called at installation.
+/// `cpus`: with one, no accesses to memory are watched.
+void begin(std::uint64_t plugin, const char* path, unsigned cpus);
+/// The experiment's phase has changed. Returns false if the file could not be written.
+[[nodiscard]] bool phase_changed(bool in_window);
+
+}  // namespace neap::model::profile
