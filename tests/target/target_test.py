@@ -258,6 +258,7 @@ RUNS = [
     misuse("unknown", "this memory is not from the heap"),
     Run("c_library_works", cores=4, says=["^printf speaks 4$", "^fputs speaks$"]),
     Run("c_library_works", cores=2, qemu=cpu("qemu64"), says=["no random number generator"], name="c_library_works-no-rdrand"),
+    Run("memory_functions_agree", says=["agree, vectors$", "agree, string instructions$"]),
     Run("standard_library_works", cores=2, says=[r"^iostream speaks 3\.5$", r"^println speaks 2\.72$"]),
     Run("ends_as_asked", words="way=off", ends=POWER_OFF, says=[r"^random 0x[0-9a-f]{8,}$"], name="power-off"),
     Run("ends_as_asked", cores=3, words="way=off", ends=POWER_OFF, name="power-off-3-cores"),
