@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "kernel/machine.hpp"
 #include "kernel/timer.hpp"
 
 namespace neap {
@@ -41,8 +42,7 @@ class TwoWireBus {
 
   void set(bool clock, bool data) const noexcept {
     lines_.drive(clock, data);
-    for (const auto end = BootClock::now() + half_period; BootClock::now() < end;) {
-    }
+    for (const auto end = BootClock::now() + half_period; BootClock::now() < end;) machine::pause();
   }
   void start() const noexcept {
     set(false, true);

@@ -16,11 +16,11 @@ namespace neap::x86::acpi {
 namespace {
 
 constexpr std::uint32_t table_bytes_max = 4 << 20;
-constexpr std::size_t tables_max = 256, windows_max = 16;
+constexpr std::size_t tables_max = 256;
 constinit Tables found{};
 constinit Madt madt{};
 constinit Nodes nodes{};
-constinit std::array<PciWindow, windows_max> windows{};
+constinit std::array<PciWindow, pci_windows_max> windows{};
 constinit std::size_t window_count = 0;
 
 Bytes map_bytes(std::uint64_t physical, std::size_t count) {
@@ -60,7 +60,7 @@ std::uint64_t find_root_pointer() {
 }
 
 void read_mcfg(const Bytes& mcfg) {
-  for (std::size_t at = 44; at + 16 <= mcfg.size() && window_count < windows_max; at += 16) {
+  for (std::size_t at = 44; at + 16 <= mcfg.size() && window_count < pci_windows_max; at += 16) {
     const PciWindow window{.base = mcfg.read<std::uint64_t>(at),
                            .segment = mcfg.read<std::uint16_t>(at + 8),
                            .first_bus = mcfg.read<std::uint8_t>(at + 10),

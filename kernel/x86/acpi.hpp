@@ -7,6 +7,7 @@
 // firmware encodes in the same form.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -18,6 +19,7 @@ namespace neap::x86::acpi {
 
 /// One PCI segment's configuration window (PCI Firmware 3.3, 4.1.2): bus b at base + (b << 20).
 using PciWindow = pcie::Window;
+constexpr std::size_t pci_windows_max = 16;
 
 struct Tables : Fadt, SoftOff {
   std::span<const Core> cores;     ///< usable cores, each APIC id once, in the table's order; empty without a MADT

@@ -70,12 +70,15 @@ bool map_range(std::uint64_t address, std::uint64_t physical, std::uint64_t byte
       require(!(entry & large), "paging: a page inside of a larger page", address);
       table = table_at(entry & address_mask);
     }
-    auto& entry = table[entry_index(address, level)];
-    require(!(entry & present), "page mapped twice", address);
-    entry = physical | flags | (level > 0 ? large : 0);
-    address += entry_bytes(level);
-    physical += entry_bytes(level);
-    bytes -= entry_bytes(level);
+    // All entries of this table that the range needs. A larger page can only begin at a table's first entry.
+    const std::uint64_t step = entry_bytes(level), entry_flags = flags | (level > 0 ? large : 0);
+    for (std::size_t index = entry_index(address, level); index < 512 && bytes >= step; ++index) {
+      require(!(table[index] & present), "page mapped twice", address);
+      table[index] = physical | entry_flags;
+      address += step;
+      physical += step;
+      bytes -= step;
+    }
   }
   return true;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "kernel/console.hpp"
 #include "kernel/panic.hpp"
@@ -19,7 +20,7 @@ namespace {
 constexpr std::size_t devices_max = 512;
 constinit std::array<Device, devices_max> found{};
 constinit std::size_t found_count = 0, refused = 0;
-constexpr unsigned devices_per_bus = 32, functions_per_device = 8;
+constexpr unsigned functions_per_device = 8;
 
 bool add_function(Address at) {
   const auto vendor = static_cast<std::uint16_t>(config::read(at, config::vendor_id, 2));
@@ -37,10 +38,10 @@ bool add_function(Address at) {
   return true;
 }
 
-// Scans every bus, not only those behind known bridges: large machines have root buses that only AML announces.
+// Scans every bus, not only those behind known bridges: large machines have root buses that only AML announces. Nearly all slots are empty.
 void scan_bus(std::uint16_t segment, std::uint8_t bus) {
-  for (std::uint8_t device = 0; device < devices_per_bus; ++device) {
-    Address at{.segment = segment, .bus = bus, .device = device, .function = 0};
+  for (std::uint32_t slots = config::occupied_slots(segment, bus); slots != 0; slots &= slots - 1) {
+    Address at{.segment = segment, .bus = bus, .device = static_cast<std::uint8_t>(std::countr_zero(slots)), .function = 0};
     if (!add_function(at)) continue;
     if (!(config::read(at, config::header_type, 1) & config::header_multifunction)) continue;
     for (at.function = 1; at.function < functions_per_device; ++at.function) add_function(at);
@@ -179,6 +180,7 @@ namespace neap::x86 {
 
 void scan_pci() {
   using namespace neap::pci;
+  config::map_windows();
   // ACPI lists windows of memory that map the configuration space of some buses. The other buses of segment 0 are reached by I/O ports.
   const auto in_a_window = [](unsigned bus) {
     return std::ranges::any_of(

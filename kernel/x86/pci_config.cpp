@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/x86/pci_config.hpp"
 
+#include <array>
 #include <mutex>
 
 #include "kernel/panic.hpp"
@@ -17,23 +18,35 @@ using namespace x86;
 
 constexpr std::uint16_t address_port = 0xcf8, data_port = 0xcfc;
 constexpr std::uint32_t address_enable = 0x80000000;
+// The parts of an address in a window: PCIe 6.0, table 7-1.
+constexpr unsigned bus_shift = 20, device_shift = 15, function_shift = 12;
 constexpr std::uint16_t port_offset_end = 256, window_offset_end = 4096;
 constinit SpinLock ports;
 
 std::uint32_t all_ones(unsigned bytes) { return bytes == 4 ? 0xffffffff : (1U << bytes * 8) - 1; }
 
-// The address of this register in a window; null if no window covers the bus.
-volatile std::byte* find_register(Address at, std::uint16_t offset) {
-  for (const auto& window : acpi::tables().pci) {
-    if (window.segment != at.segment || at.bus < window.first_bus || at.bus > window.last_bus) continue;
-    // The whole window is mapped at once, with large pages. Later calls find the same mapping.
-    const auto buses = std::uint64_t{window.last_bus} - window.first_bus + 1;
-    const auto mapped = paging::map(window.base + (std::uint64_t{window.first_bus} << 20), buses << 20, paging::Access::read_write,
-                                    paging::Cache::uncached);
-    if (!mapped) return nullptr;
-    return *mapped + (std::uint64_t{static_cast<unsigned>(at.bus - window.first_bus)} << 20 | at.device << 15 | at.function << 12 | offset);
+struct MappedWindow {
+  std::uint16_t segment;
+  std::uint8_t first_bus, last_bus;
+  volatile std::byte* at;
+};
+constinit std::array<MappedWindow, acpi::pci_windows_max> windows{};
+constinit std::size_t window_count = 0;
+
+// The address of a bus in a window; null if no window covers the bus.
+volatile std::byte* find_bus(std::uint16_t segment, std::uint8_t bus) {
+  for (std::size_t i = 0; i < window_count; ++i) {
+    const MappedWindow& window = windows[i];
+    if (window.segment != segment || bus < window.first_bus || bus > window.last_bus) continue;
+    return window.at + (std::uint64_t{static_cast<unsigned>(bus - window.first_bus)} << bus_shift);
   }
   return nullptr;
+}
+
+// The address of this register in a window; null if no window covers the bus.
+volatile std::byte* find_register(Address at, std::uint16_t offset) {
+  volatile std::byte* const bus = find_bus(at.segment, at.bus);
+  return bus == nullptr ? nullptr : bus + (at.device << device_shift | at.function << function_shift | offset);
 }
 
 std::uint32_t port_address(Address at, std::uint16_t offset) {
@@ -41,12 +54,35 @@ std::uint32_t port_address(Address at, std::uint16_t offset) {
 }
 
 void check(Address at, std::uint16_t offset, unsigned bytes) {
-  require(at.device < 32 && at.function < 8, "PCI configuration access: no such device or function", at.device);
+  require(at.device < devices_per_bus && at.function < 8, "PCI configuration access: no such device or function", at.device);
   require((bytes == 1 || bytes == 2 || bytes == 4) && offset % bytes == 0 && offset + bytes <= window_offset_end,
           "PCI configuration access: bad offset or size", offset);
 }
 
 }  // namespace
+
+void map_windows() noexcept {
+  require(window_count == 0, "PCI's windows are mapped once", window_count);
+  for (const auto& window : acpi::tables().pci) {
+    // The whole window is mapped at once, with large pages.
+    const auto buses = std::uint64_t{window.last_bus} - window.first_bus + 1;
+    const auto mapped = paging::map(window.base + (std::uint64_t{window.first_bus} << bus_shift), buses << bus_shift,
+                                    paging::Access::read_write, paging::Cache::uncached);
+    if (!mapped) continue;
+    windows[window_count++] = {.segment = window.segment, .first_bus = window.first_bus, .last_bus = window.last_bus, .at = *mapped};
+  }
+}
+
+std::uint32_t occupied_slots(std::uint16_t segment, std::uint8_t bus) noexcept {
+  volatile std::byte* const registers = find_bus(segment, bus);
+  std::uint32_t occupied = 0;
+  for (std::uint8_t device = 0; device < devices_per_bus; ++device) {
+    const auto vendor = registers != nullptr ? *reinterpret_cast<volatile std::uint16_t*>(registers + (device << device_shift) + vendor_id)
+                                             : read({.segment = segment, .bus = bus, .device = device, .function = 0}, vendor_id, 2);
+    if (vendor != no_device) occupied |= 1U << device;
+  }
+  return occupied;
+}
 
 std::uint32_t read(Address at, std::uint16_t offset, unsigned bytes) noexcept {
   check(at, offset, bytes);

@@ -18,8 +18,14 @@ constexpr std::uint16_t command_memory = 1 << 1, command_bus_master = 1 << 2, co
 constexpr std::uint16_t status_capabilities = 1 << 4;
 constexpr std::uint8_t header_multifunction = 0x80, header_kind_mask = 0x7f;
 constexpr unsigned bars = 6;
+constexpr unsigned devices_per_bus = 32;
 constexpr std::uint16_t no_device = 0xffff;  // vendor id of an empty slot
 
+/// Maps the windows that ACPI lists. A window that cannot be mapped is not used. MUST be called once, before the first access.
+void map_windows() noexcept;
+
+/// Returns a bit for each slot of the bus in which a device is, slot 0 in the lowest bit.
+[[nodiscard]] std::uint32_t occupied_slots(std::uint16_t segment, std::uint8_t bus) noexcept;
 /// Accesses 1, 2 or 4 bytes. `offset` MUST be a multiple of the size. Reads give all ones where no device responds.
 [[nodiscard]] std::uint32_t read(Address address, std::uint16_t offset, unsigned bytes) noexcept;
 void write(Address address, std::uint16_t offset, unsigned bytes, std::uint32_t value) noexcept;
