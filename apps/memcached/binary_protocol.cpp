@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstring>
 
+#include "apps/memcached/numbers.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
@@ -48,8 +50,6 @@ enum : std::uint8_t {
 };
 }  // namespace op
 
-constexpr std::size_t number_bytes_max = 20;  // the decimal digits of 2^64 - 1
-
 /// For each command with a quiet form: the opcode of the quiet form, then that of the ordinary form.
 constexpr std::array<std::uint8_t, 2> quiet_forms[] = {
     {op::get_quiet, op::get},
@@ -77,14 +77,15 @@ constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept { return loud_for
 
 template <std::unsigned_integral T>
 T read_big(const char* from) noexcept {
-  T value = 0;
-  for (std::size_t at = 0; at < sizeof(T); ++at) value = static_cast<T>(value << 8 | static_cast<unsigned char>(from[at]));
-  return value;
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return std::byteswap(value);
 }
 
 template <std::unsigned_integral T>
 void write_big(char* to, T value) noexcept {
-  for (std::size_t at = 0; at < sizeof(T); ++at) to[at] = static_cast<char>(value >> (8 * (sizeof(T) - 1 - at)));
+  value = std::byteswap(value);
+  std::memcpy(to, &value, sizeof value);
 }
 
 constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;

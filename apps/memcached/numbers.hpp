@@ -6,7 +6,11 @@
 // by spaces after a decr), so this file has the same rules, without locales.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -50,6 +54,52 @@ constexpr std::optional<std::int64_t> read_signed(std::string_view text) noexcep
   constexpr auto limit = std::uint64_t{1} << 63;
   if (digits->magnitude > (digits->negative ? limit : limit - 1)) return std::nullopt;
   return static_cast<std::int64_t>(digits->negative ? 0 - digits->magnitude : digits->magnitude);
+}
+
+constexpr std::size_t number_bytes_max = 20;  ///< the decimal digits of 2^64 - 1
+
+namespace detail {
+/// "00" to "99".
+constexpr auto digit_pairs = [] {
+  std::array<char, 200> pairs{};
+  for (unsigned number = 0; number < 100; ++number) {
+    pairs[2 * number] = static_cast<char>('0' + number / 10);
+    pairs[2 * number + 1] = static_cast<char>('0' + number % 10);
+  }
+  return pairs;
+}();
+constexpr auto powers_of_ten = [] {
+  std::array<std::uint64_t, number_bytes_max> powers{1};
+  for (std::size_t at = 1; at < powers.size(); ++at) powers[at] = powers[at - 1] * 10;
+  return powers;
+}();
+}  // namespace detail
+
+/// Writes a decimal number of up to `number_bytes_max` bytes, and returns its end. Nearly all numbers in a reply are flags or the length of
+/// a small value, so short numbers have a path without a loop.
+inline char* put_number(char* to, std::uint64_t value) noexcept {
+  if (value < 10) {
+    *to = static_cast<char>('0' + value);
+    return to + 1;
+  }
+  if (value < 1000) {
+    const auto number = static_cast<std::uint32_t>(value), hundreds = number / 100;
+    *to = static_cast<char>('0' + hundreds);
+    to += hundreds != 0;
+    std::memcpy(to, &detail::digit_pairs[2 * (number - 100 * hundreds)], 2);
+    return to + 2;
+  }
+  // The number of digits from the number of bits: 1233 / 4096 is just above log10(2).
+  const auto estimate = static_cast<std::size_t>(std::bit_width(value) * 1233 >> 12);
+  const std::size_t digits = estimate + (value >= detail::powers_of_ten[estimate]);
+  char* at = to + digits;
+  for (; value >= 100; value /= 100) std::memcpy(at -= 2, &detail::digit_pairs[2 * (value % 100)], 2);
+  if (value >= 10) {
+    std::memcpy(to, &detail::digit_pairs[2 * value], 2);
+  } else {
+    *to = static_cast<char>('0' + value);
+  }
+  return to + digits;
 }
 
 }  // namespace neap::memcached

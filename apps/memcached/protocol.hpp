@@ -5,6 +5,9 @@
 // word. A value need not be contiguous: the parser sets up a `Transfer`, which copies the value's bytes into the item as they arrive.
 #pragma once
 
+#include <emmintrin.h>
+
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -55,16 +58,24 @@ struct Context {
 };
 
 namespace detail {
+/// A bit for each of the 16 bytes at `at`: 1 where the byte is a blank or a control character (below 0x21).
+inline unsigned breaks_of_16(const char* at) noexcept {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(' ')), bytes)));
+}
+
 /// Finds the first byte at or behind `from` that is a blank or a control character (such as a line end). Returns `end` if there is none.
-/// Checks eight bytes in each step.
-inline const char* find_break(const char* from, const char* end) noexcept {
-  constexpr std::uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
-  while (end - from >= 8) {
-    std::uint64_t word;
-    std::memcpy(&word, from, 8);
-    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to the first byte below 0x21, and only that byte is used
-    if (below != 0) return from + (__builtin_ctzll(below) >> 3);
-    from += 8;
+/// `begin`: the bytes from here to `end` may be read. Checks 16 bytes in each step. The last step reads bytes before `from` again if there
+/// are fewer than 16 behind it.
+inline const char* find_break(const char* begin, const char* from, const char* end) noexcept {
+  for (; end - from >= 16; from += 16) {
+    if (const unsigned breaks = breaks_of_16(from); breaks != 0) return from + std::countr_zero(breaks);
+  }
+  if (from == end) return end;
+  if (end - begin >= 16) {
+    const unsigned known = 16 - static_cast<unsigned>(end - from);  // 1 to 15 bytes before `from`
+    const unsigned breaks = breaks_of_16(end - 16) >> known;
+    return breaks != 0 ? from + std::countr_zero(breaks) : end;
   }
   while (from < end && static_cast<unsigned char>(*from) > ' ') ++from;
   return from;

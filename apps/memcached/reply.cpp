@@ -103,7 +103,7 @@ void Reply::refer(Item& item, std::string_view bytes) noexcept {
 /// Appends a segment, which takes over one of the caller's references to `owner`. The caller MUST have counted `bytes`.
 void Reply::add(const char* data, std::size_t bytes, Release release, void* owner) noexcept {
   if (count_ == capacity_ && !grow()) {
-    failed_ = true;
+    fail();
     bytes_ -= bytes;
     written_ -= bytes;
     release(owner);

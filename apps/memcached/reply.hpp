@@ -80,7 +80,7 @@ class Reply {
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
-      failed_ = true;
+      fail();
       return nullptr;
     }
     return filling_->bytes + filling_->used;
@@ -90,9 +90,12 @@ class Reply {
     char* const start = filling_->bytes + filling_->used;
     filling_->used += static_cast<std::uint32_t>(bytes);
     count_bytes(bytes);
-    if (count_ > first_ && segments_[count_ - 1].data + segments_[count_ - 1].bytes == start && segments_[count_ - 1].owner == filling_) {
-      segments_[count_ - 1].bytes += static_cast<std::uint32_t>(bytes);
-      return;
+    if (count_ > first_) {
+      Segment& last = segments_[count_ - 1];
+      if (last.data + last.bytes == start && last.owner == filling_) {
+        last.bytes += static_cast<std::uint32_t>(bytes);
+        return;
+      }
     }
     ++filling_->references;
     add(start, bytes, &ReplyPool::release_chunk, filling_);
@@ -102,9 +105,9 @@ class Reply {
   /// Appends a reference to `bytes` of `item`. The reply holds the item until these bytes are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;
 
-  [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments || failed_; }
+  [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments; }
   /// Sets the size at which the reply is `full`. The size MUST NOT exceed `full_bytes`.
-  void limit(std::size_t bytes) noexcept { full_bytes_ = bytes; }
+  void limit(std::size_t bytes) noexcept { full_bytes_ = failed_ ? 0 : bytes; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// True if there was no memory for a part of the reply.
@@ -161,6 +164,11 @@ class Reply {
   static constexpr unsigned inline_segments = 4;
   static constexpr unsigned segments_max = full_segments * 2;  // the command that fills the reply may add a few more
 
+  /// A reply that failed is full whatever its size.
+  void fail() noexcept {
+    failed_ = true;
+    full_bytes_ = 0;
+  }
   void count_bytes(std::size_t bytes) noexcept {
     bytes_ += bytes;
     written_ += bytes;

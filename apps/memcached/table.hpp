@@ -37,7 +37,7 @@ class Table {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
     while (item != nullptr) {
-      if (item->hash == hash && item->key_bytes == key.size() && std::memcmp(item->key_data(), key.data(), key.size()) == 0) return item;
+      if (item->hash == hash && item->key_bytes == key.size() && same_bytes(item->key_data(), key.data(), key.size())) return item;
       item = item->next[buckets->parity].load(std::memory_order_acquire);
     }
     return nullptr;
@@ -72,6 +72,16 @@ class Table {
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
+  /// Compares without a call for the usual lengths of keys.
+  [[nodiscard]] static bool same_bytes(const char* one, const char* other, std::size_t bytes) noexcept {
+    if (bytes < 8 || bytes > 16) return std::memcmp(one, other, bytes) == 0;
+    std::uint64_t first[2], last[2];
+    std::memcpy(&first[0], one, 8);
+    std::memcpy(&first[1], other, 8);
+    std::memcpy(&last[0], one + bytes - 8, 8);
+    std::memcpy(&last[1], other + bytes - 8, 8);
+    return ((first[0] ^ first[1]) | (last[0] ^ last[1])) == 0;
+  }
   static constexpr unsigned buckets_a_step = 8;  // copied at each write: the new table is complete long before it is too small
   static constexpr std::uint32_t buckets_max = 1u << 30;
 

@@ -2,7 +2,6 @@
 #include "apps/memcached/text_protocol.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cstring>
 #include <optional>
@@ -33,26 +32,20 @@ std::optional<Seconds> read_expiry(std::string_view word, const Context& context
   return context.service.clock.expiry(static_cast<std::int32_t>(*number), context.now);
 }
 
-char* put_number(char* to, std::uint64_t value) noexcept {
-  if (value < 10) {
-    *to = static_cast<char>('0' + value);
-    return to + 1;
-  }
-  return std::to_chars(to, to + 20, value).ptr;
-}
-
 char* put_text(char* to, std::string_view text) noexcept {
   std::memcpy(to, text.data(), text.size());
   return to + text.size();
 }
 
-/// Writes "VALUE <key> <flags> <bytes>[ <cas>]" and the value.
-void write_value(Item& item, bool with_cas, Reply& reply) noexcept {
+constexpr std::string_view end_of_get = "END\r\n";
+
+/// Writes "VALUE <key> <flags> <bytes>[ <cas>]", the value, and `behind`, which is the end of the get or empty.
+[[gnu::always_inline]] inline void write_value(Item& item, bool with_cas, std::string_view behind, Reply& reply) noexcept {
   constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
   require(item.key_bytes <= key_bytes_max, "memcached: length of a stored key", item.key_bytes);
   const std::string_view value = item.value_line();
   const bool copied = value.size() <= Reply::copy_bytes_max;
-  char* const head = reply.room(head_bytes_max + (copied ? value.size() : 0));
+  char* const head = reply.room(head_bytes_max + (copied ? value.size() + behind.size() : 0));
   if (head == nullptr) return;
   char* at = put_text(head, "VALUE ");
   at = put_text(at, item.key());
@@ -65,9 +58,18 @@ void write_value(Item& item, bool with_cas, Reply& reply) noexcept {
     at = put_number(at, item.cas);
   }
   at = put_text(at, "\r\n");
-  if (copied) at = put_text(at, value);
+  if (copied) at = put_text(put_text(at, value), behind);
   reply.advance(static_cast<std::size_t>(at - head));
-  if (!copied) reply.refer(item, value);
+  if (copied) [[likely]]
+    return;
+  reply.refer(item, value);
+  reply.put(behind);
+}
+
+void count_miss(const Store::Found& found, Statistics& statistics) noexcept {
+  statistics.add(Count::get_misses);
+  if (found.expired) statistics.add(Count::get_expired);
+  if (found.flushed) statistics.add(Count::get_flushed);
 }
 
 bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_max; }
@@ -86,10 +88,33 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
       return step_rest(input, context);
   }
   if (input.size() >= 4 && std::memcmp(input.data(), "get ", 4) == 0) [[likely]] {
+    if (const std::size_t used = get_one(input, context); used != 0) [[likely]]
+      return used;
     begin_get(false, false, context);
     return 4 + step_keys(input.substr(4), context);
   }
   return step_line(input, context);
+}
+
+[[gnu::always_inline]] inline std::size_t TextProtocol::get_one(std::string_view input, Context& context) noexcept {
+  const char* const begin = input.data();
+  const char* const end = begin + input.size();
+  const char* const word = begin + 4;
+  const char* const at = detail::find_break(begin, word, end);
+  const std::string_view text(word, static_cast<std::size_t>(at - word));
+  if (text.empty() || !has_key(text) || end - at < 2 || at[0] != '\r' || at[1] != '\n') return 0;
+  Statistics& statistics = context.statistics;
+  statistics.add(Count::requests);
+  statistics.add(Count::cmd_get);
+  const Store::Found found = context.store().find(context.store().key(text), context.now);
+  if (found.item != nullptr) [[likely]] {
+    statistics.add(Count::get_hits);
+    write_value(*found.item, false, end_of_get, context.reply);
+  } else {
+    count_miss(found, statistics);
+    context.reply.put(end_of_get);
+  }
+  return static_cast<std::size_t>(at + 2 - begin);
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {
@@ -163,7 +188,7 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     if (context.reply.full()) return static_cast<std::size_t>(word - begin);
     // A blank or a line end ends the word. Any other control character is part of the word.
     for (;;) {
-      at = detail::find_break(at, end);
+      at = detail::find_break(begin, at, end);
       if (at == end || *at == ' ' || *at == '\n' || *at == '\0') break;
       if (*at == '\r' && (at + 1 == end || at[1] == '\n')) break;
       ++at;
@@ -219,18 +244,16 @@ bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept
   }
   if (found.item != nullptr) {
     context.statistics.add(Count::get_hits);
-    write_value(*found.item, get_with_cas_, context.reply);
+    write_value(*found.item, get_with_cas_, {}, context.reply);
     return true;
   }
-  context.statistics.add(Count::get_misses);
-  if (found.expired) context.statistics.add(Count::get_expired);
-  if (found.flushed) context.statistics.add(Count::get_flushed);
+  count_miss(found, context.statistics);
   return true;
 }
 
 void TextProtocol::end_get(Context& context) noexcept {
   reading_ = Reading::line;
-  context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
+  context.reply.put(get_has_keys_ || get_expiry_known_ ? end_of_get : error_unknown);
 }
 
 /// Replaces the get's values in the reply by `error`. If they can no longer be removed (`get_is_final`), appends `error`.
