@@ -55,6 +55,8 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
       if (rest.empty()) break;
       const std::size_t done = step(rest, context);
       used += done;
+      if (used == input.size() && context.copied_bytes < copied_bytes_max) [[likely]]
+        break;
       if (done == 0 && !reply.full()) {
         carry(rest, context);
         used = input.size();

@@ -68,6 +68,39 @@ void Session::work() {
   }
 }
 
+/// Sends the part of the reply that may be sent. Returns false if the connection accepts no more bytes now, or is gone.
+[[gnu::always_inline]] inline bool Session::send_reply() {
+  for (;;) {
+    if (unsent_.empty()) {
+      const std::size_t bytes = std::min(conversation_.sendable_bytes(reply_), send_bytes_max);
+      if (bytes == 0) return true;
+      if (service_.reply_memory.scarce() || in_flight_bytes() > shared_bytes_max) reply_.move_to_own_storage();
+      std::size_t referred = 0, added = 0;
+      reply_.take(bytes, [&](const char* data, std::size_t count, Reply::Release release, void* owner) {
+        net::Buffer piece = net::Buffer::reference({reinterpret_cast<const std::byte*>(data), count}, release, owner);
+        referred += piece.bytes();
+        added += cost(count, Reply::is_item(release));
+        if (Reply::is_item(release) && !listed()) core_.holders.add(*this, service_.clock.now());
+        unsent_.append(std::move(piece));
+      });
+      newer_cost_ += added;
+      core_.replies.account().charge(added);
+      if (referred != bytes) {  // no memory for a piece: the stream has a gap now, so it must end
+        core_.statistics.add(Count::reply_no_memory);
+        abort_connection();
+        return false;
+      }
+    }
+    const std::size_t bytes = unsent_.bytes();
+    if (const auto sent = connection().send(std::move(unsent_)); !sent) {
+      if (sent.error().code != ErrorCode::full) abort_connection();
+      return false;
+    }
+    core_.statistics.add(Count::bytes_written, bytes);
+    if (reply_.empty()) return true;
+  }
+}
+
 /// Alternates between parsing and sending until the input is consumed or the connection accepts no more bytes. Each round consumes input,
 /// writes to the reply or sends a part of the reply. A round without progress would be repeated for ever, so it aborts the connection.
 [[gnu::always_inline]] inline void Session::parse_and_send() {
@@ -152,38 +185,6 @@ void Session::reset_connection() noexcept {
 void Session::abort_without_progress() {
   core_.statistics.add(Count::no_progress);
   abort_connection();
-}
-
-/// Sends the part of the reply that may be sent. Returns false if the connection accepts no more bytes now, or is gone.
-bool Session::send_reply() {
-  for (;;) {
-    if (unsent_.empty()) {
-      const std::size_t bytes = std::min(conversation_.sendable_bytes(reply_), send_bytes_max);
-      if (bytes == 0) return true;
-      if (service_.reply_memory.scarce() || in_flight_bytes() > shared_bytes_max) reply_.move_to_own_storage();
-      std::size_t referred = 0, added = 0;
-      reply_.take(bytes, [&](const char* data, std::size_t count, Reply::Release release, void* owner) {
-        net::Buffer piece = net::Buffer::reference({reinterpret_cast<const std::byte*>(data), count}, release, owner);
-        referred += piece.bytes();
-        added += cost(count, Reply::is_item(release));
-        if (Reply::is_item(release) && !listed()) core_.holders.add(*this, service_.clock.now());
-        unsent_.append(std::move(piece));
-      });
-      newer_cost_ += added;
-      core_.replies.account().charge(added);
-      if (referred != bytes) {  // no memory for a piece: the stream has a gap now, so it must end
-        core_.statistics.add(Count::reply_no_memory);
-        abort_connection();
-        return false;
-      }
-    }
-    const std::size_t bytes = unsent_.bytes();
-    if (const auto sent = connection().send(std::move(unsent_)); !sent) {
-      if (sent.error().code != ErrorCode::full) abort_connection();
-      return false;
-    }
-    core_.statistics.add(Count::bytes_written, bytes);
-  }
 }
 
 void Session::abort_connection() {

@@ -26,7 +26,7 @@ std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noe
   constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
   const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
   const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
-  return (bytes + step - 1) / step * step;
+  return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
 }
 
 Store::Store(const StoreOptions& options)

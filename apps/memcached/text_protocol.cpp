@@ -160,6 +160,7 @@ std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context
   };
   static constexpr Form forms[] = {
       {"gets ", true, false}, {"gat ", false, true}, {"gats ", true, true}, {"get ", false, false}, {"bget ", false, false}};
+  if (input.empty() || (input.front() != 'g' && input.front() != 'b')) return 0;
   for (const Form& form : forms) {
     if (!input.starts_with(form.word)) continue;
     begin_get(form.with_cas, form.with_touch, context);
@@ -266,15 +267,21 @@ void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
 
 // --- Lines -------------------------------------------------------------------------------------------------------------------------------
 TextProtocol::Line::Line(std::string_view text) noexcept {
-  for (std::size_t at = 0; at < text.size();) {
-    if (text[at] == ' ') {
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  for (const char* at = begin; at < end;) {
+    if (*at == ' ') {
       ++at;
       continue;
     }
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (count < kept) words[count] = text.substr(at, end - at);
+    const char* const word = at;
+    for (;;) {  // any other control character is part of the word
+      at = detail::find_break(begin, at, end);
+      if (at == end || *at == ' ') break;
+      ++at;
+    }
+    if (count < kept) words[count] = {word, static_cast<std::size_t>(at - word)};
     ++count;
-    at = end;
   }
 }
 

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/memcached/numbers.hpp"
 #include "apps/memcached/test_talks.hpp"
 
 namespace neap::memcached {
@@ -237,6 +241,44 @@ TEST_F(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
 TEST_F(TextProtocolOfLittleMemory, OutOfMemoryIsReportedAndTheDataDiscarded) {
   EXPECT_EQ(client.talk("set a 0 0 1\r\nx\r\nset a 0 0 5000\r\n" + std::string(5000, 'y') + "\r\nget a\r\nset a 0 0 1\r\nz\r\n"),
             "STORED\r\nSERVER_ERROR out of memory storing object\r\nEND\r\nSTORED\r\n");
+}
+
+// Numbers of every length, and the numbers on both sides of each power of ten.
+TEST(Numbers, AreWrittenInDecimal) {
+  const auto expect = [](std::uint64_t value) {
+    char text[number_bytes_max];
+    EXPECT_EQ(std::string_view(text, static_cast<std::size_t>(put_number(text, value) - text)), std::to_string(value));
+  };
+  for (std::uint64_t value = 0; value <= 20'000; ++value) expect(value);
+  for (unsigned bits = 1; bits < 64; ++bits) {
+    expect((std::uint64_t{1} << bits) - 1);
+    expect(std::uint64_t{1} << bits);
+  }
+  std::uint64_t power = 1;
+  for (int digits = 1; digits <= 20; ++digits, power *= 10) {
+    expect(power - 1);
+    expect(power);
+    expect(power + 1);
+  }
+  expect(UINT64_MAX);
+}
+
+// A break at every place of inputs of every length up to 40, and bytes that are no break on both sides of the input.
+TEST(Numbers, BreaksAreFoundInside) {
+  for (std::size_t length = 0; length <= 40; ++length) {
+    for (std::size_t from = 0; from <= length; ++from) {
+      for (std::size_t at = 0; at <= length; ++at) {
+        for (const char letter : {' ', '\0', '\n', '\x1f'}) {
+          const std::unique_ptr<char[]> text(new char[length]);  // its exact size, so that the address sanitizer sees a read outside
+          std::fill_n(text.get(), length, '\x80');
+          if (at < length) text[at] = letter;
+          const char* const end = text.get() + length;
+          const char* const found = detail::find_break(text.get(), text.get() + from, end);
+          EXPECT_EQ(found, at >= from && at < length ? text.get() + at : end) << length << ' ' << from << ' ' << at;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
