@@ -245,7 +245,7 @@ bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept
   }
   if (found.item != nullptr) {
     context.statistics.add(Count::get_hits);
-    write_value(*found.item, get_with_cas_, {}, context.reply);
+    write_value(*found.item, get_with_cas_, "", context.reply);
     return true;
   }
   count_miss(found, context.statistics);

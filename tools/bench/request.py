@@ -36,8 +36,8 @@ WORDS = ("itr=16us",)
 UNIT = "instructions a request"
 LINUX = "Linux 6.1, memcached 1.6"
 # The row whose layers are shown, and functions of a layer that are named.
-MAIN = "get.16.depth_16"
-FUNCTIONS = 14
+MAIN = "get.16"
+FUNCTIONS = 4
 PING_PONG = {64: 1600, 8192: 4000, 65536: 20_000}
 PING_PONG_WORDS = ("itr=16us", "from=32", "to=64K", "repeats=50")
 LISTENING = "listening"
