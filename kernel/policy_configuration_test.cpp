@@ -116,6 +116,8 @@ TEST(Configuration, HasEverySettingOfACoreAndTheCard) {
                                                 {"power_limit", 60'000},
                                                 {"turbo", 2},
                                                 {"poll_budget", 20},
+                                                {"adaptive_poll", 0},
+                                                {"monitor_state", 1},
                                                 {"epp", 256},
                                                 {"depth", 1024}}))
       << "a preset and a setting that names a core have no value; without a network there is no segmentation";
@@ -155,7 +157,7 @@ TEST(Configuration, IsRecordedAgainBehindAPreset) {
 
 TEST(Configuration, LeavesOutWhatAMachineDoesNotHave) {
   Machine bare(bare_abilities(), false);
-  EXPECT_EQ(bare.recorded(0), (Configuration{{"idle", 0}, {"poll_budget", 0}}));
+  EXPECT_EQ(bare.recorded(0), (Configuration{{"idle", 0}, {"poll_budget", 0}, {"adaptive_poll", 0}}));
 }
 
 TEST(Configuration, LeavesOutAPowerLimitThatFirmwareHasLocked) {
