@@ -229,7 +229,7 @@ ConnectionState::OneFrame ConnectionState::send_in_one_frame() noexcept {
   tcp_pcb& pcb = *pcb_;
   const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(queued_.bytes(), 0xFFFF));
   const std::uint32_t in_flight = pcb.snd_lbb - pcb.lastack;
-  if (!headers_known_ || headers_generation_ != etharp_generation || !stack_.fills_in_checksums()) return OneFrame::not_possible;
+  if (!headers_known_ || headers_generation_ != etharp_generation || !stack_.makes_segments()) return OneFrame::not_possible;
   if (pcb.state != ESTABLISHED || pcb.unsent != nullptr || pcb.snd_nxt != pcb.snd_lbb || end_wanted_ ||
       pcb.snd_queuelen >= TCP_SND_QUEUELEN || bytes > pcb.snd_buf || bytes > pcb.mss || bytes > pcb.snd_wnd_max / 2 ||
       in_flight + bytes > std::min(pcb.snd_wnd, pcb.cwnd))
