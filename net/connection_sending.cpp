@@ -45,7 +45,7 @@ std::uint32_t room_of(const tcp_pcb& pcb, std::uint32_t in_flight) noexcept {
 
 // The template is valid until `etharp_generation` changes (lwip-patches/0026).
 void ConnectionState::remember_headers(const pbuf& frame) noexcept {
-  if (frame.len < SegmentHeaders::bytes || !stack_.fills_in_checksums()) return;
+  if (frame.len < SegmentHeaders::bytes || !stack_.makes_segments()) return;
   SegmentHeaders headers;
   headers.read(frame.payload);
   if (headers.ethertype != ETHTYPE_IP || headers.version_and_length != SegmentHeaders::version_4_without_options ||

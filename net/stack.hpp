@@ -160,6 +160,11 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
+  /// With false, lwIP handles and makes all segments (for tests that compare lwIP with connection_segments.cpp).
+  void use_short_path(bool use) noexcept {
+    short_path_ = use;
+    makes_segments_ = use && limits_.checksum_offload;
+  }
   /// Sets the limit of the core's held memory, above which payload is refused (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
@@ -189,7 +194,8 @@ class Stack final : public FrameReceiver {
     if (held_buffers_ > held_max) [[unlikely]]
       counters_.receive_held_max.add(held_buffers_ - held_max);
   }
-  [[nodiscard]] bool fills_in_checksums() const noexcept { return limits_.checksum_offload; }
+  /// True if a connection may make segments without lwIP. The card then has to fill in their checksums.
+  [[nodiscard]] bool makes_segments() const noexcept { return makes_segments_; }
   /// True if a segment may be longer than the MSS, because the card cuts it up (`tso=chain`).
   [[nodiscard]] bool sends_long_segments() const noexcept {
     return segmentation_.load(std::memory_order_relaxed) == policy::Segmentation::chain;
@@ -307,6 +313,7 @@ class Stack final : public FrameReceiver {
   unsigned held_buffers_ = 0;
   unsigned frames_in_flight_ = 0;  ///< frames that the card holds
   bool transmitting_stopped_ = false;
+  bool short_path_ = true, makes_segments_ = limits_.checksum_offload;
   std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount

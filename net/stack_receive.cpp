@@ -153,7 +153,7 @@ template <typename T>
                                                             ReceiveInfo info) noexcept {
   using Headers = SegmentHeaders;
   constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
-  if (frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
+  if (!short_path_ || frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
     return false;
   const std::byte* const at = frame.data;
   // EtherType IPv4, version 4, a header without options; the type of service may have any value.
