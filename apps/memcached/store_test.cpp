@@ -208,7 +208,7 @@ TEST(Store, TooLargeForTheLimitIsRefusedAndEvictsNothingThatFits) {
 // The limit applies to the machine's memory: each item counts as the bytes that the kernel's heap uses for it.
 TEST(Store, FootprintIsWhatTheHeapTakes) {
   for (std::size_t value = 0; value < 20'000; ++value) {
-    const std::size_t bytes = sizeof(Item) + 10 + value + 2;
+    const std::size_t bytes = Item::header_bytes + 10 + value + 2;
     const std::size_t taken =
         bytes <= memory::object_bytes_max ? memory::class_bytes[memory::class_of(bytes)] : (bytes + 4095) / 4096 * 4096;
     ASSERT_EQ(Store::footprint(10, value), taken) << value;
