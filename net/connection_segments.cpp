@@ -234,16 +234,18 @@ ConnectionState::OneFrame ConnectionState::send_in_one_frame() noexcept {
       pcb.snd_queuelen >= TCP_SND_QUEUELEN || bytes > pcb.snd_buf || bytes > pcb.mss || bytes > pcb.snd_wnd_max / 2 ||
       in_flight + bytes > std::min(pcb.snd_wnd, pcb.cwnd))
     return OneFrame::not_possible;
-  OutgoingSegment* const made = OutgoingSegment::make(bytes);
-  if (made == nullptr) return OneFrame::not_possible;  // lwIP reports and repeats it
-
-  std::byte* to = made->payload();
-  for (const Buffer::Piece* piece = queued_.first(); piece != nullptr; piece = piece->next) {
-    require(piece->bytes <= static_cast<std::size_t>(made->payload() + bytes - to), "the pieces of a buffer have its length", bytes);
-    std::memcpy(to, piece->data, piece->bytes);
-    to += piece->bytes;
+  OutgoingSegment* made = OutgoingSegment::take(queued_);  // from `send_copy`
+  if (made == nullptr) {
+    made = OutgoingSegment::make(bytes);
+    if (made == nullptr) return OneFrame::not_possible;  // lwIP reports and repeats it
+    std::byte* to = made->payload();
+    for (const Buffer::Piece* piece = queued_.first(); piece != nullptr; piece = piece->next) {
+      require(piece->bytes <= static_cast<std::size_t>(made->payload() + bytes - to), "the pieces of a buffer have its length", bytes);
+      std::memcpy(to, piece->data, piece->bytes);
+      to += piece->bytes;
+    }
+    queued_.clear();
   }
-  queued_.clear();
   written_bytes_ += bytes;
 
   SegmentHeaders& headers = made->headers;

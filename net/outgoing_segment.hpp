@@ -11,6 +11,7 @@
 
 #include "lwip/pbuf.h"
 #include "lwip/priv/tcp_priv.h"
+#include "net/buffer.hpp"
 #include "net/segment_headers.hpp"
 
 namespace neap::net {
@@ -22,14 +23,23 @@ struct OutgoingSegment {
   tcp_seg segment;
   OutgoingSegment* next_free;
   std::uint64_t size_class;
-  SegmentHeaders headers;  // lwIP's functions expect the bytes of a pbuf behind the pbuf
+  union {
+    SegmentHeaders headers;  // lwIP's functions expect the bytes of a pbuf behind the pbuf
+    Buffer::Piece piece;     // until the segment is sent: see `as_piece`
+  };
   // the payload follows
+
+  OutgoingSegment() noexcept {}  // `headers` and `piece` are written before they are used
 
   [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 
   /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. `segment` and the pbuf are initialised,
   /// with one reference, as those of a segment whose headers are complete. The headers are not initialised.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
+  /// Returns the payload as a piece of a Buffer. The piece is in the place of the headers, and releasing it releases the object.
+  [[nodiscard]] Buffer::Piece& as_piece() noexcept;
+  /// If all bytes of `queued` are one object's whole payload, removes them from `queued` and returns the object, otherwise null.
+  [[nodiscard]] static OutgoingSegment* take(Buffer& queued) noexcept;
   /// Releases a segment that lwIP no longer keeps. The card MAY still read it.
   static void release(tcp_seg& segment) noexcept;
   /// Returns this core's spare objects to malloc (for tests that look for leaks).

@@ -5,8 +5,8 @@
 // protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference, and releasing the last reference frees the item.
 // Once an item is in the table, only its atomic fields change; a new value is a new item.
 //
-// A cache has millions of small items, so the header's size decides how many fit. The key begins directly behind the last member, within the
-// padding that the compiler adds to the structure. With a key of 16 bytes and a value of 100, an item takes 186 bytes.
+// A cache has millions of small items, so the header's size decides how many fit. The key begins directly behind the last member, within
+// the padding that the compiler adds to the structure. With a key of 16 bytes and a value of 100, an item takes 186 bytes.
 #pragma once
 
 #include <algorithm>
@@ -63,8 +63,8 @@ struct Item {
   /// Returns the value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
-  /// Notes a use at `now`. Writes only if eviction has cleared the mark, or if the noted use is at least `note_interval_s` old. A write moves
-  /// the cache line away from the other cores, so a popular item is written at most once in that interval, as in memcached.
+  /// Notes a use at `now`. Writes only if eviction has cleared the mark, or if the noted use is at least `note_interval_s` old. A write
+  /// moves the cache line away from the other cores, so a popular item is written at most once in that interval, as in memcached.
   void note_use(Seconds now) noexcept {
     const std::uint32_t noted = accessed.load(std::memory_order_relaxed);
     if ((noted & 1) == 0 || now - (noted >> 1) >= note_interval_s) accessed.store(now << 1 | 1, std::memory_order_relaxed);

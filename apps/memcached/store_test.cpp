@@ -215,6 +215,14 @@ TEST(Store, FootprintIsWhatTheHeapTakes) {
   }
 }
 
+// Stock memcached 1.6.18 takes 99, 205 and about 1,180 bytes for these items. The heap has sizes of 96, 192 and 1,152 bytes.
+TEST(Item, TakesAtMostTheMemoryOfStockMemcached) {
+  EXPECT_LE(Item::memory_bytes(16, 10), 96U);
+  EXPECT_LE(Item::memory_bytes(16, 100), 192U);
+  EXPECT_LE(Item::memory_bytes(16, 1000), 1152U);
+  EXPECT_GE(Item::memory_bytes(1, 0), sizeof(Item));
+}
+
 // Two cores flush at once, and the core that reads the CAS id first writes it last. Items that the other core flushed must stay flushed.
 TEST(Store, AFlushNeverMovesBackwards) {
   std::atomic<std::uint64_t> flushed_up_to{0};
