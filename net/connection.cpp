@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "kernel/events.hpp"
@@ -8,6 +9,7 @@
 #include "lwip/tcp.h"
 #include "net/connection_state.hpp"
 #include "net/control_frames.hpp"
+#include "net/outgoing_segment.hpp"
 #include "net/payload_reference.hpp"
 #include "net/received_piece.hpp"
 #include "net/stack.hpp"
@@ -61,6 +63,23 @@ Result<void> Connection::send(Buffer&& data) {
   self.queued_.append(std::move(data));
   self.stack_.mark_dirty(self);
   return {};
+}
+
+bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
+  ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
+  if (self.gone() || self.end_wanted_ || self.abort_wanted_ || bytes.size() > send_copy_bytes_max) return false;
+  if (bytes.size() > send_space_bytes()) [[unlikely]] {
+    self.wanted_bytes_ = bytes.size();
+    return false;
+  }
+  OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
+  if (made == nullptr) [[unlikely]]
+    return false;
+  std::memcpy(made->payload(), bytes.data(), bytes.size());
+  self.queued_.append(Buffer(made->as_piece()));
+  self.stack_.mark_dirty(self);
+  return true;
 }
 
 std::size_t Connection::held_bytes() const noexcept {

@@ -93,6 +93,11 @@ ConnectionState::Sent ConnectionState::send_queued() noexcept {
 }
 
 inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) noexcept {
+  const bool whole = bytes == queued_.bytes();
+  if (whole) [[likely]] {
+    if (OutgoingSegment* const made = OutgoingSegment::take(queued_); made != nullptr) [[likely]]  // from `send_copy`
+      return pass(*made);
+  }
   OutgoingSegment* const made = OutgoingSegment::make(bytes);
   if (made == nullptr) return Sent::not_possible;  // lwIP reports and repeats it
   std::byte* to = made->payload();
@@ -104,7 +109,7 @@ inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) no
     to += part;
     left -= part;
   }
-  if (bytes == queued_.bytes()) [[likely]] {
+  if (whole) {
     queued_.clear();
   } else {
     queued_.drop_front(bytes);

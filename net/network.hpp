@@ -83,6 +83,11 @@ class Connection {
   /// (`data` is longer than `send_space_bytes()`; `writable` follows), `closed`. Bytes sent by reference are released when the peer has
   /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
+  /// As `send`, for a copy of `bytes`, which MUST NOT be empty. If all queued bytes are those of one call, the copy is written into the
+  /// frame that is sent. Returns false, with no byte queued, if there are more bytes than `send_copy_bytes_max`, no memory, or an error of
+  /// `send`.
+  [[nodiscard]] bool send_copy(std::span<const std::byte> bytes) noexcept;
+  static constexpr std::size_t send_copy_bytes_max = 1460;  ///< the payload of a frame
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
   /// Returns the memory held for received bytes (not released, or out of order) and for sent bytes (queued, or not yet acknowledged). Each
   /// buffer counts with its whole size, including headers and rounding. Bytes sent without a copy count too.

@@ -12,6 +12,7 @@
 
 #include "lwip/pbuf.h"
 #include "lwip/priv/tcp_priv.h"
+#include "net/buffer.hpp"
 #include "net/segment_headers.hpp"
 
 namespace neap::net {
@@ -23,8 +24,13 @@ struct OutgoingSegment {
   tcp_seg segment;
   OutgoingSegment* next_free;
   std::uint64_t size_class;
-  SegmentHeaders headers;  // lwIP's functions expect the bytes of a pbuf behind the pbuf
+  union {
+    SegmentHeaders headers;  // lwIP's functions expect the bytes of a pbuf behind the pbuf
+    Buffer::Piece piece;     // until the segment is sent: see `as_piece`
+  };
   // the payload follows
+
+  OutgoingSegment() noexcept {}  // `headers` and `piece` are written before they are used
 
   [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 
@@ -33,6 +39,10 @@ struct OutgoingSegment {
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
   /// The object of a segment with the flag TF_SEG_IN_PBUF.
   [[nodiscard]] static OutgoingSegment& of(tcp_seg& segment) noexcept { return *reinterpret_cast<OutgoingSegment*>(segment.p); }
+  /// Returns the payload as a piece of a Buffer. The piece is in the place of the headers, and releasing it releases the object.
+  [[nodiscard]] Buffer::Piece& as_piece() noexcept;
+  /// If all bytes of `queued` are one object's whole payload, removes them from `queued` and returns the object, otherwise null.
+  [[nodiscard]] static OutgoingSegment* take(Buffer& queued) noexcept;
   /// Releases a segment that lwIP no longer keeps. The card MAY still read it.
   static void release(tcp_seg& segment) noexcept;
   /// Returns this core's spare objects to malloc (for tests that look for leaks).

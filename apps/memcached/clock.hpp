@@ -23,7 +23,8 @@ class Clock {
   Clock(Source now_ns, std::uint64_t unix_at_zero_s) noexcept
       : now_ns_(now_ns), created_ns_(now_ns()), created_unix_s_(static_cast<std::int64_t>(unix_at_zero_s + created_ns_ / ns_per_s)) {}
 
-  [[nodiscard]] Seconds now() const noexcept { return static_cast<Seconds>((now_ns_() - created_ns_) / ns_per_s) + first_second; }
+  [[nodiscard]] Seconds now() const noexcept { return static_cast<Seconds>(since_creation_ns() / ns_per_s) + first_second; }
+  [[nodiscard]] std::uint64_t since_creation_ns() const noexcept { return now_ns_() - created_ns_; }
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
@@ -37,12 +38,30 @@ class Clock {
     return on_our_count <= 1 ? expired_already : static_cast<Seconds>(on_our_count);
   }
 
- private:
   static constexpr std::uint64_t ns_per_s = 1'000'000'000;
   static constexpr Seconds first_second = 2;
+
+ private:
   Source now_ns_;
   std::uint64_t created_ns_;
   std::int64_t created_unix_s_;
+};
+
+/// Reads a clock without a division, except once a second. A core has one.
+class ClockReader {
+ public:
+  [[nodiscard]] Seconds now(const Clock& clock) noexcept {
+    const std::uint64_t ns = clock.since_creation_ns();
+    if (ns - second_began_ns_ >= Clock::ns_per_s) [[unlikely]] {
+      second_ = static_cast<Seconds>(ns / Clock::ns_per_s) + Clock::first_second;
+      second_began_ns_ = ns / Clock::ns_per_s * Clock::ns_per_s;
+    }
+    return second_;
+  }
+
+ private:
+  std::uint64_t second_began_ns_ = 0;
+  Seconds second_ = Clock::first_second;
 };
 
 }  // namespace neap::memcached

@@ -15,7 +15,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
                   .statistics = core_.statistics,
                   .reply = reply,
                   .transfer = transfer_,
-                  .now = service_.clock.now(),
+                  .now = core_.now(),
                   .copied_bytes = core_.copied_bytes};
   service_.store.tick(context.now);
   std::size_t used = 0;

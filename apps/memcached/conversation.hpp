@@ -41,7 +41,17 @@ class Carry {
 
 class Conversation {
  public:
+  enum class Protocol : std::uint8_t { unknown, text, binary };
+
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
+
+  /// True if the next byte begins a command. Only the protocol then distinguishes this conversation from a new one.
+  [[nodiscard]] bool idle() const noexcept {
+    return carry_ == nullptr && transfer_.bytes_left == 0 && text_.between_commands() && !waits_ && !closing_;
+  }
+  /// Continues a conversation that was idle. This conversation MUST be idle too.
+  void resume(Protocol protocol) noexcept { protocol_ = protocol; }
+  [[nodiscard]] Protocol protocol() const noexcept { return protocol_; }
 
   /// Executes the commands in `input` and returns the number of consumed bytes. If `reply` is full afterwards, the caller MUST call again
   /// when the reply has room. If `waits()` is true, the caller MUST call again in a later event. Both calls get the remaining bytes, even
@@ -58,7 +68,6 @@ class Conversation {
   }
 
  private:
-  enum class Protocol : std::uint8_t { unknown, text, binary };
   static constexpr std::size_t copied_bytes_max = std::size_t{128} << 10;  // copying them takes some tens of microseconds
 
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept {

@@ -4,8 +4,12 @@
 // An item is used by the table, by readers on any core inside their event, and by replies that the peer has not acknowledged. Readers are
 // protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference, and releasing the last reference frees the item.
 // Once an item is in the table, only its atomic fields change; a new value is a new item.
+//
+// A cache has millions of small items, so the header's size decides how many fit. The key begins directly behind the last member, within
+// the padding that the compiler adds to the structure. With a key of 16 bytes and a value of 100, an item takes 186 bytes.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +22,6 @@
 
 namespace neap::memcached {
 
-class Store;
-
 constexpr std::size_t key_bytes_max = 250;  // protocol.txt, "Keys"
 
 struct Item {
@@ -28,7 +30,7 @@ struct Item {
   std::uint32_t hash;
   std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
-  std::atomic<std::uint32_t> accessed;  ///< twice the second of the last use, plus 1 if used since eviction last examined the item
+  std::atomic<std::uint32_t> accessed;  ///< twice the second of the last noted use, plus 1 if used since eviction last examined the item
   std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
@@ -41,24 +43,41 @@ struct Item {
     rcu::Node retired;
     Place() : order{nullptr, nullptr} {}
   } place;
-  Store* store;
+  std::uint8_t store;  ///< index of the item's store (`Store::of`)
   std::uint8_t key_bytes;
   bool fetched = false;          ///< was read before eviction last examined the item
   bool counted_as_held = false;  ///< unlinked and past its grace period; only replies refer to the item
 
-  [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
-  [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }
+  static constexpr std::size_t header_bytes = 68;  ///< offset of the key
+  /// Returns the memory of an item without the allocator's rounding.
+  [[nodiscard]] static constexpr std::size_t memory_bytes(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+    return std::max(header_bytes + key_bytes + value_bytes + 2, sizeof(Item));  // the padding is a part of the object
+  }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes(key_bytes, value_bytes); }
+
+  [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this) + header_bytes; }
+  [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this) + header_bytes; }
   [[nodiscard]] std::string_view key() const noexcept { return {key_data(), key_bytes}; }
   [[nodiscard]] char* value_data() noexcept { return key_data() + key_bytes; }
   [[nodiscard]] std::string_view value() const noexcept { return {key_data() + key_bytes, value_bytes}; }
   /// Returns the value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
+  /// Notes a use at `now`. Writes only if eviction has cleared the mark, or if the noted use is at least `note_interval_s` old. A write
+  /// moves the cache line away from the other cores, so a popular item is written at most once in that interval, as in memcached.
+  void note_use(Seconds now) noexcept {
+    const std::uint32_t noted = accessed.load(std::memory_order_relaxed);
+    if ((noted & 1) == 0 || now - (noted >> 1) >= note_interval_s) accessed.store(now << 1 | 1, std::memory_order_relaxed);
+  }
+  static constexpr Seconds note_interval_s = 60;
+
   /// Adds a reference. The item MUST already have a reference of the caller or, in the event of the lookup, of the table.
   void hold() noexcept {
     require(references.fetch_add(1, std::memory_order_relaxed) != 0, "memcached: an item without references cannot be held");
   }
 };
+
+static_assert(offsetof(Item, counted_as_held) + sizeof(bool) == Item::header_bytes);
 
 /// Releases one reference; releasing the last reference frees the item. The signature is that of a buffer's release function.
 void release_item(void* item) noexcept;

@@ -145,6 +145,23 @@ class Reply {
     if (first_ == count_) reset_segments();
   }
   void clear() noexcept;
+  /// Returns the whole reply if it is one copied text of at most `bytes_max` bytes, otherwise an empty view.
+  [[nodiscard]] std::string_view only_text(std::size_t bytes_max) const noexcept {
+    if (count_ - first_ != 1 || bytes_ > bytes_max) return {};
+    const Segment& segment = segments_[first_];
+    return segment.release == &ReplyPool::release_chunk ? std::string_view{segment.data, segment.bytes} : std::string_view{};
+  }
+  /// Takes and releases the text that `only_text` has returned. The next text is written to the same place if no other is behind it.
+  void drop_text() noexcept {
+    const Segment& segment = segments_[first_];
+    auto* const chunk = static_cast<ReplyPool::Chunk*>(segment.owner);
+    if (segment.data + segment.bytes == chunk->bytes + chunk->used) chunk->used -= segment.bytes;
+    bytes_ = 0;
+    ReplyPool::release_chunk(chunk);
+    reset_segments();
+  }
+  /// Counts `bytes` as written and taken. The reply MUST be empty.
+  void skip(std::size_t bytes) noexcept { written_ += bytes; }
   /// Copies each segment that is a small part of its shared chunk, so that the reply does not keep that chunk in use. Without memory the
   /// segments stay in their chunks.
   void move_to_own_storage() noexcept;

@@ -90,7 +90,7 @@ TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   constexpr std::size_t clients = 3000;
   stall(clients, 12, "get a\r\n");
   EXPECT_TRUE(server.service.reply_memory.scarce());
-  const std::size_t each = ReplyMemory::small_bytes + 2 * 1024 + sizeof(Session) + sizeof(Peer) + 1024;
+  const std::size_t each = ReplyMemory::small_bytes + 2 * 1024 + sizeof(Session) + sizeof(Exchange) + sizeof(Peer) + 1024;
   EXPECT_LT(allocated_bytes() - before.allocated, server.service.reply_memory.limit_bytes() + clients * each);
   expect_served();
   expect_level(before);

@@ -34,8 +34,11 @@ struct alignas(64) CoreState {
   std::size_t unchecked_bytes = 0;  ///< bytes parsed since the last call of `shed_holders_everywhere` (holders.hpp)
   std::size_t copied_bytes = 0;     ///< bytes that commands copied from old items; reset at `Conversation::copied_bytes_max`
   Service* service = nullptr;
-  unsigned index = 0;                         ///< the core's number
+  unsigned index = 0;                ///< the core's number
+  std::unique_ptr<Holder> exchange;  ///< an idle `Exchange` (session.hpp), which serves the next request; null: not made yet
+  ClockReader clock;
   CoalescedCall shed_call{&shed_here, this};  ///< other cores use it to call `shed_holders` on this core
+  [[nodiscard]] Seconds now() noexcept;
 
  private:
   static void shed_here(void* core) noexcept;
@@ -77,5 +80,7 @@ class Service {
   std::unique_ptr<CoreState[]> cores_;
   std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Count::size)> at_reset_{};
 };
+
+inline Seconds CoreState::now() noexcept { return clock.now(service->clock); }
 
 }  // namespace neap::memcached

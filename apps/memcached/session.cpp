@@ -2,6 +2,7 @@
 #include "apps/memcached/session.hpp"
 
 #include <algorithm>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -11,8 +12,9 @@
 
 namespace neap::memcached {
 
-Session::Session(Service& service, CoreState& core) noexcept
-    : service_(service), core_(core), conversation_(service, core), reply_(core.replies) {
+// --- Session -----------------------------------------------------------------------------------------------------------------------------
+Session::Session(Service& service, CoreState& core) noexcept : core_(core) {
+  require(core.service == &service, "memcached: a session uses the core's service", core.index);
   core_.statistics.add(Count::total_connections);
 }
 
@@ -21,77 +23,184 @@ inline void Session::check_core() const noexcept {
 }
 
 Session::~Session() {
-  settle_all();
+  exchange_.reset();
   core_.statistics.add(Count::closed_connections);
+}
+
+[[gnu::always_inline]] inline Exchange* Session::open() noexcept {
+  if (exchange_ != nullptr) return exchange_.get();
+  if (core_.exchange == nullptr) [[unlikely]] {
+    core_.exchange.reset(new (std::nothrow) Exchange(core_));
+    if (core_.exchange == nullptr) {
+      core_.statistics.add(Count::reply_no_memory);
+      ended_ = true;
+      connection().abort();
+      return nullptr;
+    }
+  }
+  auto* const exchange = static_cast<Exchange*>(core_.exchange.get());
+  exchange->begin(*this);
+  return exchange;
+}
+
+[[gnu::always_inline]] inline void Session::release_if_idle(Exchange& exchange) noexcept {
+  if (exchange.idle() && !ended_) [[likely]] {
+    protocol_ = exchange.conversation_.protocol();
+    if (exchange_ == nullptr) [[likely]]
+      return;
+    if (core_.exchange == nullptr) {
+      core_.exchange = std::move(exchange_);
+    } else {
+      exchange_.reset();
+    }
+  } else if (exchange_ == nullptr) {
+    exchange_.reset(static_cast<Exchange*>(core_.exchange.release()));
+  }
 }
 
 void Session::received(net::Buffer data) {
   check_core();
   if (ended_) return;
   core_.statistics.add(Count::bytes_read, data.bytes());
-  input_.append(std::move(data));
-  work();
+  Exchange* const exchange = open();
+  if (exchange == nullptr) return;
+  exchange->received(std::move(data));
+  release_if_idle(*exchange);
 }
 
 void Session::writable() {
   check_core();
+  if (exchange_ == nullptr) return;  // the reply in flight was not charged
+  exchange_->writable();
+  release_if_idle(*exchange_);
+}
+
+void Session::peer_closed() {
+  peer_closed_ = true;
+  if (ended_) return;
+  Exchange* const exchange = open();
+  if (exchange == nullptr) return;
+  exchange->work();
+  release_if_idle(*exchange);
+}
+
+void Session::closed() {
+  ended_ = true;
+  if (exchange_ != nullptr) exchange_->closed();
+  exchange_.reset();
+}
+
+// --- Exchange ----------------------------------------------------------------------------------------------------------------------------
+Exchange::Exchange(CoreState& core) noexcept : core_(core), conversation_(*core.service, core), reply_(core.replies) {}
+
+Exchange::~Exchange() { settle_all(); }
+
+[[gnu::always_inline]] inline void Exchange::begin(Session& session) noexcept {
+  session_ = &session;
+  conversation_.resume(session.protocol_);
+  uncharged_bytes_ = connection().unacknowledged_bytes();
+  if (uncharged_bytes_ != 0) [[unlikely]] {  // the positions of the reply begin behind these bytes
+    reply_.skip(uncharged_bytes_);
+    charge_uncharged();
+  }
+}
+
+[[gnu::always_inline]] inline bool Exchange::idle() const noexcept {
+  return (input_.bytes() | reply_.bytes() | unsent_.bytes() | older_cost_ | newer_cost_) == 0 && conversation_.idle() && !retry_.pending();
+}
+
+[[gnu::always_inline]] inline void Exchange::received(net::Buffer&& data) {
+  input_.append(std::move(data));
+  work();
+}
+
+void Exchange::writable() {
   // Usually no bytes wait for room: `received` has already answered the request with which the acknowledgement came.
-  if (ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
+  if (session_->ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
     settle();
   } else {
     work();
   }
 }
 
-void Session::peer_closed() {
-  peer_closed_ = true;
-  if (!ended_) work();
-}
-
-void Session::closed() {
-  ended_ = true;
-  input_.clear();
-  unsent_.clear();
-  reply_.clear();
+void Exchange::closed() noexcept {
+  clear();
   settle_all();
 }
 
-void Session::work() {
+void Exchange::clear() noexcept {
+  input_.clear();
+  unsent_.clear();
+  reply_.clear();
+}
+
+[[gnu::always_inline]] inline void Exchange::work() {
   settle();
   parse_and_send();
   // Values of an unfinished get, and bytes that find no room in the connection, may wait long, so they are moved out of chunks that replies
   // share.
-  if (!reply_.empty()) reply_.move_to_own_storage();
+  if (!reply_.empty()) [[unlikely]]
+    reply_.move_to_own_storage();
   if (core_.unchecked_bytes >= Holders::bytes_per_check) {
     core_.unchecked_bytes = 0;
-    shed_holders_everywhere(service_, core_, this);
+    shed_holders_everywhere(*core_.service, core_, this);
   }
 }
 
+void Exchange::charge(std::size_t bytes) noexcept {
+  newer_cost_ += bytes;
+  core_.replies.account().charge(bytes);
+}
+
+void Exchange::charge_uncharged() noexcept { charge(cost(std::exchange(uncharged_bytes_, 0), false)); }
+
+[[gnu::always_inline]] inline bool Exchange::send_short(std::size_t bytes) {
+  if (bytes != reply_.bytes()) return false;
+  const std::string_view text = reply_.only_text(uncharged_bytes_max);
+  if (text.empty() || !connection().send_copy(std::as_bytes(std::span(text)))) return false;
+  reply_.drop_text();
+  if ((older_cost_ | newer_cost_ | uncharged_bytes_) == 0) [[likely]] {
+    uncharged_bytes_ = bytes;
+  } else {
+    if (uncharged_bytes_ != 0) charge_uncharged();
+    charge(cost(bytes, false));
+  }
+  return true;
+}
+
+/// Passes `bytes` of the reply to `unsent_`. Returns false if there was no memory for a piece. The stream has a gap then, so it must end.
+bool Exchange::send_pieces(std::size_t bytes) {
+  if (uncharged_bytes_ != 0) charge_uncharged();
+  if (core_.service->reply_memory.scarce() || in_flight_bytes() > shared_bytes_max) reply_.move_to_own_storage();
+  std::size_t referred = 0, added = 0;
+  reply_.take(bytes, [&](const char* data, std::size_t count, Reply::Release release, void* owner) {
+    net::Buffer piece = net::Buffer::reference({reinterpret_cast<const std::byte*>(data), count}, release, owner);
+    referred += piece.bytes();
+    added += cost(count, Reply::is_item(release));
+    if (Reply::is_item(release) && !listed()) core_.holders.add(*this, core_.now());
+    unsent_.append(std::move(piece));
+  });
+  charge(added);
+  return referred == bytes;
+}
+
 /// Sends the part of the reply that may be sent. Returns false if the connection accepts no more bytes now, or is gone.
-[[gnu::always_inline]] inline bool Session::send_reply() {
+[[gnu::always_inline]] inline bool Exchange::send_reply() {
   for (;;) {
-    if (unsent_.empty()) {
-      const std::size_t bytes = std::min(conversation_.sendable_bytes(reply_), send_bytes_max);
+    std::size_t bytes = unsent_.bytes();
+    if (bytes == 0) {
+      bytes = std::min(conversation_.sendable_bytes(reply_), send_bytes_max);
       if (bytes == 0) return true;
-      if (service_.reply_memory.scarce() || in_flight_bytes() > shared_bytes_max) reply_.move_to_own_storage();
-      std::size_t referred = 0, added = 0;
-      reply_.take(bytes, [&](const char* data, std::size_t count, Reply::Release release, void* owner) {
-        net::Buffer piece = net::Buffer::reference({reinterpret_cast<const std::byte*>(data), count}, release, owner);
-        referred += piece.bytes();
-        added += cost(count, Reply::is_item(release));
-        if (Reply::is_item(release) && !listed()) core_.holders.add(*this, service_.clock.now());
-        unsent_.append(std::move(piece));
-      });
-      newer_cost_ += added;
-      core_.replies.account().charge(added);
-      if (referred != bytes) {  // no memory for a piece: the stream has a gap now, so it must end
+      if (send_short(bytes)) [[likely]] {
+        core_.statistics.add(Count::bytes_written, bytes);
+        return true;
+      }
+      if (!send_pieces(bytes)) {
         core_.statistics.add(Count::reply_no_memory);
         abort_connection();
         return false;
       }
     }
-    const std::size_t bytes = unsent_.bytes();
     if (const auto sent = connection().send(std::move(unsent_)); !sent) {
       if (sent.error().code != ErrorCode::full) abort_connection();
       return false;
@@ -103,7 +212,7 @@ void Session::work() {
 
 /// Alternates between parsing and sending until the input is consumed or the connection accepts no more bytes. Each round consumes input,
 /// writes to the reply or sends a part of the reply. A round without progress would be repeated for ever, so it aborts the connection.
-[[gnu::always_inline]] inline void Session::parse_and_send() {
+[[gnu::always_inline]] inline void Exchange::parse_and_send() {
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
@@ -124,23 +233,24 @@ void Session::work() {
     if (!may_go_on) return;
     if (conversation_.waits()) {  // the input waits until other clients' events have run, or until memory was freed between events
       return retry_.arm(std::chrono::nanoseconds(0), [this] {
-        if (!ended_) work();
+        if (!session_->ended_) work();
+        session_->release_if_idle(*this);
       });
     }
     if (was_full) {  // the parser stopped because the reply was full, perhaps within a split command
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return abort_without_progress();
       continue;
     }
-    if (!peer_closed_) return;
+    if (!session_->peer_closed_) return;
     break;
   }
-  ended_ = true;
+  session_->ended_ = true;
   input_.clear();
   connection().close();  // sends all queued bytes first
 }
 
 /// Parses the first piece of the input and drops the bytes that were consumed. Returns their number.
-[[gnu::always_inline]] inline std::size_t Session::parse() {
+[[gnu::always_inline]] inline std::size_t Exchange::parse() {
   const std::span<const std::byte> front = input_.front();
   const std::uint64_t requests = core_.statistics.value(Count::requests);
   const std::size_t used = conversation_.consume({reinterpret_cast<const char*>(front.data()), front.size()}, reply_);
@@ -150,7 +260,7 @@ void Session::work() {
   return used;
 }
 
-void Session::settle_acknowledged() noexcept {
+void Exchange::settle_acknowledged() noexcept {
   const std::size_t in_flight = in_flight_bytes();
   if (in_flight == 0) return settle_all();
   require(in_flight <= reply_.taken(), "memcached: more bytes in flight than were taken from the reply", in_flight);
@@ -161,20 +271,20 @@ void Session::settle_acknowledged() noexcept {
   boundary_ = reply_.taken();
 }
 
-[[gnu::always_inline]] inline void Session::settle_all() noexcept {
+void Exchange::settle_all() noexcept {
   core_.replies.account().discharge(older_cost_ + newer_cost_);
-  older_cost_ = newer_cost_ = 0;
+  older_cost_ = newer_cost_ = uncharged_bytes_ = 0;
   if (listed()) core_.holders.remove(*this);
 }
 
-void Session::reset_connection() noexcept {
+void Exchange::reset_connection() noexcept {
   core_.statistics.add(Count::holders_reset);
   abort_connection();
 }
 
-[[gnu::always_inline]] inline bool Session::may_parse() noexcept {
+[[gnu::always_inline]] inline bool Exchange::may_parse() noexcept {
   const std::size_t in_flight = older_cost_ + newer_cost_;
-  const ReplyMemory& memory = service_.reply_memory;
+  const ReplyMemory& memory = core_.service->reply_memory;
   const bool may = in_flight == 0 || in_flight < memory.share_bytes();
   if (!may && !waits_) core_.statistics.add(Count::reply_waits);
   waits_ = !may;
@@ -182,16 +292,14 @@ void Session::reset_connection() noexcept {
   return may;
 }
 
-void Session::abort_without_progress() {
+void Exchange::abort_without_progress() {
   core_.statistics.add(Count::no_progress);
   abort_connection();
 }
 
-void Session::abort_connection() {
-  ended_ = true;
-  input_.clear();
-  unsent_.clear();
-  reply_.clear();
+void Exchange::abort_connection() {
+  session_->ended_ = true;
+  clear();
   connection().abort();
 }
 

@@ -9,9 +9,14 @@
 // A piece of a reply in flight takes memory for its bytes and for headers in the session, the connection and lwIP. The session charges an
 // upper bound of this memory (`cost`) to the core's account of replies. Acknowledgements are reported as a number of bytes, not by piece.
 // So the session keeps two sums of costs, for the older and for the newer pieces. It discharges a sum once all its pieces are acknowledged.
+//
+// One short reply of each connection is not charged while nothing else of the connection is in flight. This is the ordinary case, and the
+// memory is that of one frame, which the stack's account includes (net/stack_memory.hpp). If this reply is still in flight when the next
+// request arrives, it is charged then.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "apps/memcached/conversation.hpp"
 #include "kernel/timer.hpp"
@@ -19,7 +24,10 @@
 
 namespace neap::memcached {
 
-class Session final : public net::ConnectionHandler, private Holder {
+class Exchange;
+
+/// The part that an idle connection keeps. A machine may have many thousands of idle connections.
+class Session final : public net::ConnectionHandler {
  public:
   Session(Service& service, CoreState& core) noexcept;
   ~Session() override;
@@ -29,6 +37,35 @@ class Session final : public net::ConnectionHandler, private Holder {
   void closed() override;
 
  private:
+  friend class Exchange;
+
+  void check_core() const noexcept;
+  /// Returns the exchange that serves this session; null, after the connection was aborted, if there is no memory for it.
+  [[nodiscard]] Exchange* open() noexcept;
+  /// Gives `exchange` back to the core if no request and no reply is in progress.
+  void release_if_idle(Exchange& exchange) noexcept;
+
+  CoreState& core_;
+  std::unique_ptr<Exchange> exchange_;  ///< set while a request or a reply is in progress at the end of an event
+  Conversation::Protocol protocol_ = Conversation::Protocol::unknown;
+  bool peer_closed_ = false;
+  bool ended_ = false;  ///< closed or aborted by this session; later input is dropped
+};
+
+/// The requests and replies of a session that are in progress. Nearly every request is answered in the event in which it arrives, and its
+/// acknowledgement arrives with the next request. So each core has one exchange, which serves one session after the other. A session whose
+/// requests or replies are still in progress at the end of an event takes the exchange with it, and the core makes another one.
+class Exchange final : public Holder {
+ public:
+  explicit Exchange(CoreState& core) noexcept;
+  ~Exchange() override;
+
+  /// A short reply that is sent while nothing else is in flight is not charged. It fits one frame.
+  static constexpr std::size_t uncharged_bytes_max = 1460;
+
+ private:
+  friend class Session;
+
   /// The maximum of reply bytes that one call passes to the connection. A large value takes several calls.
   static constexpr std::size_t send_bytes_max = 256 * 1024;
 
@@ -44,15 +81,24 @@ class Session final : public net::ConnectionHandler, private Holder {
   [[nodiscard]] std::size_t held_in_flight() noexcept override { return in_flight_bytes(); }
   void reset_connection() noexcept override;
 
-  void check_core() const noexcept;
+  [[nodiscard]] net::Connection& connection() noexcept { return session_->connection(); }
+  /// Serves `session` from now on.
+  void begin(Session& session) noexcept;
+  void received(net::Buffer&& data);
+  void writable();
+  void closed() noexcept;
+  /// True if the exchange may serve another session.
+  [[nodiscard]] bool idle() const noexcept;
   void work();
   void parse_and_send();
   std::size_t parse();
   /// Returns the number of bytes that were taken from the reply and that the peer has not acknowledged.
   [[nodiscard]] std::size_t in_flight_bytes() noexcept { return connection().unacknowledged_bytes() + unsent_.bytes(); }
+  void charge(std::size_t bytes) noexcept;
+  void charge_uncharged() noexcept;
   /// Discharges the costs of acknowledged pieces.
   void settle() noexcept {
-    if (older_cost_ + newer_cost_ != 0 || listed()) settle_acknowledged();
+    if ((older_cost_ | newer_cost_ | uncharged_bytes_) != 0) settle_acknowledged();
   }
   void settle_acknowledged() noexcept;
   void settle_all() noexcept;
@@ -60,23 +106,26 @@ class Session final : public net::ConnectionHandler, private Holder {
   /// when bytes in flight are acknowledged.
   [[nodiscard]] bool may_parse() noexcept;
   [[nodiscard]] bool send_reply();
+  /// Sends a reply that is one short text. Returns false, with no effect, for any other reply, and if the connection cannot take it.
+  [[nodiscard]] bool send_short(std::size_t bytes);
+  [[nodiscard]] bool send_pieces(std::size_t bytes);
+  void clear() noexcept;
   void abort_connection();
   /// Aborts the connection after a mistake of Neap, not of the peer. Counted as `no_progress`.
   void abort_without_progress();
 
-  Service& service_;
   CoreState& core_;
+  Session* session_ = nullptr;
   Conversation conversation_;
   Reply reply_;
-  net::Buffer input_;           ///< received and not yet parsed
-  Timer retry_;                 ///< pending while a command waits for the store's memory
-  net::Buffer unsent_;          ///< taken from the reply, and not yet accepted by the connection
-  std::size_t older_cost_ = 0;  ///< cost of the pieces up to `boundary_`
-  std::size_t newer_cost_ = 0;  ///< cost of the pieces behind `boundary_`
-  std::uint64_t boundary_ = 0;  ///< a position among all reply bytes, counted as in `Reply::taken`
-  bool waits_ = false;          ///< the input waits for the peer to read replies
-  bool peer_closed_ = false;
-  bool ended_ = false;  ///< closed or aborted by this session; later input is dropped
+  net::Buffer input_;                ///< received and not yet parsed
+  Timer retry_;                      ///< pending while a command waits for the store's memory
+  net::Buffer unsent_;               ///< taken from the reply, and not yet accepted by the connection
+  std::size_t older_cost_ = 0;       ///< cost of the pieces up to `boundary_`
+  std::size_t newer_cost_ = 0;       ///< cost of the pieces behind `boundary_`
+  std::uint64_t boundary_ = 0;       ///< a position among all reply bytes, counted as in `Reply::taken`
+  std::size_t uncharged_bytes_ = 0;  ///< bytes of the short reply that was sent without a charge
+  bool waits_ = false;               ///< the input waits for the peer to read replies
 };
 
 /// Serves `port` of `network` with `service`, which MUST outlive `network`. Errors: those of `Network::listen`.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "apps/memcached/numbers.hpp"
 
@@ -17,16 +18,24 @@ void release_item(void* pointer) noexcept {
   auto* const item = static_cast<Item*>(pointer);
   const std::uint32_t before = item->references.fetch_sub(1, std::memory_order_acq_rel);
   require(before != 0, "memcached: an item is released once for each reference");
-  if (before == 1) item->store->release(*item);
+  if (before == 1) Store::of(*item).release(*item);
 }
 
 /// Returns the bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp). Above 8 KiB these are whole pages. Up to 8 KiB, the
 /// heap has four sizes for each doubling, at least 16 bytes apart.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
   constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
-  const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
+  const std::size_t bytes = Item::memory_bytes(key_bytes, value_bytes);
   const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
   return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
+}
+
+std::uint8_t Store::claim_index() noexcept {
+  for (unsigned index = 0; index < stores_max; ++index) {
+    Store* free = nullptr;
+    if (stores_[index].compare_exchange_strong(free, this, std::memory_order_relaxed)) return static_cast<std::uint8_t>(index);
+  }
+  panic("memcached: too many stores");
 }
 
 Store::Store(const StoreOptions& options)
@@ -61,6 +70,7 @@ Store::~Store() {
     for (const std::atomic<void*>& block : spares_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));
   }
   require(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0, "memcached: an item is held longer than the store exists");
+  stores_[index_].store(nullptr, std::memory_order_relaxed);
 }
 
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
@@ -118,7 +128,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   const std::size_t bytes = footprint(key.text.size(), value_bytes);
   void* memory = nullptr;
   if (reserve(bytes, now)) {
-    memory = allocate_bytes(sizeof(Item) + key.text.size() + value_bytes + 2);
+    memory = allocate_bytes(Item::memory_bytes(key.text.size(), value_bytes));
     // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
     if (memory == nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
@@ -129,7 +139,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   item->expires.store(expires, std::memory_order_relaxed);
   item->flags = flags;
   item->references.store(1, std::memory_order_relaxed);
-  item->store = this;
+  item->store = index_;
   item->key_bytes = static_cast<std::uint8_t>(key.text.size());
   std::memcpy(item->key_data(), key.text.data(), key.text.size());
   std::memcpy(item->value_data() + value_bytes, "\r\n", 2);
@@ -137,7 +147,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
 }
 
 Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
-  require(item && item->store == this && item->cas == 0, "memcached: only an item that was never linked is committed");
+  require(item && item->store == index_ && item->cas == 0, "memcached: only an item that was never linked is committed");
   if (mode == Mode::append || mode == Mode::prepend) return join(*item.get(), mode == Mode::append, expected_cas, now);
   Shard& shard = shard_of(item->hash);
   const Key key{item->key(), item->hash};
@@ -263,50 +273,72 @@ std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seco
   Item& item = *pointer.detach();  // the reference now belongs to the table
   item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;
   item.accessed.store(now << 1, std::memory_order_relaxed);
-  enqueue(shard, item);
+  const std::size_t bytes = footprint(item);
   ++shard.counters.items_ever;
   if (instead == nullptr) {
+    count_linked(shard, bytes);
+    enqueue(shard, item);
     table_.insert(item);
     return item.cas;
   }
+  const std::size_t replaced_bytes = footprint(*instead);
+  if (bytes != replaced_bytes) {
+    count_linked(shard, bytes);
+    count_unlinked(shard, replaced_bytes);
+  }
+  enqueue(shard, item);
   table_.replace(*instead, item);
   dequeue(shard, *instead);
-  retire(*instead);
+  retire(*instead, replaced_bytes);
   return item.cas;
 }
 
 void Store::unlink(Shard& shard, Item& item) noexcept {
+  const std::size_t bytes = footprint(item);
+  count_unlinked(shard, bytes);
   table_.remove(item);
   dequeue(shard, item);
-  retire(item);
+  retire(item, bytes);
 }
 
-void Store::enqueue(Shard& shard, Item& item) noexcept {
-  item.place.order = {.newer = nullptr, .older = shard.newest};
-  (shard.newest != nullptr ? shard.newest->place.order.newer : shard.oldest) = &item;
-  shard.newest = &item;
-  const std::size_t bytes = footprint(item);
+void Store::count_linked(Shard& shard, std::size_t bytes) noexcept {
   require(size_class(bytes) < size_classes, "memcached: an item's size has a class", bytes);
   SizeClass& size = shard.sizes[size_class(bytes)];
   ++size.items;
   size.bytes += bytes;
   ++shard.counters.items;
   shard.counters.bytes += bytes;
-  note_oldest(shard);
 }
 
-void Store::dequeue(Shard& shard, Item& item) noexcept {
-  const auto [newer, older] = item.place.order;
-  (newer != nullptr ? newer->place.order.older : shard.newest) = older;
-  (older != nullptr ? older->place.order.newer : shard.oldest) = newer;
-  const std::size_t bytes = footprint(item);
+void Store::count_unlinked(Shard& shard, std::size_t bytes) noexcept {
   SizeClass& size = shard.sizes[size_class(bytes)];
   require(size.items != 0 && size.bytes >= bytes, "memcached: an unlinked item was counted when it was linked", bytes);
   --size.items;
   size.bytes -= bytes;
   --shard.counters.items;
   shard.counters.bytes -= bytes;
-  note_oldest(shard);
+}
+
+void Store::enqueue(Shard& shard, Item& item) noexcept {
+  Item* const newest = std::exchange(shard.newest, &item);
+  item.place.order = {.newer = nullptr, .older = newest};
+  if (newest != nullptr) {
+    newest->place.order.newer = &item;
+  } else {
+    shard.oldest = &item;
+    note_oldest(shard);
+  }
+}
+
+void Store::dequeue(Shard& shard, Item& item) noexcept {
+  const auto [newer, older] = item.place.order;
+  (newer != nullptr ? newer->place.order.older : shard.newest) = older;
+  if (older != nullptr) {
+    older->place.order.newer = newer;
+  } else {
+    shard.oldest = newer;
+    note_oldest(shard);
+  }
 }
 
 void Store::grow_table(std::uint64_t items) noexcept {

@@ -105,6 +105,12 @@ class Store {
   explicit Store(const StoreOptions& options);
   ~Store();
   Store& operator=(Store&&) = delete;
+  /// Returns the store that made `item`.
+  [[nodiscard]] static Store& of(const Item& item) noexcept {
+    Store* const store = stores_[item.store].load(std::memory_order_relaxed);
+    require(store != nullptr, "memcached: an item outlives its store", item.store);
+    return *store;
+  }
   /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
   [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
@@ -128,8 +134,7 @@ class Store {
     if (item == nullptr) return {};
     if (is_dead(*item, now)) [[unlikely]]
       return discard(*item, now);
-    const std::uint32_t used_now = now << 1 | 1;
-    if (item->accessed.load(std::memory_order_relaxed) != used_now) item->accessed.store(used_now, std::memory_order_relaxed);
+    item->note_use(now);
     return {.item = item};
   }
   /// If true, the caller MUST call `must_wait` before each command that allocates.
@@ -246,7 +251,9 @@ class Store {
 
   std::uint64_t link(Shard& shard, ItemPointer item, Item* instead, Seconds now) noexcept;
   void unlink(Shard& shard, Item& item) noexcept;
-  void retire(Item& item) noexcept;
+  void retire(Item& item, std::size_t bytes) noexcept;
+  void count_linked(Shard& shard, std::size_t bytes) noexcept;
+  void count_unlinked(Shard& shard, std::size_t bytes) noexcept;
   void enqueue(Shard& shard, Item& item) noexcept;
   void dequeue(Shard& shard, Item& item) noexcept;
   void note_oldest(Shard& shard) noexcept;
@@ -256,9 +263,6 @@ class Store {
   void take_back(Shard& shard, Item& item) noexcept;
   void evict(Shard& shard, Item& item, bool used) noexcept;
   [[nodiscard]] bool move(Shard& shard, Item& item) noexcept;
-  [[nodiscard]] static std::size_t item_bytes(const Item& item) noexcept {
-    return sizeof(Item) + item.key_bytes + std::size_t{item.value_bytes} + 2;
-  }
 
   void raise_pressure() noexcept { pressure_.fetch_add(1, std::memory_order_seq_cst); }
   [[nodiscard]] void* allocate_bytes(std::size_t bytes) noexcept;
@@ -277,13 +281,20 @@ class Store {
   [[nodiscard]] bool refill_spares() noexcept;
   [[nodiscard]] bool make_room(Seconds now) noexcept;
   [[nodiscard]] bool reserve(std::size_t bytes, Seconds now) noexcept;
+  [[nodiscard]] bool evict_for(std::size_t bytes, Seconds now) noexcept;
   [[nodiscard]] bool evict_one(Seconds now) noexcept;
-  [[nodiscard]] bool evict_from(Shard& shard, Seconds now) noexcept;
+  [[nodiscard]] bool evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& chances) noexcept;
   static void reclaim(rcu::Node* node) noexcept;
   void release(Item& item) noexcept;
   void free(Item& item) noexcept;
   static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
 
+  // An item has one byte for its store. An image has one store; a program of tests has several at a time.
+  static constexpr unsigned stores_max = 256;
+  static inline constinit std::array<std::atomic<Store*>, stores_max> stores_{};
+  [[nodiscard]] std::uint8_t claim_index() noexcept;
+
+  const std::uint8_t index_ = claim_index();
   const std::size_t memory_bytes_;
   const std::uint32_t value_bytes_max_, shard_count_;
   const HashSeed seed_;

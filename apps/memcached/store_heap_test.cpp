@@ -133,7 +133,7 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
   void expect_accounts_match(Players& players) {
     players.drain();
     std::size_t spares = 0;
-    for (const std::size_t bytes : store_->spare_bytes()) spares += GetParam() * Store::footprint(0, bytes - sizeof(Item) - 2);
+    for (const std::size_t bytes : store_->spare_bytes()) spares += GetParam() * Store::footprint(0, bytes - Item::header_bytes - 2);
     EXPECT_TRUE(HostMachine::wait_until([&] {
       for (unsigned core = 0; core < GetParam(); ++core) players.machine().on(core, [] {});
       const std::size_t heap = memory::heap_counters().used_bytes - heap_before_;

@@ -11,13 +11,19 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "apps/memcached/store.hpp"
 
 namespace neap::memcached {
 
 bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
-  used_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  const std::size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  return used + held_bytes() <= memory_bytes_ || evict_for(bytes, now);
+}
+
+/// Evicts items for an item of `bytes`, which are counted already. Returns false, and uncounts them, if too few items are left.
+bool Store::evict_for(std::size_t bytes, Seconds now) noexcept {
   for (unsigned evicted = 0; bytes_over_limit() != 0; ++evicted) {
     if (evicted >= step_evictions && bytes_over_limit() <= backlog_bytes_max(bytes)) {
       raise_pressure();
@@ -35,26 +41,31 @@ bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
 /// longest is chosen. Returns false if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
   const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if times of last use are equal, shards take turns
-  for (std::uint32_t attempt = 0; attempt < shard_count_; ++attempt) {
-    Seconds best_used = nothing_there;
+  unsigned chances = second_chances_max;
+  for (std::uint32_t attempt = 0; attempt < shard_count_ + second_chances_max; ++attempt) {
+    Seconds best_used = nothing_there, next_used = nothing_there;
     std::uint32_t best = 0;
     for (std::uint32_t step = 0; step < shard_count_; ++step) {
       const std::uint32_t shard = (first + step) & (shard_count_ - 1);
       const Seconds used = oldest_used_[shard].load(std::memory_order_relaxed);
       if (used < best_used) {
-        best_used = used;
+        next_used = std::exchange(best_used, used);
         best = shard;
+      } else {
+        next_used = std::min(next_used, used);
       }
     }
     if (best_used == nothing_there) return false;
-    if (evict_from(shards_[best], now)) return true;  // otherwise another core emptied the shard meanwhile
+    if (evict_from(shards_[best], now, next_used, chances)) return true;  // otherwise another shard may have an older candidate now
   }
   return false;
 }
 
-bool Store::evict_from(Shard& shard, Seconds now) noexcept {
+/// Gives second chances to the shard's marked candidates, at most `chances` of them, and evicts the first other one. Returns false if the
+/// shard is empty, or if its next candidate was used after `next_used`, which is when the next shard's candidate was last used.
+bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& chances) noexcept {
   const std::lock_guard lock(shard.lock);
-  for (unsigned look = 0; shard.oldest != nullptr; ++look) {
+  while (shard.oldest != nullptr) {
     Item& item = *shard.oldest;
     if (is_dead(item, now)) {
       take_back(shard, item);
@@ -62,17 +73,18 @@ bool Store::evict_from(Shard& shard, Seconds now) noexcept {
     }
     const std::uint32_t accessed = item.accessed.load(std::memory_order_relaxed);
     const bool used = (accessed & 1) != 0;
-    if (used && look < second_chances_max) {
-      ++shard.counters.second_chances;
-      if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) return true;
-      item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_relaxed);
-      item.fetched = true;
-      dequeue(shard, item);
-      enqueue(shard, item);
-      continue;
+    if (!used || chances == 0) {
+      if (accessed >> 1 > next_used && chances != 0) return false;
+      evict(shard, item, used);
+      return true;
     }
-    evict(shard, item, used);
-    return true;
+    --chances;
+    ++shard.counters.second_chances;
+    if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) return true;
+    item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_relaxed);
+    item.fetched = true;
+    dequeue(shard, item);
+    enqueue(shard, item);
   }
   return false;
 }
@@ -102,9 +114,8 @@ void Store::note_oldest(Shard& shard) noexcept {
 }
 
 // --- Reclamation -------------------------------------------------------------------------------------------------------------------------
-/// Called after `unlink`. Counts the item as retired, and reclaims it after a grace period.
-void Store::retire(Item& item) noexcept {
-  const std::size_t bytes = footprint(item);
+/// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
+void Store::retire(Item& item, std::size_t bytes) noexcept {
   require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
   const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (waiting > retired_bytes_max_) [[unlikely]]
@@ -116,7 +127,7 @@ void Store::retire(Item& item) noexcept {
 
 void Store::reclaim(rcu::Node* node) noexcept {
   auto& item = *reinterpret_cast<Item*>(reinterpret_cast<std::byte*>(node) - offsetof(Item, place));
-  Store& store = *item.store;
+  Store& store = of(item);
   const std::size_t bytes = footprint(item);
   require(store.retired_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is retired than is reclaimed", bytes);
   if (item.references.load(std::memory_order_acquire) == 1) {  // only the table's reference is left, and no reader can find the item

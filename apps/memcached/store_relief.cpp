@@ -113,7 +113,7 @@ bool Store::make_room(Seconds now) noexcept {
 /// Replaces `item` by a copy, which is the shard's newest item and not marked as used. MUST be called under the shard's lock. Returns false
 /// if the item is not in a slab, or if there is no memory.
 bool Store::move(Shard& shard, Item& item) noexcept {
-  const std::size_t bytes = item_bytes(item);
+  const std::size_t bytes = item.memory_bytes();
   if (bytes > slab_item_bytes_max) return false;
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) return false;
@@ -125,16 +125,17 @@ bool Store::move(Shard& shard, Item& item) noexcept {
   copy->cas = item.cas;
   copy->flags = item.flags;
   copy->references.store(1, std::memory_order_relaxed);
-  copy->store = this;
+  copy->store = index_;
   copy->key_bytes = item.key_bytes;
   copy->fetched = true;
-  require(item_bytes(*copy) == bytes, "memcached: a moved item keeps its size", bytes);
-  std::memcpy(copy->key_data(), item.key_data(), bytes - sizeof(Item));
-  used_bytes_.fetch_add(footprint(item), std::memory_order_relaxed);
+  require(copy->memory_bytes() == bytes, "memcached: a moved item keeps its size", bytes);
+  std::memcpy(copy->key_data(), item.key_data(), bytes - Item::header_bytes);
+  const std::size_t counted_bytes = footprint(item);
+  used_bytes_.fetch_add(counted_bytes, std::memory_order_relaxed);
   enqueue(shard, *copy);
   table_.replace(item, *copy);
   dequeue(shard, item);
-  retire(item);
+  retire(item, counted_bytes);
   ++shard.counters.moved;
   const std::uint64_t left = moves_left_.load(std::memory_order_relaxed);
   if (left != 0) moves_left_.store(left - 1, std::memory_order_relaxed);  // a count lost in a race of two cores is harmless

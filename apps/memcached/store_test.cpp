@@ -208,11 +208,19 @@ TEST(Store, TooLargeForTheLimitIsRefusedAndEvictsNothingThatFits) {
 // The limit applies to the machine's memory: each item counts as the bytes that the kernel's heap uses for it.
 TEST(Store, FootprintIsWhatTheHeapTakes) {
   for (std::size_t value = 0; value < 20'000; ++value) {
-    const std::size_t bytes = sizeof(Item) + 10 + value + 2;
+    const std::size_t bytes = Item::header_bytes + 10 + value + 2;
     const std::size_t taken =
         bytes <= memory::object_bytes_max ? memory::class_bytes[memory::class_of(bytes)] : (bytes + 4095) / 4096 * 4096;
     ASSERT_EQ(Store::footprint(10, value), taken) << value;
   }
+}
+
+// Stock memcached 1.6.18 takes 99, 205 and about 1,180 bytes for these items. The heap has sizes of 96, 192 and 1,152 bytes.
+TEST(Item, TakesAtMostTheMemoryOfStockMemcached) {
+  EXPECT_LE(Item::memory_bytes(16, 10), 96U);
+  EXPECT_LE(Item::memory_bytes(16, 100), 192U);
+  EXPECT_LE(Item::memory_bytes(16, 1000), 1152U);
+  EXPECT_GE(Item::memory_bytes(1, 0), sizeof(Item));
 }
 
 // Two cores flush at once, and the core that reads the CAS id first writes it last. Items that the other core flushed must stay flushed.

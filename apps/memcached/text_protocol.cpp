@@ -2,40 +2,17 @@
 #include "apps/memcached/text_protocol.hpp"
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <optional>
 
 #include "apps/memcached/numbers.hpp"
+#include "apps/memcached/text_protocol_answers.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
 namespace {
 
-constexpr std::string_view error_unknown = "ERROR\r\n";
-constexpr std::string_view error_format = "CLIENT_ERROR bad command line format\r\n";
-constexpr std::string_view error_expiry = "CLIENT_ERROR invalid exptime argument\r\n";
-
-void say(Context& context, bool quiet, std::string_view text) noexcept {
-  if (!quiet) context.reply.put(text);
-}
-
-void refuse(Context& context, bool quiet, std::string_view error) noexcept {
-  context.statistics.add(Count::protocol_errors);
-  say(context, quiet, error);
-}
-
-/// Reads a number of 64 bits and keeps its low 32 bits, as memcached does. So a date beyond 32 bits has the same effect as in memcached.
-std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
-  const auto number = read_signed(word);
-  if (!number) return std::nullopt;
-  return context.service.clock.expiry(static_cast<std::int32_t>(*number), context.now);
-}
-
-char* put_text(char* to, std::string_view text) noexcept {
-  std::memcpy(to, text.data(), text.size());
-  return to + text.size();
-}
+using namespace text;
 
 constexpr std::string_view end_of_get = "END\r\n";
 
@@ -72,8 +49,6 @@ void count_miss(const Store::Found& found, Statistics& statistics) noexcept {
   if (found.flushed) statistics.add(Count::get_flushed);
 }
 
-bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_max; }
-
 }  // namespace
 
 // --- Bytes to commands -------------------------------------------------------------------------------------------------------------------
@@ -92,6 +67,10 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
       return used;
     begin_get(false, false, context);
     return 4 + step_keys(input.substr(4), context);
+  }
+  if (input.size() >= 4 && std::memcmp(input.data(), "set ", 4) == 0) [[likely]] {
+    if (const std::size_t used = set_one(input, context); used != 0) [[likely]]
+      return used;
   }
   return step_line(input, context);
 }
@@ -285,22 +264,6 @@ TextProtocol::Line::Line(std::string_view text) noexcept {
   }
 }
 
-std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
-  const std::size_t line_end = input.substr(0, input_bytes_max).find('\n');
-  if (reading_ != Reading::line || line_end == std::string_view::npos) return 0;
-  const Line line(input.substr(0, line_end));
-  const std::string_view command = line.words[0], key = line.words[1];
-  if (!has_key(key)) return 0;
-  for (const std::string_view word : {"set", "add", "replace", "append", "prepend", "cas"}) {
-    if (command != word) continue;
-    const auto bytes = read_signed(line.words[4]);
-    return bytes && *bytes >= 0 && static_cast<std::uint64_t>(*bytes) <= store.value_bytes_max()
-               ? Store::footprint(key.size(), static_cast<std::size_t>(*bytes))
-               : 0;
-  }
-  return command == "incr" || command == "decr" ? Store::footprint(key.size(), store.stored_value_bytes(store.key(key))) : 0;
-}
-
 void TextProtocol::execute(std::string_view text, Context& context) {
   const Line line(text);
   const std::string_view command = line.words[0];
@@ -334,68 +297,6 @@ void TextProtocol::execute(std::string_view text, Context& context) {
     return;
   }
   context.reply.put(error_unknown);
-}
-
-void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept {
-  const bool quiet = line.quiet();
-  const std::string_view key_text = line.words[1];
-  const auto flags = read_unsigned(line.words[2]);
-  const auto expires = read_expiry(line.words[3], context);
-  const auto bytes = read_signed(line.words[4]);
-  const auto expected_cas = mode == Mode::cas ? read_unsigned(line.words[5]) : std::uint64_t{0};
-  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2)
-    return refuse(context, quiet, error_format);
-  context.statistics.add(Count::cmd_set);
-  const auto value_bytes = static_cast<std::uint64_t>(*bytes);
-  const Key key = context.store().key(key_text);
-  auto [item, outcome] = context.store().allocate(key, static_cast<std::uint32_t>(*flags), *expires, value_bytes, context.now);
-  if (!item) {
-    const bool too_large = outcome == Outcome::too_large;
-    context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
-    say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
-    context.transfer.discard(value_bytes + 2);
-    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
-    return;
-  }
-  context.transfer.bytes_left = value_bytes + 2;
-  context.transfer.to = item->value_data();
-  context.transfer.item = std::move(item);
-  context.transfer.mode = mode;
-  context.transfer.expected_cas = *expected_cas;
-  context.transfer.quiet = quiet;
-}
-
-void TextProtocol::transfer_done(Context& context) noexcept {
-  require(context.transfer.item && context.transfer.bytes_left == 0, "memcached: a received value is complete");
-  ItemPointer item = std::move(context.transfer.item);
-  const Mode mode = context.transfer.mode;
-  const bool quiet = context.transfer.quiet;
-  if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
-  const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
-  context.copied_bytes += done.copied_bytes;
-  const Outcome outcome = done.outcome;
-  if (mode == Mode::cas) {
-    context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
-                           : outcome == Outcome::exists ? Count::cas_badval
-                                                        : Count::cas_misses);
-  }
-  switch (outcome) {
-    case Outcome::stored:
-      return say(context, quiet, "STORED\r\n");
-    case Outcome::exists:
-      return say(context, quiet, "EXISTS\r\n");
-    case Outcome::not_found:
-      return say(context, quiet, "NOT_FOUND\r\n");
-    case Outcome::not_stored:
-    case Outcome::not_numeric:
-      return say(context, quiet, "NOT_STORED\r\n");
-    case Outcome::too_large:
-      context.statistics.add(Count::store_too_large);
-      return say(context, quiet, "SERVER_ERROR object too large for cache\r\n");
-    case Outcome::out_of_memory:
-      context.statistics.add(Count::store_no_memory);
-      return say(context, quiet, "SERVER_ERROR out of memory storing object\r\n");
-  }
 }
 
 void TextProtocol::remove(const Line& line, Context& context) noexcept {

@@ -33,6 +33,8 @@ class TextProtocol {
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_is_final(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
+  /// True if the next byte begins a command.
+  [[nodiscard]] bool between_commands() const noexcept { return reading_ == Reading::line; }
   /// Returns the size of the item that `step` with this input allocates, 0 if none.
   [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
   static constexpr std::size_t values_held_bytes = 32 * 1024;
@@ -62,6 +64,9 @@ class TextProtocol {
   }
   /// Handles a get of one key whose line has arrived whole, which nearly every get is. Returns 0, and has no effect, for any other line.
   [[nodiscard]] static std::size_t get_one(std::string_view input, Context& context) noexcept;
+  /// Handles a set whose line and value have arrived whole, which nearly every set is. Returns 0 for any other input, and without memory
+  /// for the item. `input` MUST begin with "set ".
+  [[nodiscard]] static std::size_t set_one(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSL-1.0
+// The commands of the text protocol that store a value: set, add, replace, append, prepend, cas.
+#include <climits>
+#include <cstring>
+
+#include "apps/memcached/numbers.hpp"
+#include "apps/memcached/text_protocol.hpp"
+#include "apps/memcached/text_protocol_answers.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap::memcached {
+namespace {
+
+using namespace text;
+
+/// Reads a blank and a number of at most nine digits from `at`, and moves `at` behind the number. Returns false for anything else. A byte
+/// that is neither a blank nor a digit MUST follow at or behind `at`; no byte behind it is read.
+[[gnu::always_inline]] inline bool read_field(const char*& at, std::uint32_t& number) noexcept {
+  constexpr std::uint32_t number_max = 999'999'999;
+  if (*at != ' ') return false;
+  unsigned digit = static_cast<unsigned char>(at[1]) - unsigned{'0'};
+  if (digit > 9) return false;
+  std::uint64_t value = digit;
+  for (at += 2; (digit = static_cast<unsigned char>(*at) - unsigned{'0'}) <= 9; ++at) {
+    value = value * 10 + digit;
+    if (value > number_max) return false;
+  }
+  number = static_cast<std::uint32_t>(value);
+  return true;
+}
+
+}  // namespace
+
+std::size_t TextProtocol::set_one(std::string_view input, Context& context) noexcept {
+  const char* const begin = input.data();
+  const char* const end = begin + input.size();
+  if (end[-1] != '\n') return 0;  // ends each of the following searches
+  const char* const word = begin + 4;
+  const char* at = detail::find_break(begin, word, end);
+  const std::string_view text(word, static_cast<std::size_t>(at - word));
+  std::uint32_t flags = 0, expires = 0, bytes = 0;
+  if (text.empty() || !has_key(text) || !read_field(at, flags) || !read_field(at, expires) || !read_field(at, bytes)) return 0;
+  if (at[0] != '\r' || at[1] != '\n') return 0;
+  const char* const value = at + 2;
+  if (static_cast<std::size_t>(end - value) < std::size_t{bytes} + 2 || value[bytes] != '\r' || value[bytes + 1] != '\n') return 0;
+  Store& store = context.store();
+  auto [item, outcome] = store.allocate(store.key(text), flags, context.service.clock.expiry(expires, context.now), bytes, context.now);
+  if (!item) [[unlikely]]
+    return 0;
+  context.statistics.add(Count::requests);
+  context.statistics.add(Count::cmd_set);
+  require(bytes == item->value_bytes, "memcached: a value fits into its item", bytes);
+  std::memcpy(item->value_data(), value, bytes);
+  (void)store.commit(Mode::set, std::move(item), 0, context.now);  // without a condition, so it cannot fail
+  context.reply.put("STORED\r\n");
+  return static_cast<std::size_t>(value + bytes + 2 - begin);
+}
+
+std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
+  const std::size_t line_end = input.substr(0, input_bytes_max).find('\n');
+  if (reading_ != Reading::line || line_end == std::string_view::npos) return 0;
+  const Line line(input.substr(0, line_end));
+  const std::string_view command = line.words[0], key = line.words[1];
+  if (!has_key(key)) return 0;
+  for (const std::string_view word : {"set", "add", "replace", "append", "prepend", "cas"}) {
+    if (command != word) continue;
+    const auto bytes = read_signed(line.words[4]);
+    return bytes && *bytes >= 0 && static_cast<std::uint64_t>(*bytes) <= store.value_bytes_max()
+               ? Store::footprint(key.size(), static_cast<std::size_t>(*bytes))
+               : 0;
+  }
+  return command == "incr" || command == "decr" ? Store::footprint(key.size(), store.stored_value_bytes(store.key(key))) : 0;
+}
+
+void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept {
+  const bool quiet = line.quiet();
+  const std::string_view key_text = line.words[1];
+  const auto flags = read_unsigned(line.words[2]);
+  const auto expires = read_expiry(line.words[3], context);
+  const auto bytes = read_signed(line.words[4]);
+  const auto expected_cas = mode == Mode::cas ? read_unsigned(line.words[5]) : std::uint64_t{0};
+  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2)
+    return refuse(context, quiet, error_format);
+  context.statistics.add(Count::cmd_set);
+  const auto value_bytes = static_cast<std::uint64_t>(*bytes);
+  const Key key = context.store().key(key_text);
+  auto [item, outcome] = context.store().allocate(key, static_cast<std::uint32_t>(*flags), *expires, value_bytes, context.now);
+  if (!item) {
+    const bool too_large = outcome == Outcome::too_large;
+    context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
+    say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
+    context.transfer.discard(value_bytes + 2);
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
+    return;
+  }
+  context.transfer.bytes_left = value_bytes + 2;
+  context.transfer.to = item->value_data();
+  context.transfer.item = std::move(item);
+  context.transfer.mode = mode;
+  context.transfer.expected_cas = *expected_cas;
+  context.transfer.quiet = quiet;
+}
+
+void TextProtocol::transfer_done(Context& context) noexcept {
+  require(context.transfer.item && context.transfer.bytes_left == 0, "memcached: a received value is complete");
+  ItemPointer item = std::move(context.transfer.item);
+  const Mode mode = context.transfer.mode;
+  const bool quiet = context.transfer.quiet;
+  if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
+  const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
+  context.copied_bytes += done.copied_bytes;
+  const Outcome outcome = done.outcome;
+  if (mode == Mode::cas) {
+    context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
+                           : outcome == Outcome::exists ? Count::cas_badval
+                                                        : Count::cas_misses);
+  }
+  switch (outcome) {
+    case Outcome::stored:
+      return say(context, quiet, "STORED\r\n");
+    case Outcome::exists:
+      return say(context, quiet, "EXISTS\r\n");
+    case Outcome::not_found:
+      return say(context, quiet, "NOT_FOUND\r\n");
+    case Outcome::not_stored:
+    case Outcome::not_numeric:
+      return say(context, quiet, "NOT_STORED\r\n");
+    case Outcome::too_large:
+      context.statistics.add(Count::store_too_large);
+      return say(context, quiet, "SERVER_ERROR object too large for cache\r\n");
+    case Outcome::out_of_memory:
+      context.statistics.add(Count::store_no_memory);
+      return say(context, quiet, "SERVER_ERROR out of memory storing object\r\n");
+  }
+}
+
+}  // namespace neap::memcached
