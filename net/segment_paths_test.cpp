@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The short path of segments (connection_segments.cpp) has the effects of lwIP.
+// The short path of segments (connection_receiving.cpp, connection_sending.cpp) has the effects of lwIP.
 //
 // Each test runs a script (testing/scripted_machine.hpp) on a machine that uses the short path, and the same script on a machine whose
 // segments are all handled and made by lwIP. Frames, calls of handlers, and the state of each connection must be equal after every step.
