@@ -60,6 +60,7 @@ Result<void> Connection::send(Buffer&& data) {
     self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
     return failure(ErrorCode::full, "too many bytes are unacknowledged", data.bytes());
   }
+  self.queue_ready();
   self.queued_.append(std::move(data));
   self.stack_.mark_dirty(self);
   return {};
@@ -77,7 +78,13 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   if (made == nullptr) [[unlikely]]
     return false;
   std::memcpy(made->payload(), bytes.data(), bytes.size());
-  self.queued_.append(Buffer(made->as_piece()));
+  if (self.waiting_bytes() == 0) [[likely]] {
+    self.ready_ = made;
+    self.ready_bytes_ = static_cast<std::uint32_t>(bytes.size());
+  } else {
+    self.queue_ready();
+    self.queued_.append(Buffer(made->as_piece()));
+  }
   self.stack_.mark_dirty(self);
   return true;
 }
@@ -90,7 +97,7 @@ std::size_t Connection::send_space_bytes() const noexcept {
 
 std::size_t Connection::unacknowledged_bytes() const noexcept {
   const ConnectionState& self = ConnectionState::of(*this);
-  return self.queued_.bytes() + self.written_bytes_;
+  return self.waiting_bytes() + self.written_bytes_;
 }
 
 void Connection::end_sending() {
@@ -201,6 +208,7 @@ void ConnectionState::finish() noexcept {
     }
     handler_.reset();
   }
+  queue_ready();
   queued_.clear();
   charge();
   stack_.forget(*this);

@@ -60,13 +60,14 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
 
 /// tcp_receive(): takes the window that the segment announces. The segment is the next in sequence and acknowledges no less than any
 /// before, so it is not newer than the last update only if it repeats both numbers. Then only a larger window counts.
-[[gnu::always_inline]] inline void update_send_window(tcp_pcb& pcb, const ArrivedSegment& segment) noexcept {
-  const auto window = static_cast<tcpwnd_size_t>(SND_WND_SCALE(&pcb, segment.window));
-  if (pcb.snd_wl1 != segment.sequence || pcb.snd_wl2 != segment.acknowledgement || window > pcb.snd_wnd) [[likely]] {
+[[gnu::always_inline]] inline void update_send_window(tcp_pcb& pcb, std::uint32_t sequence, std::uint32_t acknowledgement,
+                                                      std::uint16_t unscaled_window) noexcept {
+  const auto window = static_cast<tcpwnd_size_t>(SND_WND_SCALE(&pcb, unscaled_window));
+  if (pcb.snd_wl1 != sequence || pcb.snd_wl2 != acknowledgement || window > pcb.snd_wnd) [[likely]] {
     pcb.snd_wnd = window;
     if (pcb.snd_wnd_max < window) pcb.snd_wnd_max = window;
-    pcb.snd_wl1 = segment.sequence;
-    pcb.snd_wl2 = segment.acknowledgement;
+    pcb.snd_wl1 = sequence;
+    pcb.snd_wl2 = acknowledgement;
   }
 }
 
@@ -129,9 +130,18 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
     }
   }
   std::uint32_t released = 0;
-  pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
-  if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
-  pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
+  if (acknowledgement == pcb.snd_lbb && pcb.unsent == nullptr) [[likely]] {  // nothing is left
+    for (tcp_seg* segment = std::exchange(pcb.unacked, nullptr); segment != nullptr;)
+      OutgoingSegment::release(*std::exchange(segment, segment->next));
+    require(pcb.snd_buf <= TCP_SND_BUF, "a send buffer has its size when it is empty", pcb.snd_buf);
+    pcb.snd_queuelen = 0;
+    pcb.rtime = -1;
+    released = TCP_SND_BUF - pcb.snd_buf;
+  } else {
+    pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
+    if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
+    pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
+  }
   if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
   pcb.snd_buf += released;
   measure_round_trip(pcb, acknowledgement);
@@ -157,40 +167,40 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
 // The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: lwIP's checks
 // (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or
 // a probe, and is left to lwIP.
-[[gnu::always_inline]] inline bool ConnectionState::take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept {
+bool ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, ReceiveBuffer& buffer, unsigned buffers) noexcept {
   if (!is_ordinary()) [[unlikely]]
     return false;
   tcp_pcb& pcb = *pcb_;
-  const std::uint32_t newly_acknowledged = segment.acknowledgement - pcb.lastack;
-  if (segment.sequence != pcb.rcv_nxt || segment.bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack ||
-      (segment.bytes | newly_acknowledged) == 0)
+  const std::uint32_t sequence = segment.sequence(), acknowledgement = segment.acknowledgement();
+  const std::uint32_t newly_acknowledged = acknowledgement - pcb.lastack;
+  if (sequence != pcb.rcv_nxt || bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack || (bytes | newly_acknowledged) == 0)
     return false;
-  if (stack_.may_be_short(segment.buffers) && segment.bytes != 0 &&
-      (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, segment.buffers))) [[unlikely]]
+  if (stack_.may_be_short(buffers) && bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, buffers)))
+      [[unlikely]]
     return false;
 
   pcb.tmr = tcp_ticks;
   pcb.keep_cnt_sent = 0;
   pcb.persist_probe = 0;
-  update_send_window(pcb, segment);
+  update_send_window(pcb, sequence, acknowledgement, segment.window());
   stack_.mark_dirty_at_receipt(*this);
   if (newly_acknowledged != 0) {
-    const std::uint32_t sent = take_acknowledgement(pcb, segment.acknowledgement, newly_acknowledged);
+    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged);
     if (sent != 0) acknowledged(sent);
   }
-  if (segment.bytes == 0) {
+  if (bytes == 0) {
     Stack::release_chain(&buffer);
     return true;
   }
-  pcb.rcv_nxt += segment.bytes;
+  pcb.rcv_nxt += bytes;
   // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. More than one MSS is a frame that
   // the card has made of several segments.
-  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || segment.bytes > pcb.mss;
+  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > pcb.mss;
   pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
   if (buffer.next == nullptr) [[likely]] {
-    deliver(segment, buffer);
+    deliver(segment.payload(), bytes, buffer);
   } else {
-    deliver_chain(segment, buffer);
+    deliver_chain(segment.payload(), bytes, buffer);
   }
   update_announced_window(pcb);
   return true;
@@ -213,8 +223,8 @@ namespace {
 
 // Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
 // the handler takes effect before that is known.
-inline void ConnectionState::deliver(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept {
-  ReceivedPiece& piece = make_delivered(buffer, *this, segment.payload, segment.bytes);
+[[gnu::always_inline]] inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
+  ReceivedPiece& piece = make_delivered(buffer, *this, payload, bytes);
   call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
   if (piece.pbuf.ref == delivered_and_released) [[likely]] {
     buffer.release();
@@ -223,10 +233,8 @@ inline void ConnectionState::deliver(const ArrivedSegment& segment, ReceiveBuffe
   }
 }
 
-void ConnectionState::deliver_chain(const ArrivedSegment& segment, ReceiveBuffer& first) noexcept {
+void ConnectionState::deliver_chain(const std::byte* payload, std::uint32_t left, ReceiveBuffer& first) noexcept {
   Buffer data;
-  const std::byte* payload = segment.payload;
-  std::uint32_t left = segment.bytes;
   for (ReceiveBuffer* buffer = &first; buffer != nullptr; buffer = buffer->next) {
     const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
     data.append_piece(make_delivered(*buffer, *this, payload, bytes).piece);
@@ -316,13 +324,7 @@ template <typename T>
       find({.addresses = read_raw<std::uint64_t>(at + ip + 12), .ports = read_raw<std::uint32_t>(at + tcp)});
   if (connection == nullptr) return false;
   wake_clock(true);
-  const ArrivedSegment segment{.sequence = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 4)),
-                               .acknowledgement = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 8)),
-                               .bytes = static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)),
-                               .window = lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 14)),
-                               .buffers = static_cast<std::uint16_t>(buffers),
-                               .payload = at + Headers::bytes};
-  return connection->take_segment(segment, frame);
+  return connection->take_segment(ArrivedSegment(at + tcp), static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)), frame, buffers);
 }
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {

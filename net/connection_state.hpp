@@ -18,6 +18,7 @@
 #include "kernel/task.hpp"
 #include "lwip/err.h"
 #include "lwip/ip_addr.h"
+#include "lwip/prot/tcp.h"
 #include "lwip/tcp.h"
 #include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
@@ -61,9 +62,10 @@ class ConnectionState final : public Connection, public QueueLink {
     }
   }
 
-  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp). Takes over `buffer`,
-  /// the first buffer of the frame. Returns false, with no change, if lwIP has to handle the segment.
-  [[nodiscard]] bool take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
+  /// Handles a segment with `bytes` of payload that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp).
+  /// Takes over `buffer`, the first of the frame's `buffers`. Returns false, with no change, if lwIP has to handle the segment.
+  [[nodiscard, gnu::noinline]] bool take_segment(ArrivedSegment segment, std::uint32_t bytes, ReceiveBuffer& buffer,
+                                                 unsigned buffers) noexcept;
   /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
   void remember_headers(const pbuf& frame) noexcept;
   /// Runs at the end of an event (connection_sending.cpp): calls `writable` if due, passes all recorded requests to lwIP, and sends.
@@ -82,9 +84,11 @@ class ConnectionState final : public Connection, public QueueLink {
   void charge() noexcept {
     if (const std::size_t now = memory_held(); now != charged_bytes_) charge(now);
   }
+  /// Bytes that wait to be sent.
+  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes_ : queued_.bytes(); }
   /// `Connection::held_bytes`.
   [[nodiscard]] std::size_t memory_held() const noexcept {
-    std::size_t bytes = received_memory_ + reordered_memory_ + queued_.bytes() + queued_.pieces() * memory::piece_bytes;
+    std::size_t bytes = received_memory_ + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
     if (pcb_ != nullptr) bytes += written_bytes_ + pcb_->snd_queuelen * memory::segment_bytes;
     return bytes;
   }
@@ -138,6 +142,9 @@ class ConnectionState final : public Connection, public QueueLink {
     not_possible,  ///< lwIP has to send the bytes that are still queued
   };
   [[nodiscard]] Sent send_queued() noexcept;
+  [[nodiscard]] bool fits_now(std::uint32_t bytes) const noexcept;
+  /// Moves the bytes of `ready_` to `queued_`.
+  void queue_ready() noexcept;
   /// Sends `bytes` of the queue, at most the MSS.
   [[nodiscard]] Sent send_frame(std::uint32_t bytes) noexcept;
   /// Sends up to `bytes` of the queue as one segment that the card cuts up.
@@ -145,8 +152,10 @@ class ConnectionState final : public Connection, public QueueLink {
   /// Sends a segment that the card did not take before.
   [[nodiscard]] Sent send_waiting() noexcept;
   /// Makes `made` the connection's last segment, and sends it.
-  [[nodiscard]] Sent pass(OutgoingSegment& made) noexcept;
-  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence) noexcept;
+  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags) noexcept;
+  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags) noexcept;
+  /// PSH marks the last bytes of the queue.
+  [[nodiscard]] unsigned flags_for_rest() const noexcept { return queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK; }
   void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;
   /// Sends an acknowledgement alone. Returns false, with no change, if lwIP has to send it.
   [[nodiscard]] bool acknowledge() noexcept;
@@ -160,9 +169,9 @@ class ConnectionState final : public Connection, public QueueLink {
     acknowledged_ = true;
   }
   /// Passes the payload of a whole frame to the handler.
-  void deliver(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
+  void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
   /// As `deliver`, for a frame in several buffers.
-  void deliver_chain(const ArrivedSegment& segment, ReceiveBuffer& first) noexcept;
+  void deliver_chain(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& first) noexcept;
   void retain(ReceivedPiece& piece) noexcept;
   /// `settle`, if lwIP has to do a part (connection.cpp).
   void settle_with_lwip() noexcept;
@@ -176,6 +185,8 @@ class ConnectionState final : public Connection, public QueueLink {
   std::unique_ptr<ConnectionHandler> handler_;
   ConnectAttempt* attempt_ = nullptr;
   Buffer queued_;                      // sent by the handler, not yet passed to lwIP
+  OutgoingSegment* ready_ = nullptr;   // from `send_copy`; then `queued_` is empty
+  std::uint32_t ready_bytes_ = 0;      // payload of `ready_`
   std::size_t written_bytes_ = 0;      // passed to lwIP, not yet acknowledged
   std::size_t wanted_bytes_ = 0;       // size of the last refused `send`; 0: none
   std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP

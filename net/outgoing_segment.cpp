@@ -93,15 +93,6 @@ Buffer::Piece& OutgoingSegment::as_piece() noexcept {
   return *new (&piece) Buffer::Piece{.data = payload(), .bytes = segment.len, .release = &release_piece, .owner = this};
 }
 
-OutgoingSegment* OutgoingSegment::take(Buffer& queued) noexcept {
-  Buffer::Piece* const piece = queued.first();
-  if (piece == nullptr || piece->next != nullptr || piece->release != &release_piece) return nullptr;
-  auto* const object = static_cast<OutgoingSegment*>(piece->owner);
-  if (piece->bytes != object->segment.len) return nullptr;  // a part was dropped
-  (void)queued.detach();
-  return object;
-}
-
 void OutgoingSegment::release(tcp_seg& segment) noexcept {
   pbuf& buffer = *segment.p;
   if ((segment.flags & TF_SEG_IN_PBUF) != 0 && buffer.ref == 1 && buffer.next == nullptr) [[likely]] {
