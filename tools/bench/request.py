@@ -35,8 +35,8 @@ VALUE_BYTES = 100
 WORDS = ("itr=16us",)
 UNIT = "instructions a request"
 LINUX = "Linux 6.1, memcached 1.6"
-# The row whose layers are shown, and functions of a layer that are named.
-MAIN = "get.16"
+# The rows whose layers are shown, and functions of a layer that are named.
+MAIN = ("get.1", "get.16")
 FUNCTIONS = 4
 PING_PONG = {64: 1600, 8192: 4000, 65536: 20_000}
 PING_PONG_WORDS = ("itr=16us", "from=32", "to=64K", "repeats=50")
@@ -128,8 +128,8 @@ class Cost:
     profile: profile.Profile | None
 
 
-# The layers of the main row are shown behind the table.
-_main: list[Cost] = []
+# The layers of the main rows are shown behind the table.
+_main: dict[str, Cost] = {}
 
 
 def rows(selection: Selection | None = None, image: Path | None = None) -> list[Row]:
@@ -159,7 +159,8 @@ def rows(selection: Selection | None = None, image: Path | None = None) -> list[
             found.append(
                 Row(f"request.{load.moved}", "cache lines moved between cores, a request", own.moved_lines, MOVED_BARS.get(load.moved))
             )
-    _main[:] = [ours[MAIN]] if MAIN in ours else []
+    _main.clear()
+    _main.update({name: ours[name] for name in MAIN if name in ours})
     for measure in dict.fromkeys(further.values()):
         found += [row for row in measure(measured) if selection.has(row.name.removeprefix("request."))]
     return found
@@ -177,7 +178,7 @@ def cost(load: Load, booted: Path | experiment.System) -> Cost:
             raise Failure(f"{load.name}: {result.world['failed']} requests failed, {result.answered} were answered")
         file = Path(scratch) / experiment.PROFILE
         instructions, moved = profile.total(file)
-        sites = profile.read(file, booted) if isinstance(booted, Path) and load.name == MAIN else None
+        sites = profile.read(file, booted) if isinstance(booted, Path) and load.name in MAIN else None
     wakeups = sum(core.wakeups for core in result.cores)
     return Cost(instructions / result.answered, moved / result.answered, result.answered, result.answered / max(wakeups, 1), sites)
 
@@ -203,13 +204,13 @@ FURTHER: dict[str, Callable[[Path], list[Row]]] = {
 
 
 def show(found: Sequence[Row]) -> str:
-    return table(found) + "".join(f"\n\n{layers(cost)}" for cost in _main if cost.profile)
+    return table(found) + "".join(f"\n\n{layers(name, cost)}" for name, cost in _main.items() if cost.profile)
 
 
-def layers(main: Cost) -> str:
-    """The layers of the main row, and the largest functions of each."""
+def layers(name: str, main: Cost) -> str:
+    """The layers of a row, and the largest functions of each."""
     assert main.profile
-    cells = [(f"{MAIN}: layer", UNIT, "the largest functions")]
+    cells = [(f"{name}: layer", UNIT, "the largest functions")]
     for layer, count in main.profile.layers().most_common():
         largest = main.profile.functions(layer).most_common(FUNCTIONS)
         said = ", ".join(f"{name.rpartition('::')[2] or name} {counted / main.answered:.0f}" for name, counted in largest)
