@@ -25,6 +25,7 @@ void report_parked(unsigned parked);
 
 [[nodiscard]] CpuAccess& cpu_access() noexcept;
 
-[[nodiscard]] SleepPlan plan_sleep(IdleState asked, bool watched) noexcept;
+/// The plan for a sleep in `asked`, as `SleepWays::plan`.
+[[nodiscard]] const SleepPlan& plan_sleep(IdleState asked, bool watched) noexcept;
 
 }  // namespace neap::x86::power
