@@ -5,6 +5,7 @@
 // them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -160,14 +161,37 @@ class MarkedInterrupts {
 };
 extern constinit thread_local MarkedInterrupts marked_interrupts;
 [[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.any(); }
+inline void run_vector(Core& self, std::uint8_t vector) noexcept {
+  const unsigned index = vector - machine::vector_first;  // wraps to a large value for a vector below the first
+  if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == VectorSlot::State::owned) [[likely]] {
+    EventLoop::begin_event(self.vectors[index].callback.code());
+    self.vectors[index].callback();
+    event_loop.finish_event();
+  } else {
+    self.counters.spurious.add();
+  }
+  self.counters.interrupts.add();
+}
 /// Runs the callbacks of the vectors that are marked now.
-void run_marked_interrupts() noexcept;
+inline void run_marked_interrupts(Core& self) noexcept {
+  const std::uint8_t end = marked_interrupts.end();
+  while (marked_interrupts.begin() != end) run_vector(self, marked_interrupts.take());
+}
 extern constinit thread_local TimerWheel timer_wheel;
+extern constinit thread_local std::uint64_t armed_alarm_ns;  // the time of the alarm that is set and has not fired
+void arm_earlier_alarm(std::uint64_t latest_ns) noexcept;
 /// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for an earlier time already.
 /// Returns the time for which the alarm is armed.
-std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
+///
+/// Most time-outs are cancelled or postponed before they are due, many of them by each request. So an alarm that is too early stays: at
+/// worst it wakes the core once, and the next sleep sets the right one.
+inline std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
+  if (armed_alarm_ns > std::min(timer_wheel.not_before_ns(), latest_ns)) [[unlikely]]
+    arm_earlier_alarm(latest_ns);
+  return armed_alarm_ns;
+}
 /// The alarm has fired, so none is armed.
-void forget_alarm() noexcept;
+inline void forget_alarm() noexcept { armed_alarm_ns = machine::alarm_none; }
 
 namespace rcu {
 /// This core's nodes that wait for a grace period or for their reclamation, and the epoch that the core stored last.

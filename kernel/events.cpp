@@ -172,7 +172,7 @@ void EventLoop::run() noexcept {
 
 // Returns false if no work is left that this function handles: only interrupts ran, and after them nothing was queued. So a wake-up by an
 // interrupt takes one iteration, not a second one that finds nothing.
-bool EventLoop::run_iteration() noexcept {
+[[gnu::always_inline]] inline bool EventLoop::run_iteration() noexcept {
   bool ran = false;
   for (unsigned windows = 1;; ++windows) {
     machine::open_interrupt_window();
@@ -180,7 +180,7 @@ bool EventLoop::run_iteration() noexcept {
       if (windows != 1) found_work();
       break;
     }
-    run_marked_interrupts();
+    run_marked_interrupts(*self_);
     if (windows == interrupt_windows) {
       ran = true;
       break;
@@ -267,7 +267,7 @@ void EventLoop::found_work() noexcept {
   found_none_at_tsc_ = 0;
 }
 
-void EventLoop::be_idle() noexcept {
+[[gnu::always_inline]] inline void EventLoop::be_idle() noexcept {
   if (watchdog::on) [[unlikely]]
     watchdog::idle();
   log::before_sleep();
@@ -365,8 +365,8 @@ bool EventLoop::still_idle() noexcept {
          !loop.watched_.changed();
 }
 
-void EventLoop::sleep() noexcept {
-  require(hooks_.empty() && last_hooks_.empty(), "a core sleeps with event-end hooks to run");
+[[gnu::always_inline]] inline void EventLoop::sleep() noexcept {
+  require(!hooks_wait_ || (hooks_.empty() && last_hooks_.empty()), "a core sleeps with event-end hooks to run");
   free_spare_events(spare_events_kept);
   if (!rcu::prepare_sleep()) return;
   IdleState state = idle_state_;

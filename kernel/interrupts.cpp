@@ -12,23 +12,7 @@ namespace neap {
 
 constinit thread_local MarkedInterrupts marked_interrupts;
 
-namespace {
-
 using State = VectorSlot::State;
-
-void run_vector(Core& self, unsigned vector) noexcept {
-  const unsigned index = vector - machine::vector_first;  // wraps to a large value for a vector below the first
-  if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == State::owned) [[likely]] {
-    EventLoop::begin_event(self.vectors[index].callback.code());
-    self.vectors[index].callback();
-    event_loop.finish_event();
-  } else {
-    self.counters.spurious.add();
-  }
-  self.counters.interrupts.add();
-}
-
-}  // namespace
 
 Result<std::uint8_t> allocate_vector(unsigned core, Callback callback) {
   require(core < core_count(), "a vector of a core that does not run", core);
@@ -61,12 +45,6 @@ void interrupt_arrived(std::uint8_t vector) noexcept { marked_interrupts.mark(ve
 void alarm_fired() noexcept {
   forget_alarm();
   if (Core* const self = event_loop.core(); self != nullptr) self->counters.alarms.add();
-}
-
-void run_marked_interrupts() noexcept {
-  Core& self = *event_loop.core();
-  const std::uint8_t end = marked_interrupts.end();
-  while (marked_interrupts.begin() != end) run_vector(self, marked_interrupts.take());
 }
 
 void VectorSlot::release_callback(RemoteNode* node) noexcept {

@@ -15,11 +15,9 @@
 namespace neap {
 
 constinit thread_local TimerWheel timer_wheel;
+constinit thread_local std::uint64_t armed_alarm_ns = machine::alarm_none;
 
 namespace {
-
-// The time of the alarm that is set and has not fired.
-constinit thread_local std::uint64_t armed_ns = machine::alarm_none;
 
 /// The sum does not overflow: the time since boot and the delay are at most 292 years each, half of what 64 bits hold.
 std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
@@ -88,20 +86,12 @@ PendingTimers pending_timers() noexcept {
   return {.count = timer_wheel.count(), .until_next = std::chrono::nanoseconds(waits ? earliest - now : 0)};
 }
 
-// Most time-outs are cancelled or postponed before they are due, many of them by each request. So an alarm that is too early stays: at
-// worst it wakes the core once, and the next sleep sets the right one.
-std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
-  if (armed_ns > std::min(timer_wheel.not_before_ns(), latest_ns)) [[unlikely]] {
-    const std::uint64_t earliest_ns = std::min(timer_wheel.earliest_ns(), latest_ns);
-    if (earliest_ns < armed_ns) {
-      machine::set_alarm(earliest_ns);
-      armed_ns = earliest_ns;
-    }
-  }
-  return armed_ns;
+void arm_earlier_alarm(std::uint64_t latest_ns) noexcept {
+  const std::uint64_t earliest_ns = std::min(timer_wheel.earliest_ns(), latest_ns);
+  if (earliest_ns >= armed_alarm_ns) return;
+  machine::set_alarm(earliest_ns);
+  armed_alarm_ns = earliest_ns;
 }
-
-void forget_alarm() noexcept { armed_ns = machine::alarm_none; }
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
 void TimerWheel::append_due(Timer& timer) noexcept {
@@ -199,7 +189,8 @@ void TimerWheel::update_next_look() noexcept {
 
 void TimerWheel::look_next_at(std::uint64_t tick) noexcept {
   next_look_ = tick;
-  next_look_timestamp_ = tick == never ? never : machine::timestamp_before(tick << tick_bits);
+  next_look_ns_ = tick == never ? machine::alarm_none : tick << tick_bits;
+  next_look_timestamp_ = tick == never ? never : machine::timestamp_before(next_look_ns_);
 }
 
 bool TimerWheel::run_due_timers(unsigned budget) noexcept {

@@ -34,10 +34,7 @@ class TimerWheel {
   /// exception: for a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too early.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   /// As `earliest_ns`, but without a search. The time may be too early, because a cancelled timer still counts until the next search.
-  [[nodiscard]] std::uint64_t not_before_ns() const noexcept {
-    if (due_ != nullptr) return 0;
-    return next_look_ == never ? machine::alarm_none : next_look_ << tick_bits;
-  }
+  [[nodiscard]] std::uint64_t not_before_ns() const noexcept { return due_ != nullptr ? 0 : next_look_ns_; }
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.
   [[nodiscard]] bool is_running(const Timer& timer) const noexcept { return running_ == &timer; }
@@ -70,9 +67,11 @@ class TimerWheel {
   std::uint64_t used_[levels] = {};    // one bit for each slot with timers; it may stay set after their cancellation, until the next check
   std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
   std::uint64_t next_look_ = never;    // no timer is due before this tick; a cancellation may leave it too early
-  std::uint64_t next_look_timestamp_ = never;  // a timestamp at or shortly before that tick
-  Timer* due_ = nullptr;                       // oldest first
-  Timer** due_end_ = nullptr;                  // `next_` of the last due timer; valid unless `due_` is null
+  // That tick in nanoseconds, and a timestamp at or shortly before it.
+  std::uint64_t next_look_ns_ = machine::alarm_none;
+  std::uint64_t next_look_timestamp_ = never;
+  Timer* due_ = nullptr;       // oldest first
+  Timer** due_end_ = nullptr;  // `next_` of the last due timer; valid unless `due_` is null
   const Timer* running_ = nullptr;
 };
 

@@ -15,6 +15,8 @@
 
 namespace neap::x86::power {
 
+constinit std::array<std::array<SleepPlan, 2>, idle_states> sleep_plans{};
+
 namespace {
 
 class ThisCpu final : public CpuAccess {
@@ -31,8 +33,6 @@ constinit ThisCpu this_cpu;
 constinit CpuPower cpu_power;
 constinit MachineFacts machine_facts;
 constinit thread_local CoreAtBoot at_boot;
-// The plans of `SleepWays::plan` for each idle state, without and with a watched line. They never change, and each sleep needs one.
-constinit std::array<std::array<SleepPlan, 2>, idle_states> plans{};
 constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
 
@@ -57,7 +57,8 @@ std::uint8_t package_number(std::uint32_t id) {
 void find_abilities(const FindOptions& options) {
   cpu_power.find(this_cpu, options);
   machine_facts = find_facts(this_cpu, cpu_power.abilities(), cpu_power.sleep_ways());
-  for (unsigned state = 0; state < plans.size(); ++state) plans[state] = cpu_power.sleep_ways().plans(static_cast<IdleState>(state));
+  for (unsigned state = 0; state < sleep_plans.size(); ++state)
+    sleep_plans[state] = cpu_power.sleep_ways().plans(static_cast<IdleState>(state));
   Line line;
   cpu_power.describe(line);
   line.print();
@@ -100,14 +101,6 @@ void report_parked(unsigned parked) {
 
 SleepPlan plan_parked() noexcept { return cpu_power.sleep_ways().plan_parked(); }
 CpuAccess& cpu_access() noexcept { return this_cpu; }
-
-const SleepPlan& plan_sleep(IdleState asked, bool watched) noexcept {
-  const auto state = static_cast<unsigned>(asked);
-  require(state < plans.size(), "plan_sleep: no such idle state", state);
-  const SleepPlan& plan = plans[state][watched];
-  require(!watched || plan.way == Way::watch, "plan_sleep: a line is watched in a state without MWAIT", state);
-  return plan;
-}
 
 }  // namespace neap::x86::power
 
