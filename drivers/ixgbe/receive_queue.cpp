@@ -29,7 +29,9 @@ Result<void> ReceiveQueue::prepare(const QueueOptions& options) {
   memory.unfinished.reset(new (std::nothrow) ReceivePool::Buffer*[options.receive_descriptors]());
   if (!memory.slots || !memory.unfinished)
     return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's slots", options.receive_descriptors);
-  if (auto grown = pool_.grow_to(std::max(options.receive_buffers, options.receive_descriptors)); !grown) return grown;
+  const std::uint32_t wanted =
+      options.receive_buffers != 0 ? options.receive_buffers : options.receive_descriptors + QueueOptions::buffers_beyond_ring;
+  if (auto grown = pool_.grow_to(std::max(wanted, options.receive_descriptors)); !grown) return grown;
   spare_ = std::move(memory);
   return {};
 }
