@@ -2,7 +2,6 @@
 #include "apps/memcached/store.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "apps/memcached/numbers.hpp"
+#include "kernel/memory/size_classes.hpp"
 
 namespace neap::memcached {
 
@@ -21,13 +21,8 @@ void release_item(void* pointer) noexcept {
   if (before == 1) Store::of(*item).release(*item);
 }
 
-/// Returns the bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp). Above 8 KiB these are whole pages. Up to 8 KiB, the
-/// heap has four sizes for each doubling, at least 16 bytes apart.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-  constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
-  const std::size_t bytes = Item::memory_bytes(key_bytes, value_bytes);
-  const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
-  return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
+  return memory::heap_bytes(Item::memory_bytes(key_bytes, value_bytes));
 }
 
 std::uint8_t Store::claim_index() noexcept {
