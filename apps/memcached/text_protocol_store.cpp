@@ -31,10 +31,10 @@ using namespace text;
 
 }  // namespace
 
-std::size_t TextProtocol::set_one(std::string_view input, Context& context) noexcept {
+std::size_t TextProtocol::set_one(std::string_view input, Context& context, Counts& counts) noexcept {
   const char* const begin = input.data();
   const char* const end = begin + input.size();
-  if (end[-1] != '\n') return 0;  // ends each of the following searches
+  if (end[-1] != '\n' || context.store().is_short_of_memory()) return 0;  // ends each of the following searches
   const char* const word = begin + 4;
   const char* at = detail::find_break(begin, word, end);
   const std::string_view text(word, static_cast<std::size_t>(at - word));
@@ -47,8 +47,7 @@ std::size_t TextProtocol::set_one(std::string_view input, Context& context) noex
   auto [item, outcome] = store.allocate(store.key(text), flags, context.service.clock.expiry(expires, context.now), bytes, context.now);
   if (!item) [[unlikely]]
     return 0;
-  context.statistics.add(Count::requests);
-  context.statistics.add(Count::cmd_set);
+  ++counts.sets;
   require(bytes == item->value_bytes, "memcached: a value fits into its item", bytes);
   std::memcpy(item->value_data(), value, bytes);
   (void)store.commit(Mode::set, std::move(item), 0, context.now);  // without a condition, so it cannot fail
