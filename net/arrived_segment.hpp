@@ -26,7 +26,8 @@ struct SegmentAddresses {
 struct ArrivedSegment {
   std::uint32_t sequence, acknowledgement;
   std::uint32_t bytes;   ///< of payload
-  std::uint16_t window;  ///< not scaled
+  std::uint16_t window;   ///< not scaled
+  std::uint16_t buffers;  ///< receive buffers of the frame, which hold all payload
   const std::byte* payload;
 };
 

@@ -358,8 +358,8 @@ void ConnectionState::settle() noexcept {
     return;
   }
   open_window();
-  const OneFrame whole = queued_.empty() ? OneFrame::not_possible : send_in_one_frame();
-  bool complete = whole == OneFrame::not_possible ? write_queued() : whole == OneFrame::sent;
+  const Sent sent = send_queued();
+  bool complete = sent == Sent::not_possible ? write_queued() : sent == Sent::all;
   if (end_wanted_ && !end_sent_ && queued_.empty()) {
     if (tcp_shutdown(pcb_, 0, 1) == ERR_OK) {
       end_sent_ = true;
@@ -368,7 +368,7 @@ void ConnectionState::settle() noexcept {
     }
   }
   if (close_wanted_) tcp_poll(pcb_, &on_poll, poll_ticks);
-  if (whole != OneFrame::waits && !output()) complete = false;
+  if (sent != Sent::waits && !output()) complete = false;
   if (!complete) stack_.mark_blocked(*this);
   if (!gone()) charge();
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-// The short way of a request and its reply through TCP.
+// The short way of received segments through TCP.
 //
-// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both, and nearly every reply fits one
-// frame. lwIP's general code handles such segments in some 1,800 instructions. Here a few comparisons recognise them ("header prediction",
-// Jacobson 1988), and the same changes are made to lwIP's state of the connection (tcp_pcb) directly. Any other segment is left to lwIP
-// untouched, so lwIP remains the only implementation of reordering, loss, windows that close, and the end of a connection. The comments
-// name the function of lwIP whose effects a part has.
+// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. lwIP's general code handles such a
+// segment in some 900 instructions. Here a few comparisons recognise it ("header prediction", Jacobson 1988), and the same changes are made
+// to lwIP's state of the connection (tcp_pcb) directly. Any other segment is left to lwIP untouched, so lwIP remains the only implementation
+// of reordering, loss, windows that close, and the end of a connection. The comments name the function of lwIP whose effects a part has.
+// connection_sending.cpp is the counterpart for sent bytes.
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
@@ -29,7 +30,6 @@ namespace neap::net {
 
 // Timestamps would be an option of every segment.
 static_assert(LWIP_TCP_TIMESTAMPS == 0, "headers have no options");
-static_assert(OutgoingSegment::payload_bytes_max >= TCP_MSS);
 
 namespace {
 
@@ -83,7 +83,7 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
     const std::uint16_t buffers = segment.p->next == nullptr ? std::uint16_t{1} : pbuf_clen(segment.p);
     require(pcb.snd_queuelen >= buffers, "a connection's queue counts all buffers of its segments", pcb.snd_queuelen);
     pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen - buffers);
-    bytes += segment.len;
+    bytes += std::uint32_t{segment.len} + segment.acked;
     OutgoingSegment::release(segment);
   }
   return list;
@@ -148,7 +148,7 @@ bool ConnectionState::take_segment(const ArrivedSegment& segment, ReceiveBuffer&
       LWIP_TCP_SACK_VALID(&pcb, 0))
     return false;
   if (close_wanted_ || abort_wanted_ || handler_ == nullptr) return false;
-  if (segment.bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, 1))) return false;
+  if (segment.bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, segment.buffers))) return false;
 
   TCP_STATS_INC(tcp.recv);
   pcb.tmr = tcp_ticks;
@@ -161,37 +161,81 @@ bool ConnectionState::take_segment(const ArrivedSegment& segment, ReceiveBuffer&
     if (sent != 0) acknowledged(sent);
   }
   if (segment.bytes == 0) {
-    buffer.release();
+    Stack::release_chain(&buffer);
     return true;
   }
   pcb.rcv_nxt += segment.bytes;
-  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement.
-  pcb.flags = static_cast<tcpflags_t>((pcb.flags & TF_ACK_DELAY) != 0 ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW
-                                                                      : pcb.flags | TF_ACK_DELAY);
-  deliver(segment.payload, segment.bytes, buffer);
+  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. More than one MSS is a frame that
+  // the card has made of several segments.
+  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || segment.bytes > pcb.mss;
+  pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
+  if (buffer.next == nullptr) [[likely]] {
+    deliver(segment, buffer);
+  } else {
+    deliver_chain(segment, buffer);
+  }
+  tcp_update_rcv_ann_wnd(&pcb);
   return true;
 }
 
-// Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
-// the handler takes effect before that is known.
-inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
+namespace {
+
+ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data, std::uint32_t bytes) noexcept {
   ReceivedPiece& piece = ReceivedPiece::make(buffer);
-  piece.connection = this;
+  piece.connection = &connection;
   piece.pbuf.len = static_cast<u16_t>(bytes);
   piece.pbuf.ref = being_delivered;
-  piece.piece = {.data = payload, .bytes = bytes, .release = &release_delivered, .owner = &piece};
+  piece.piece = {.data = data, .bytes = bytes, .release = &release_delivered, .owner = &piece};
+  return piece;
+}
+
+}  // namespace
+
+// Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
+// the handler takes effect before that is known.
+inline void ConnectionState::deliver(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept {
+  ReceivedPiece& piece = make_delivered(buffer, *this, segment.payload, segment.bytes);
   call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
   if (piece.pbuf.ref == delivered_and_released) [[likely]] {
     buffer.release();
   } else {
-    piece.pbuf.ref = retained;
-    stack_.hold_buffer(buffer);
-    received_memory_ += Stack::memory_of(buffer);
-    held_bytes_ += bytes;
-    ++references_;
-    pcb_->rcv_wnd -= bytes;
+    retain(piece);
   }
-  tcp_update_rcv_ann_wnd(pcb_);
+}
+
+void ConnectionState::deliver_chain(const ArrivedSegment& segment, ReceiveBuffer& first) noexcept {
+  Buffer data;
+  const std::byte* payload = segment.payload;
+  std::uint32_t left = segment.bytes;
+  for (ReceiveBuffer* buffer = &first; buffer != nullptr; buffer = buffer->next) {
+    const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
+    data.append_piece(make_delivered(*buffer, *this, payload, bytes).piece);
+    left -= bytes;
+    if (buffer->next != nullptr) payload = buffer->next->data;
+  }
+  require(left == 0, "the buffers of a frame hold its payload", left);
+  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(data)); });
+  for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
+    ReceiveBuffer& done = *buffer;
+    buffer = std::exchange(done.next, nullptr);
+    ReceivedPiece& piece = ReceivedPiece::in(done);
+    if (piece.pbuf.ref == delivered_and_released) {
+      done.release();
+    } else {
+      retain(piece);
+    }
+  }
+}
+
+/// The handler has kept the piece.
+void ConnectionState::retain(ReceivedPiece& piece) noexcept {
+  piece.pbuf.ref = retained;
+  ReceiveBuffer& buffer = piece.buffer();
+  stack_.hold_buffer(buffer);
+  received_memory_ += Stack::memory_of(buffer);
+  held_bytes_ += piece.pbuf.len;
+  ++references_;
+  pcb_->rcv_wnd -= piece.pbuf.len;
 }
 
 void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
@@ -200,102 +244,6 @@ void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
   const std::size_t memory_bytes = Stack::memory_of(buffer);
   stack_.received_buffer_freed(&buffer);
   piece_released(bytes, memory_bytes);
-}
-
-// --- Sending -----------------------------------------------------------------------------------------------------------------------------
-void ConnectionState::remember_headers(const pbuf& frame) noexcept {
-  if (frame.len < SegmentHeaders::bytes) return;
-  SegmentHeaders headers;
-  headers.read(frame.payload);
-  if (headers.ethertype != ETHTYPE_IP || headers.version_and_length != SegmentHeaders::version_4_without_options ||
-      headers.protocol != IP_PROTO_TCP || headers.from_port != pcb_->local_port || headers.to_port != pcb_->remote_port)
-    return;
-  headers.unused = 0;
-  headers.fragment = 0;
-  headers.ip_checksum = 0;
-  headers.length_and_flags = SegmentHeaders::no_options | TCP_ACK | TCP_PSH;
-  headers.urgent = 0;
-  ip_hdr ip;
-  std::memcpy(&ip, static_cast<const std::byte*>(frame.payload) + SegmentHeaders::ethernet_bytes, sizeof ip);
-  headers.tcp_checksum = pseudo_header_sum(ip, 0);  // the length is added for each segment
-  headers_ = headers;
-  headers_generation_ = etharp_generation;
-  headers_known_ = true;
-}
-
-// tcp_write(), tcp_output() and ip4_output() for a segment that lwIP would make of the queued bytes and send at once. Like these, it
-// numbers the segment before the card has accepted it, so a segment that the card refuses waits in `unsent`.
-ConnectionState::OneFrame ConnectionState::send_in_one_frame() noexcept {
-  tcp_pcb& pcb = *pcb_;
-  const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(queued_.bytes(), 0xFFFF));
-  const std::uint32_t in_flight = pcb.snd_lbb - pcb.lastack;
-  if (!headers_known_ || headers_generation_ != etharp_generation || !stack_.fills_in_checksums()) return OneFrame::not_possible;
-  if (pcb.state != ESTABLISHED || pcb.unsent != nullptr || pcb.snd_nxt != pcb.snd_lbb || end_wanted_ ||
-      pcb.snd_queuelen >= TCP_SND_QUEUELEN || bytes > pcb.snd_buf || bytes > pcb.mss || bytes > pcb.snd_wnd_max / 2 ||
-      in_flight + bytes > std::min(pcb.snd_wnd, pcb.cwnd))
-    return OneFrame::not_possible;
-  OutgoingSegment* made = OutgoingSegment::take(queued_);  // from `send_copy`
-  if (made == nullptr) {
-    made = OutgoingSegment::make(bytes);
-    if (made == nullptr) return OneFrame::not_possible;  // lwIP reports and repeats it
-    std::byte* to = made->payload();
-    for (const Buffer::Piece* piece = queued_.first(); piece != nullptr; piece = piece->next) {
-      require(piece->bytes <= static_cast<std::size_t>(made->payload() + bytes - to), "the pieces of a buffer have its length", bytes);
-      std::memcpy(to, piece->data, piece->bytes);
-      to += piece->bytes;
-    }
-    queued_.clear();
-  }
-  written_bytes_ += bytes;
-
-  SegmentHeaders& headers = made->headers;
-  headers_.copy_to(headers);
-  const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders::tcp_header_bytes + bytes);
-  headers.ip_bytes = static_cast<std::uint16_t>(SegmentHeaders::ip_header_bytes + tcp_bytes);
-  headers.id = ip_id++;
-  headers.sequence = pcb.snd_lbb;
-  headers.acknowledgement = pcb.rcv_nxt;
-  headers.window = static_cast<std::uint16_t>(TCPWND_MIN16(RCV_WND_SCALE(&pcb, pcb.rcv_ann_wnd)));
-  const std::uint32_t sum = std::uint32_t{headers_.tcp_checksum} + lwip_htons(tcp_bytes);
-  headers.tcp_checksum = static_cast<std::uint16_t>(sum + (sum >> 16));
-
-  tcp_seg& segment = made->segment;
-  const std::uint32_t sequence = pcb.snd_lbb;
-  pcb.snd_lbb = sequence + bytes;
-  pcb.snd_buf -= bytes;
-  ++pcb.snd_queuelen;
-  pcb.unsent_oversize = 0;
-  if (pcb.rtime < 0) pcb.rtime = 0;
-  if (pcb.rttest == 0) {
-    pcb.rttest = tcp_ticks;
-    pcb.rtseq = sequence;
-  }
-  TCP_STATS_INC(tcp.xmit);
-  if (!stack_.send_segment(*made, pcb.local_port)) [[unlikely]] {
-    pcb.unsent = &segment;
-    tcp_set_flags(&pcb, TF_NAGLEMEMERR);
-    return OneFrame::waits;
-  }
-  pcb.rcv_ann_right_edge = pcb.rcv_nxt + pcb.rcv_ann_wnd;
-  pcb.snd_nxt = pcb.snd_lbb;
-  tcp_clear_flags(&pcb, TF_ACK_DELAY | TF_ACK_NOW | TF_NAGLEMEMERR);
-  if (pcb.unacked == nullptr) {
-    pcb.unacked = &segment;
-  } else {
-    tcp_seg* last = pcb.unacked;
-    while (last->next != nullptr) last = last->next;
-    last->next = &segment;
-  }
-  return OneFrame::sent;
-}
-
-bool ConnectionState::output() noexcept {
-  if (pcb_->unsent == nullptr && (pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0) return true;
-  const bool headers_valid = headers_known_ && headers_generation_ == etharp_generation;
-  if (!headers_valid) stack_.remember_headers_of(this);
-  const bool sent = tcp_output(pcb_) == ERR_OK;
-  if (!headers_valid) stack_.remember_headers_of(nullptr);
-  return sent;
 }
 
 }  // namespace neap::net

@@ -30,6 +30,7 @@ namespace neap::net {
 class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
+struct OutgoingSegment;
 struct ReceivedPiece;
 
 /// The state of a `connect` in progress. It is a local variable of the task that waits for the connection.
@@ -59,8 +60,8 @@ class ConnectionState final : public Connection {
     }
   }
 
-  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_segments.cpp). Takes over `buffer`,
-  /// which holds the whole frame. Returns false, with no change, if lwIP has to handle the segment.
+  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_segments.cpp). Takes over `buffer`, the
+  /// first buffer of the frame. Returns false, with no change, if lwIP has to handle the segment.
   [[nodiscard]] bool take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
   /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
   void remember_headers(const pbuf& frame) noexcept;
@@ -120,15 +121,33 @@ class ConnectionState final : public Connection {
   void open_window() noexcept;
   /// Passes queued bytes to lwIP. Returns false if lwIP had no memory for them.
   bool write_queued() noexcept;
-  enum class OneFrame : std::uint8_t { sent, waits, not_possible };
-  /// Sends all queued bytes in one frame. `waits`: lwIP has the segment, but the card did not take it. `not_possible`: nothing was changed,
-  /// and lwIP has to send the bytes.
-  [[nodiscard]] OneFrame send_in_one_frame() noexcept;
+  // Sending without lwIP (connection_sending.cpp).
+  enum class Sent : std::uint8_t {
+    all,           ///< what the windows permit
+    waits,         ///< lwIP has the last segment, which the card did not take
+    not_possible,  ///< lwIP has to send the bytes that are still queued
+  };
+  [[nodiscard]] Sent send_queued() noexcept;
+  /// Sends `bytes` of the queue, at most the MSS.
+  [[nodiscard]] Sent send_frame(std::uint32_t bytes) noexcept;
+  /// Sends up to `bytes` of the queue as one segment that the card cuts up.
+  [[nodiscard]] Sent send_long(std::uint32_t bytes) noexcept;
+  /// Sends a segment that the card did not take before.
+  [[nodiscard]] Sent send_waiting() noexcept;
+  /// Makes `made` the connection's last segment, and sends it.
+  [[nodiscard]] Sent pass(OutgoingSegment& made) noexcept;
+  [[nodiscard]] bool pass_to_card(OutgoingSegment& made) noexcept;
+  void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;
+  /// Sends an acknowledgement alone. Returns false, with no change, if lwIP has to send it.
+  [[nodiscard]] bool acknowledge() noexcept;
   /// Sends what lwIP has to send. Returns false if it could not.
   [[nodiscard]] bool output() noexcept;
   void acknowledged(std::uint32_t bytes) noexcept;
   /// Passes the payload of a whole frame to the handler.
-  void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
+  void deliver(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
+  /// As `deliver`, for a frame in several buffers.
+  void deliver_chain(const ArrivedSegment& segment, ReceiveBuffer& first) noexcept;
+  void retain(ReceivedPiece& piece) noexcept;
   /// Calls `writable` if it is due.
   void report_acknowledged() noexcept;
   void remember_addresses() noexcept;
@@ -151,9 +170,8 @@ class ConnectionState final : public Connection {
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
   SegmentAddresses addresses_;
-  SegmentHeaders headers_;                // of this connection's segments (connection_segments.cpp)
-  std::uint32_t headers_generation_ = 0;  // `headers_` is valid while lwIP's `etharp_generation` has this value
-  bool headers_known_ = false;
+  SegmentHeaders headers_;                // of this connection's segments (connection_sending.cpp)
+  std::uint32_t headers_generation_ = 0;  // `headers_` is valid while lwIP's `etharp_generation` (never 0) has this value
   std::uint16_t core_;
   bool acknowledged_ = false;  // in this event the peer acknowledged bytes
   bool end_wanted_ = false;    // close this side after all data was sent

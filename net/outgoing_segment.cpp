@@ -75,6 +75,7 @@ OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
   object->segment.next = nullptr;
   object->segment.p = &buffer;
   object->segment.len = static_cast<u16_t>(bytes);
+  object->segment.acked = 0;
   object->segment.flags = TF_SEG_IN_PBUF;
   object->segment.tcphdr = reinterpret_cast<tcp_hdr*>(&object->headers.from_port);
   return object;

@@ -27,6 +27,18 @@ void pbuf_freed(pbuf* freed) noexcept {
   if (reference != nullptr) PayloadReference::drop(reference);
 }
 
+/// Returns a pbuf for `bytes` at `data`, which holds `reference` unless that is null; null without memory.
+pbuf* make_pbuf(const void* data, std::uint32_t bytes, PayloadReference* reference) noexcept {
+  ReferencePbuf* const own = pbufs.take();
+  if (own == nullptr) return nullptr;
+  own->custom.custom_free_function = &pbuf_freed;
+  own->reference = reference;
+  if (reference != nullptr) reference->hold();
+  // PBUF_ROM: the data does not change, so lwIP need not copy it into the queue of packets that wait for a neighbour's address.
+  const auto length = static_cast<u16_t>(bytes);
+  return pbuf_alloced_custom(PBUF_RAW, length, PBUF_ROM, &own->custom, const_cast<void*>(data), length);
+}
+
 }  // namespace
 
 bool PayloadReference::share(Buffer::Piece& piece) noexcept {
@@ -54,6 +66,13 @@ PayloadReference::Writing::Writing(const Buffer::Piece& piece) noexcept {
 }
 PayloadReference::Writing::~Writing() { writing = nullptr; }
 
+pbuf* refer_to(const std::byte* data, std::uint32_t bytes) noexcept { return make_pbuf(data, bytes, nullptr); }
+
+pbuf* refer_to(Buffer::Piece& piece, std::uint32_t bytes) noexcept {
+  if (!PayloadReference::share(piece)) return nullptr;
+  return make_pbuf(piece.data, bytes, piece.release == nullptr ? nullptr : static_cast<PayloadReference*>(piece.owner));
+}
+
 void trim_payload_references() noexcept {
   references.trim();
   pbufs.trim();
@@ -62,12 +81,5 @@ void trim_payload_references() noexcept {
 }  // namespace neap::net
 
 extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) {
-  using namespace neap::net;
-  ReferencePbuf* const own = pbufs.take();
-  if (own == nullptr) return nullptr;
-  own->custom.custom_free_function = &pbuf_freed;
-  own->reference = writing;
-  if (writing != nullptr) writing->hold();
-  // PBUF_ROM: the data does not change, so lwIP need not copy it into the queue of packets that wait for a neighbour's address.
-  return pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_ROM, &own->custom, const_cast<void*>(data), bytes);
+  return neap::net::make_pbuf(data, bytes, neap::net::writing);
 }

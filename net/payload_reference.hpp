@@ -9,6 +9,8 @@
 
 #include "net/buffer.hpp"
 
+struct pbuf;
+
 namespace neap::net {
 
 class PayloadReference {
@@ -33,6 +35,11 @@ class PayloadReference {
   void* owner_;
   std::uint32_t count_ = 1;
 };
+
+/// Returns a pbuf for the first `bytes` of `piece`, which holds a reference to the piece's payload; null without memory.
+[[nodiscard]] pbuf* refer_to(Buffer::Piece& piece, std::uint32_t bytes) noexcept;
+/// Returns a pbuf for bytes that exist as long as the pbuf; null without memory.
+[[nodiscard]] pbuf* refer_to(const std::byte* data, std::uint32_t bytes) noexcept;
 
 /// Returns this core's spare objects to malloc (for tests).
 void trim_payload_references() noexcept;

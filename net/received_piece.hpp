@@ -27,6 +27,10 @@ struct ReceivedPiece : pbuf_custom, RemoteNode {
   Buffer::Piece piece;
 
   [[nodiscard]] static ReceivedPiece& make(ReceiveBuffer& buffer) noexcept { return *new (buffer.stack_area.data()) ReceivedPiece; }
+  /// The piece that `make` has put into `buffer`.
+  [[nodiscard]] static ReceivedPiece& in(ReceiveBuffer& buffer) noexcept {
+    return *std::launder(reinterpret_cast<ReceivedPiece*>(buffer.stack_area.data()));
+  }
   [[nodiscard]] static ReceivedPiece& of(struct pbuf& frame) noexcept {
     return static_cast<ReceivedPiece&>(*reinterpret_cast<pbuf_custom*>(&frame));
   }

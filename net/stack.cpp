@@ -118,6 +118,7 @@ Stack::~Stack() {
 
 void Stack::link_changed(bool up) noexcept {
   groups_dirty_ = true;  // lwIP sends IGMP reports again after the link or the address changed
+  ++etharp_generation;   // without a link, lwIP finds no route and does not start a segment's time-out
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();

@@ -7,6 +7,7 @@
 // executed at its end. So segments are full, data carries acknowledgements, and no request re-enters lwIP. Internal to net/.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -159,6 +160,11 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
+  /// With false, lwIP handles and makes all segments (for tests that compare lwIP with connection_segments.cpp).
+  void use_short_path(bool use) noexcept {
+    short_path_ = use;
+    makes_segments_ = use && limits_.checksum_offload;
+  }
   /// Sets the limit of the core's held memory, above which payload is refused (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
@@ -179,6 +185,7 @@ class Stack final : public FrameReceiver {
     dirty_.push_back(connection);
     end_of_event_.request();
   }
+  static void release_chain(ReceiveBuffer* frame) noexcept;
   /// Counts a receive buffer that is not released within this call.
   void hold_buffer(const ReceiveBuffer& buffer) noexcept {
     if (buffer.return_to == &free_heap_buffer) return;
@@ -187,9 +194,17 @@ class Stack final : public FrameReceiver {
     if (held_buffers_ > held_max) [[unlikely]]
       counters_.receive_held_max.add(held_buffers_ - held_max);
   }
-  [[nodiscard]] bool fills_in_checksums() const noexcept { return limits_.checksum_offload; }
-  /// Passes a segment to the card, behind all earlier frames. Returns false if the card did not take it; this is counted.
-  [[nodiscard]] bool send_segment(OutgoingSegment& segment, std::uint16_t local_port) noexcept;
+  /// True if a connection may make segments without lwIP. The card then has to fill in their checksums.
+  [[nodiscard]] bool makes_segments() const noexcept { return makes_segments_; }
+  /// True if a segment may be longer than the MSS, because the card cuts it up (`tso=chain`).
+  [[nodiscard]] bool sends_long_segments() const noexcept {
+    return segmentation_.load(std::memory_order_relaxed) == policy::Segmentation::chain;
+  }
+  /// The maximum number of pieces in a frame, its headers included.
+  [[nodiscard]] unsigned pieces_limit() const noexcept { return std::min<unsigned>(pieces_max, limits_.transmit_pieces_max); }
+  /// Passes a segment to the card, behind all earlier frames. The card cuts it into segments of `segment_bytes`; 0: it is one frame.
+  /// `control`: it belongs to control. Returns false if the card did not take it; this is counted.
+  [[nodiscard]] bool send_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept;
   /// From now on, frames that lwIP sends are shown to `connection`, which keeps their headers; null: to none.
   void remember_headers_of(ConnectionState* connection) noexcept { shown_to_ = connection; }
   void mark_blocked(ConnectionState& connection) noexcept { blocked_.push_back(connection); }
@@ -248,12 +263,11 @@ class Stack final : public FrameReceiver {
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
   /// Handles a frame with an ordinary segment of an open connection (connection_segments.cpp). Returns false, with no change, for others.
-  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, ReceiveInfo info) noexcept;
+  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
   [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
-  static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
   /// Passes to lwIP a frame that this core handles. `headers` are the frame's headers.
   void accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept;
@@ -299,6 +313,7 @@ class Stack final : public FrameReceiver {
   unsigned held_buffers_ = 0;
   unsigned frames_in_flight_ = 0;  ///< frames that the card holds
   bool transmitting_stopped_ = false;
+  bool short_path_ = true, makes_segments_ = limits_.checksum_offload;
   std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount

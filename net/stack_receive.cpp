@@ -112,9 +112,13 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
   std::size_t sum = 0;
   for (const ReceivedFrame& received : frames) {
     std::size_t bytes = received.frame->bytes;
-    for (const ReceiveBuffer* piece = received.frame->next; piece != nullptr; piece = piece->next) bytes += piece->bytes;
+    unsigned buffers = 1;
+    for (const ReceiveBuffer* piece = received.frame->next; piece != nullptr; piece = piece->next) {
+      bytes += piece->bytes;
+      ++buffers;
+    }
     sum += bytes;
-    if (!take_in_segment(*received.frame, received.info)) take_in(received.frame, bytes, received.info);
+    if (!take_in_segment(*received.frame, buffers, bytes, received.info)) take_in(received.frame, bytes, received.info);
   }
   counters_.bytes_received.add(sum);
 }
@@ -145,10 +149,11 @@ template <typename T>
 }
 
 // The fields that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
-[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, ReceiveInfo info) noexcept {
+[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes,
+                                                            ReceiveInfo info) noexcept {
   using Headers = SegmentHeaders;
   constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
-  if (frame.next != nullptr || frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
+  if (!short_path_ || frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
     return false;
   const std::byte* const at = frame.data;
   // EtherType IPv4, version 4, a header without options; the type of service may have any value.
@@ -161,7 +166,7 @@ template <typename T>
       (read_raw<std::uint32_t>(at + ip + 6) & protocol_mask) != protocol || (read_raw<std::uint16_t>(at + tcp + 12) & flags_mask) != flags)
     return false;
   const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(at + ip + 2));
-  if (ip_bytes < Headers::bytes - ip || ip_bytes > frame.bytes - ip) return false;  // Ethernet pads short packets
+  if (ip_bytes < Headers::bytes - ip || ip_bytes > bytes - ip) return false;  // Ethernet pads short packets
 
   ConnectionState* const connection =
       find({.addresses = read_raw<std::uint64_t>(at + ip + 12), .ports = read_raw<std::uint32_t>(at + tcp)});
@@ -171,6 +176,7 @@ template <typename T>
                                .acknowledgement = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 8)),
                                .bytes = static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)),
                                .window = lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 14)),
+                               .buffers = static_cast<std::uint16_t>(buffers),
                                .payload = at + Headers::bytes};
   return connection->take_segment(segment, frame);
 }

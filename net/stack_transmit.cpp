@@ -27,7 +27,7 @@ err_t Stack::transmit(pbuf* frame) noexcept {
     if (form != policy::Segmentation::off && joiner_.begin(*frame, form)) return ERR_OK;
   }
   std::array<TransmitPiece, pieces_max> pieces;
-  const unsigned limit = std::min<unsigned>(pieces_max, limits_.transmit_pieces_max);
+  const unsigned limit = pieces_limit();
   unsigned count = 0;
   bool fits = true;
   for (const pbuf* piece = frame; piece != nullptr; piece = piece->next) {
@@ -90,17 +90,27 @@ inline void Stack::count_sent(FramesSent sent, bool control) noexcept {
   counters_.bytes_sent.add(sent.bytes);
 }
 
-bool Stack::send_segment(OutgoingSegment& segment, std::uint16_t local_port) noexcept {
+bool Stack::send_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
   if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
-  pbuf& buffer = segment.custom.pbuf;
-  const TransmitPiece piece{.data = static_cast<const std::byte*>(buffer.payload), .bytes = buffer.len};
-  constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
-  if (const auto taken = sender_->transmit({&piece, 1}, offload, &buffer); !taken.has_value()) [[unlikely]] {
+  pbuf& first = segment.custom.pbuf;
+  std::array<TransmitPiece, pieces_max> pieces;
+  unsigned count = 0;
+  for (const pbuf* piece = &first; piece != nullptr; piece = piece->next) {
+    require(count < pieces.size(), "a segment has no more pieces than a frame may have", count);
+    pieces[count++] = {.data = static_cast<const std::byte*>(piece->payload), .bytes = piece->len};
+  }
+  const TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4, .segment_bytes = segment_bytes};
+  if (const auto taken = sender_->transmit({pieces.data(), count}, offload, &first); !taken.has_value()) [[unlikely]] {
     (taken.error() == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
     return false;
   }
-  pbuf_ref(&buffer);
-  count_sent({.frames = 1, .bytes = piece.bytes}, is_control_port(local_port));
+  pbuf_ref(&first);
+  const FramesSent sent = segment_bytes == 0 ? FramesSent{.frames = 1, .bytes = first.tot_len} : frames_sent(first.tot_len, offload);
+  if (segment_bytes != 0) {
+    counters_.joined_frames.add();
+    counters_.joined_segments.add(sent.frames);
+  }
+  count_sent(sent, control);
   return true;
 }
 
