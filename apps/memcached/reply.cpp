@@ -136,7 +136,7 @@ void Reply::close() noexcept {
   text_ = cursor_ = limit_ = nullptr;
 }
 
-void Reply::put(std::string_view text) noexcept {
+void Reply::put_in_pieces(std::string_view text) noexcept {
   while (!text.empty()) {
     const std::size_t piece = std::min(text.size(), copy_bytes_max);
     char* const to = room(piece);

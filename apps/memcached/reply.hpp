@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "apps/memcached/item.hpp"
@@ -93,7 +94,12 @@ class Reply {
     cursor_ += bytes;
   }
   /// Appends a copy of `text`, of any length.
-  void put(std::string_view text) noexcept;
+  void put(std::string_view text) noexcept {
+    if (text.size() - 1 >= static_cast<std::size_t>(limit_ - cursor_)) [[unlikely]]  // also if it is empty
+      return put_in_pieces(text);
+    std::memcpy(cursor_, text.data(), text.size());
+    cursor_ += text.size();
+  }
   /// Appends a reference to `bytes` of `item`. The reply holds the item until these bytes are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;
 
@@ -175,6 +181,7 @@ class Reply {
     written_ += bytes;
   }
   [[nodiscard]] std::size_t open_bytes() const noexcept { return static_cast<std::size_t>(cursor_ - text_); }
+  void put_in_pieces(std::string_view text) noexcept;
   [[nodiscard]] char* make_room(std::size_t bytes) noexcept;
   /// Makes the open text a segment.
   void add_open_text() noexcept {

@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "apps/memcached/copy.hpp"
 #include "apps/memcached/numbers.hpp"
 
 namespace neap::memcached {
@@ -19,15 +20,6 @@ void release_item(void* pointer) noexcept {
   const std::uint32_t before = item->references.fetch_sub(1, std::memory_order_acq_rel);
   require(before != 0, "memcached: an item is released once for each reference");
   if (before == 1) Store::of(*item).release(*item);
-}
-
-/// Returns the bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp). Above 8 KiB these are whole pages. Up to 8 KiB, the
-/// heap has four sizes for each doubling, at least 16 bytes apart.
-std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-  constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
-  const std::size_t bytes = Item::memory_bytes(key_bytes, value_bytes);
-  const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
-  return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
 }
 
 std::uint8_t Store::claim_index() noexcept {
@@ -97,7 +89,7 @@ Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
       return;
     }
     ++items;
-    if (item.hash == key.hash && item.key() == key.text) {
+    if (Table::is(item, key.text, key.hash)) {
       found = &item;
     } else {
       oldest = &item;
@@ -141,7 +133,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   item->references.store(1, std::memory_order_relaxed);
   item->store = index_;
   item->key_bytes = static_cast<std::uint8_t>(key.text.size());
-  std::memcpy(item->key_data(), key.text.data(), key.text.size());
+  copy_short(item->key_data(), key.text.data(), key.text.size());
   std::memcpy(item->value_data() + value_bytes, "\r\n", 2);
   return {.item = ItemPointer(item), .outcome = Outcome::stored};
 }

@@ -208,7 +208,13 @@ class Store {
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
   /// Returns the memory of an item, including the header and the allocator's rounding.
-  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept;
+  /// The kernel's heap (kernel/memory/heap.hpp) gives whole pages above 8 KiB, and below has four sizes for each doubling.
+  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+    constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
+    const std::size_t bytes = Item::memory_bytes(key_bytes, value_bytes);
+    const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
+    return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
+  }
 
  private:
   friend void release_item(void*) noexcept;
@@ -221,6 +227,7 @@ class Store {
   static constexpr std::size_t spare_share = 8;                             // all large spare blocks take at most the limit divided by this
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
+  static constexpr std::size_t checked_bytes = std::size_t{64} << 10;       // a core checks the machine's free memory this often
   static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
   static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a call of `relieve` stops once it has retired this many bytes
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
@@ -302,8 +309,9 @@ class Store {
   const StoreMemory memory_;
   const unsigned cores_;
   const std::size_t retired_bytes_max_, spare_bytes_;
-  struct Spares {
+  struct alignas(64) Spares {
     std::array<std::atomic<void*>, spare_blocks> blocks{};  // blocks of `spare_bytes()`; null: the block was used
+    std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
   };
   std::unique_ptr<Spares[]> spares_;  // indexed by core
   Table table_;

@@ -31,8 +31,13 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) [[unlikely]]
     return allocate_from_spare(bytes);
-  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_min) [[unlikely]]
-    raise_pressure();
+  if (memory_.free_bytes == nullptr) return memory;
+  Spares& own = spares_[machine::this_core()];
+  own.unchecked_bytes += bytes;
+  if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
+    own.unchecked_bytes = 0;
+    if (memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
+  }
   return memory;
 }
 

@@ -37,10 +37,15 @@ class Table {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
     while (item != nullptr) {
-      if (item->hash == hash && item->key_bytes == key.size() && same_bytes(item->key_data(), key.data(), key.size())) return item;
+      if (is(*item, key, hash)) return item;
       item = item->next[buckets->parity].load(std::memory_order_acquire);
     }
     return nullptr;
+  }
+
+  /// True if `item` has this key.
+  [[nodiscard]] static bool is(const Item& item, std::string_view key, std::uint32_t hash) noexcept {
+    return item.hash == hash && item.key_bytes == key.size() && same_bytes(item.key_data(), key.data(), key.size());
   }
 
   /// Calls `visit` with every item of the chain of `hash`; `visit` may remove that item. MUST be called under the shard's lock.

@@ -27,7 +27,7 @@ constexpr std::string_view end_of_get = "END\r\n";
   char* const head = reply.room(head_bytes_max + (copied ? value.size() + behind.size() : 0));
   if (head == nullptr) return;
   char* at = put_text(head, "VALUE ");
-  at = put_short_text(at, item.key());
+  at = put_key(at, item.key());
   *at++ = ' ';
   at = put_number(at, item.flags);
   *at++ = ' ';

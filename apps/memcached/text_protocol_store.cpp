@@ -49,7 +49,7 @@ std::size_t TextProtocol::set_one(std::string_view input, Context& context, Coun
     return 0;
   ++counts.sets;
   require(bytes == item->value_bytes, "memcached: a value fits into its item", bytes);
-  std::memcpy(item->value_data(), value, bytes);
+  copy_value(item->value_data(), value, bytes);
   (void)store.commit(Mode::set, std::move(item), 0, context.now);  // without a condition, so it cannot fail
   context.reply.put("STORED\r\n");
   return static_cast<std::size_t>(value + bytes + 2 - begin);
