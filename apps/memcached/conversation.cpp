@@ -69,13 +69,6 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   return closing_ ? input.size() : used;
 }
 
-std::size_t Conversation::answer_whole_requests(std::string_view input, Reply& reply) noexcept {
-  Context context{
-      .service = service_, .statistics = core_.statistics, .reply = reply, .transfer = transfer_, .now = core_.now(), .copied_bytes = 0};
-  service_.store.tick(context.now);
-  return TextProtocol::whole_requests(input, context);
-}
-
 /// Parses the bytes in `carry_`. If they are not a whole command, appends bytes of `more` to `carry_`. Returns the number of added bytes.
 std::size_t Conversation::step_carried(std::string_view more, Context& context) noexcept {
   const std::size_t done = step(carry_->text(), context);

@@ -58,10 +58,6 @@ class Conversation {
   /// if there are none.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
-  /// Handles the whole requests at the front of `input`, as `TextProtocol::whole_requests` does. The conversation MUST be idle, with the
-  /// text protocol.
-  [[nodiscard]] std::size_t answer_whole_requests(std::string_view input, Reply& reply) noexcept;
-
   /// True if `consume` stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
   /// `copied_bytes_max` bytes from old items. Events of the core's other clients then run first.
   [[nodiscard]] bool waits() const noexcept { return waits_; }

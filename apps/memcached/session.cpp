@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
 #include "kernel/panic.hpp"
@@ -121,7 +122,10 @@ Exchange::~Exchange() { settle_all(); }
   if (connection.unacknowledged_bytes() != 0 || core_.service->reply_memory.scarce()) return false;
   const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
   const std::uint64_t requests = core_.statistics.value(Count::requests);
-  const std::size_t used = conversation_.answer_whole_requests(input, reply_);
+  Service& service = *core_.service;
+  const Seconds now = core_.now();
+  service.store.tick(now);
+  const std::size_t used = text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
   if (used == 0) return false;
   log::count_requests(core_.statistics.value(Count::requests) - requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;

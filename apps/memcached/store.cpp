@@ -65,6 +65,8 @@ Store::~Store() {
   stores_[index_].store(nullptr, std::memory_order_relaxed);
 }
 
+Key Store::key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
+
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
 /// Unlinks an expired or flushed item that a reader found. This takes the lock, but only once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {

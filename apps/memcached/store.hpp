@@ -113,7 +113,8 @@ class Store {
   }
   /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
-  [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
+  [[nodiscard]] Key key(std::string_view text) const noexcept;
+  [[nodiscard]] const HashSeed& seed() const noexcept { return seed_; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
 
@@ -129,7 +130,7 @@ class Store {
     bool flushed = false;  ///< there was an item, but it had been flushed
   };
   /// Returns the item with this key and marks it as used.
-  [[nodiscard]] Found find(const Key& key, Seconds now) noexcept {
+  [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept {
     Item* const item = table_.find(key.text, key.hash);
     if (item == nullptr) return {};
     if (is_dead(*item, now)) [[unlikely]]

@@ -2,59 +2,18 @@
 #include "apps/memcached/text_protocol.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 #include <optional>
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
+#include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
 namespace {
 
 using namespace text;
-
-constexpr std::string_view end_of_get = "END\r\n";
-
-/// Writes "VALUE <key> <flags> <bytes>[ <cas>]", the value, and `behind`, which is the end of the get or empty.
-[[gnu::always_inline]] inline void write_value(Item& item, bool with_cas, std::string_view behind, Reply& reply) noexcept {
-  constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
-  require(item.key_bytes <= key_bytes_max, "memcached: length of a stored key", item.key_bytes);
-  const std::string_view value = item.value_line();
-  const bool copied = value.size() <= Reply::copy_bytes_max;
-  char* const head = reply.room(head_bytes_max + (copied ? value.size() + behind.size() : 0));
-  if (head == nullptr) return;
-  char* at = put_text(head, "VALUE ");
-  at = put_key(at, item.key());
-  *at++ = ' ';
-  at = put_number(at, item.flags);
-  *at++ = ' ';
-  at = put_number(at, item.value_bytes);
-  if (with_cas) {
-    *at++ = ' ';
-    at = put_number(at, item.cas);
-  }
-  at = put_text(at, "\r\n");
-  if (copied) at = put_text(put_value(at, value), behind);
-  reply.advance(static_cast<std::size_t>(at - head));
-  if (copied) [[likely]]
-    return;
-  reply.refer(item, value);
-  reply.put(behind);
-}
-
-/// The four bytes of `text`, which begins a request, as they are loaded.
-constexpr std::uint32_t word_of(const char (&text)[5]) noexcept {
-  return std::bit_cast<std::uint32_t>(std::array{text[0], text[1], text[2], text[3]});
-}
-
-void count_miss(const Store::Found& found, Statistics& statistics) noexcept {
-  statistics.add(Count::get_misses);
-  if (found.expired) statistics.add(Count::get_expired);
-  if (found.flushed) statistics.add(Count::get_flushed);
-}
 
 }  // namespace
 
@@ -75,46 +34,7 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
 }
 
 std::size_t TextProtocol::whole_requests(std::string_view input, Context& context) noexcept {
-  Counts counts;
-  std::size_t used = 0;
-  do {
-    const std::string_view rest = input.substr(used);
-    std::uint32_t word = 0;
-    if (rest.size() <= sizeof word) break;
-    std::memcpy(&word, rest.data(), sizeof word);
-    const std::size_t done = word == word_of("get ")   ? get_one(rest, context, counts)
-                             : word == word_of("set ") ? set_one(rest, context, counts)
-                                                       : 0;
-    if (done == 0) break;
-    used += done;
-  } while (!context.reply.full());
-  Statistics& statistics = context.statistics;
-  if (counts.gets != 0) {
-    statistics.add(Count::cmd_get, counts.gets);
-    statistics.add(Count::get_hits, counts.hits);
-  }
-  if (counts.sets != 0) statistics.add(Count::cmd_set, counts.sets);
-  statistics.add(Count::requests, std::uint64_t{counts.gets} + counts.sets);
-  return used;
-}
-
-[[gnu::always_inline]] inline std::size_t TextProtocol::get_one(std::string_view input, Context& context, Counts& counts) noexcept {
-  const char* const begin = input.data();
-  const char* const end = begin + input.size();
-  const char* const word = begin + 4;
-  const char* const at = detail::find_break(begin, word, end);
-  const std::string_view text(word, static_cast<std::size_t>(at - word));
-  if (text.empty() || !has_key(text) || end - at < 2 || at[0] != '\r' || at[1] != '\n') return 0;
-  ++counts.gets;
-  const Store::Found found = context.store().find(context.store().key(text), context.now);
-  if (found.item != nullptr) [[likely]] {
-    ++counts.hits;
-    write_value(*found.item, false, end_of_get, context.reply);
-  } else {
-    count_miss(found, context.statistics);
-    context.reply.put(end_of_get);
-  }
-  return static_cast<std::size_t>(at + 2 - begin);
+  return handle_whole_requests(input, context.store(), context.service.clock, context.now, context.statistics, context.reply);
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {

@@ -22,9 +22,6 @@ class TextProtocol {
  public:
   static constexpr std::size_t line_bytes_max = 2048;  ///< without the line end; as in memcached
 
-  /// Handles the requests at the front of `input` that have arrived whole and are gets of one key or sets, which nearly all requests are,
-  /// up to the first other one. Returns the consumed bytes, 0 if the first request is another one.
-  [[nodiscard]] static std::size_t whole_requests(std::string_view input, Context& context) noexcept;
   /// Executes one command at the front of `input`, or the part of a get that has arrived, and returns how many bytes were consumed. If the
   /// result is 0, more bytes are needed, at most `input_bytes_max` in all. The function stops early when the reply is full.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
@@ -65,15 +62,8 @@ class TextProtocol {
   [[nodiscard]] bool get_is_final(const Reply& reply) const noexcept {
     return reply.position() - get_start_ > values_held_bytes || reply.taken() > get_start_ || (reply.full() && reply.taken() >= get_start_);
   }
-  /// Requests that `whole_requests` has handled. They are added to the statistics together.
-  struct Counts {
-    std::uint32_t gets = 0, hits = 0, sets = 0;
-  };
-  /// Handles a get of one key whose line has arrived whole. Returns 0, and has no effect, for any other line.
-  [[nodiscard]] static std::size_t get_one(std::string_view input, Context& context, Counts& counts) noexcept;
-  /// Handles a set whose line and value have arrived whole. Returns 0 for any other input, and if memory is short. `input` MUST begin with
-  /// "set ".
-  [[nodiscard]] static std::size_t set_one(std::string_view input, Context& context, Counts& counts) noexcept;
+  /// See text_protocol_whole.hpp.
+  [[nodiscard]] static std::size_t whole_requests(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;
