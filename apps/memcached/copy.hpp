@@ -24,7 +24,7 @@ inline void copy_16(char* to, const char* from) noexcept {
 }  // namespace detail
 
 /// As memcpy; without a call for 8 to 32 bytes. The first and the last part are copied, and may overlap.
-inline void copy_short(char* to, const char* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void copy_short(char* to, const char* from, std::size_t bytes) noexcept {
   if (bytes - 16 <= 16) {
     detail::copy_16(to, from);
     detail::copy_16(to + bytes - 16, from + bytes - 16);
@@ -37,7 +37,7 @@ inline void copy_short(char* to, const char* from, std::size_t bytes) noexcept {
 }
 
 /// As memcpy; without a call for 8 to 512 bytes.
-inline void copy_value(char* to, const char* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void copy_value(char* to, const char* from, std::size_t bytes) noexcept {
   if (bytes - 32 > 512 - 32) return copy_short(to, from, bytes);
   const std::size_t last = bytes - 32;
   for (std::size_t at = 0; at < last; at += 32) {

@@ -94,7 +94,7 @@ class Reply {
     cursor_ += bytes;
   }
   /// Appends a copy of `text`, of any length.
-  void put(std::string_view text) noexcept {
+  [[gnu::always_inline]] void put(std::string_view text) noexcept {
     if (text.size() - 1 >= static_cast<std::size_t>(limit_ - cursor_)) [[unlikely]]  // also if it is empty
       return put_in_pieces(text);
     std::memcpy(cursor_, text.data(), text.size());

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "apps/memcached/binary_protocol_whole.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
@@ -60,8 +61,8 @@ Session::~Session() {
 }
 
 [[gnu::always_inline]] inline bool Session::answer_at_once(net::Buffer& data) {
-  if (exchange_ != nullptr || core_.exchange == nullptr || protocol_ != Conversation::Protocol::text || data.pieces() != 1) return false;
-  return static_cast<Exchange&>(*core_.exchange).answer_at_once(connection(), data);
+  if (exchange_ != nullptr || core_.exchange == nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
+  return static_cast<Exchange&>(*core_.exchange).answer_at_once(protocol_, connection(), data);
 }
 
 void Session::received(net::Buffer data) {
@@ -118,14 +119,17 @@ Exchange::~Exchange() { settle_all(); }
 }
 
 // This has the effects of `work` in the ordinary case: requests that arrived whole, nothing in flight, and a reply that fits one frame.
-[[gnu::always_inline]] inline bool Exchange::answer_at_once(net::Connection& connection, net::Buffer& data) {
+[[gnu::always_inline]] inline bool Exchange::answer_at_once(Conversation::Protocol protocol, net::Connection& connection,
+                                                            net::Buffer& data) {
   if (connection.unacknowledged_bytes() != 0 || core_.service->reply_memory.scarce()) return false;
   const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
   const std::uint64_t requests = core_.statistics.value(Count::requests);
   Service& service = *core_.service;
   const Seconds now = core_.now();
   service.store.tick(now);
-  const std::size_t used = text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  const std::size_t used = protocol == Conversation::Protocol::text
+                               ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+                               : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
   if (used == 0) return false;
   log::count_requests(core_.statistics.value(Count::requests) - requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;

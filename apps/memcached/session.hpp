@@ -87,7 +87,7 @@ class Exchange final : public Holder {
   void received(net::Buffer&& data);
   /// Handles the whole requests at the front of `data` and sends the replies, for a session with nothing else in progress. Returns false if
   /// there is more to be done.
-  [[nodiscard]] bool answer_at_once(net::Connection& connection, net::Buffer& data);
+  [[nodiscard]] bool answer_at_once(Conversation::Protocol protocol, net::Connection& connection, net::Buffer& data);
   void writable();
   void closed() noexcept;
   /// True if the exchange may serve another session.

@@ -12,6 +12,7 @@
 
 #include "apps/memcached/copy.hpp"
 #include "apps/memcached/numbers.hpp"
+#include "kernel/machine.hpp"
 
 namespace neap::memcached {
 
@@ -113,6 +114,37 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
   found.item = find_live(key, now, shard);
   if (found.item != nullptr) found.item->expires.store(expires, std::memory_order_relaxed);
   return found;
+}
+
+// --- Memory ------------------------------------------------------------------------------------------------------------------------------
+inline bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
+  const std::size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  return used + held_bytes() <= memory_bytes_ || evict_for(bytes, now);
+}
+
+inline void* Store::allocate_bytes(std::size_t bytes) noexcept {
+  void* const memory = memory_.allocate(bytes);
+  if (memory == nullptr) [[unlikely]]
+    return allocate_from_spare(bytes);
+  if (memory_.free_bytes == nullptr) return memory;
+  Spares& own = spares_[machine::this_core()];
+  own.unchecked_bytes += bytes;
+  if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
+    own.unchecked_bytes = 0;
+    if (memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
+  }
+  return memory;
+}
+
+/// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
+void Store::retire(Item& item, std::size_t bytes) noexcept {
+  require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
+  const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (waiting > retired_bytes_max_) [[unlikely]]
+    raise_pressure();
+  auto* const node = new (&item.place.retired) rcu::Node{};
+  node->reclaim = &Store::reclaim;
+  retire_(*node);
 }
 
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
@@ -263,7 +295,7 @@ void Store::flush_due(Seconds now) noexcept {
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
-std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
+[[gnu::always_inline]] inline std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
   Item& item = *pointer.detach();  // the reference now belongs to the table
   item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;
   item.accessed.store(now << 1, std::memory_order_relaxed);

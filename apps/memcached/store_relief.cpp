@@ -27,20 +27,6 @@
 
 namespace neap::memcached {
 
-void* Store::allocate_bytes(std::size_t bytes) noexcept {
-  void* const memory = memory_.allocate(bytes);
-  if (memory == nullptr) [[unlikely]]
-    return allocate_from_spare(bytes);
-  if (memory_.free_bytes == nullptr) return memory;
-  Spares& own = spares_[machine::this_core()];
-  own.unchecked_bytes += bytes;
-  if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
-    own.unchecked_bytes = 0;
-    if (memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
-  }
-  return memory;
-}
-
 /// Allocates from a spare block. Tries this core's blocks first, then those of other cores. For a small item, the heap makes a slab of the
 /// released block. If another core takes the block's memory first, the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
