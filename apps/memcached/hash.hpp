@@ -15,7 +15,7 @@ namespace neap::memcached {
 using HashSeed = SipKey;
 
 /// Returns the hash of `key`. All its 32 bits are equally random. The low bits choose the lock and the bucket.
-inline std::uint32_t hash_key(std::string_view key, const HashSeed& seed) noexcept {
+[[gnu::always_inline]] inline std::uint32_t hash_key(std::string_view key, const HashSeed& seed) noexcept {
   const std::uint64_t hash = siphash<1, 3>(seed, {reinterpret_cast<const std::uint8_t*>(key.data()), key.size()});
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
