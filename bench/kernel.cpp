@@ -11,6 +11,7 @@
 #include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
 #include "kernel/application.hpp"
+#include "kernel/core.hpp"
 #include "kernel/ebb.hpp"
 #include "kernel/event_loop.hpp"
 #include "kernel/interrupts.hpp"
@@ -209,7 +210,7 @@ void count_interrupts() {
     x86::apic::send(x86::apic::this_id(), *vector);
     begin<interrupt_entry>();
     machine::open_interrupt_window();
-    run_marked_interrupts();
+    run_marked_interrupts(*this_core_state());
   }
   free_vector(0, *vector);
 }

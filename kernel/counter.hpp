@@ -2,10 +2,9 @@
 // A counter that one core writes and any core may read.
 //
 // A plain integer would cause a data race, and a locked add costs about twenty cycles. With a single writer, a relaxed load and a relaxed
-// store are enough, and they compile to an ordinary add. A reader on another core sees a recent value.
+// store are enough. A reader on another core sees a recent value.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -14,12 +13,19 @@ namespace neap {
 
 class Counter {
  public:
-  void add(std::uint64_t amount = 1) noexcept { value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed); }
+  void add(std::uint64_t amount = 1) noexcept {
+#ifdef __x86_64__
+    // GCC makes three instructions of an atomic load, an addition and an atomic store, and a GET counts some 20 times.
+    asm("addq %1, %0" : "+m"(value_) : "er"(amount) : "cc");
+#else
+    __atomic_store_n(&value_, value() + amount, __ATOMIC_RELAXED);
+#endif
+  }
   void subtract(std::uint64_t amount) noexcept { add(0 - amount); }
-  [[nodiscard]] std::uint64_t value() const noexcept { return value_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t value() const noexcept { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
 
  private:
-  std::atomic<std::uint64_t> value_{0};
+  alignas(8) std::uint64_t value_ = 0;
 };
 
 /// A function that is called once for each counter, with its dotted name and its value.

@@ -5,6 +5,8 @@
 // them.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "kernel/core.hpp"
@@ -12,6 +14,7 @@
 #include "kernel/idle_governor.hpp"
 #include "kernel/poll_adaptation.hpp"
 #include "kernel/power.hpp"
+#include "kernel/timer_wheel.hpp"
 #include "kernel/watchdog.hpp"
 #include "kernel/watched_line.hpp"
 
@@ -20,6 +23,7 @@ namespace neap {
 class EventLoop {
  public:
   /// Limits of one iteration.
+  static constexpr unsigned interrupt_windows = 4;
   static constexpr unsigned handed_over_budget = 32;
   static constexpr unsigned remote_budget = 16;
   static constexpr unsigned local_budget = 16;
@@ -129,31 +133,93 @@ class EventLoop {
 extern constinit thread_local EventLoop event_loop;
 
 // Parts of an iteration that other files implement. The `run_…` functions return true if they ran something.
-/// `bits` has one bit for each vector whose interrupt has arrived and whose callback has not run. Bit i of `words` is set if `bits[i]` is
-/// not zero. The interrupt handler runs only in this core's interrupt windows, so handler and loop never write these at the same time.
-struct MarkedInterrupts {
-  std::uint32_t words = 0;
-  std::uint64_t bits[4] = {};
+/// The vectors whose interrupts have arrived and whose callbacks have not run, in the order of their arrival. The interrupt handler runs
+/// only in this core's interrupt windows, so handler and loop never write these at the same time.
+class MarkedInterrupts {
+ public:
+  void mark(std::uint8_t vector) noexcept {
+    if (marked_[vector]) return;
+    marked_[vector] = true;
+    order_[end_++] = vector;
+  }
+  [[nodiscard]] bool any() const noexcept { return begin_ != end_; }
+  /// The number of a position that no vector has reached yet.
+  [[nodiscard]] std::uint8_t end() const noexcept { return end_; }
+  [[nodiscard]] std::uint8_t begin() const noexcept { return begin_; }
+  /// Removes the oldest vector. There MUST be one.
+  std::uint8_t take() noexcept {
+    const std::uint8_t vector = order_[begin_++];
+    marked_[vector] = false;
+    return vector;
+  }
+
+ private:
+  // Positions wrap at 256. Each vector has at most one, and the CPU's exceptions have none, so the positions are never all in use.
+  std::uint8_t begin_ = 0, end_ = 0;
+  bool marked_[256] = {};
+  std::uint8_t order_[256] = {};
 };
 extern constinit thread_local MarkedInterrupts marked_interrupts;
-[[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.words != 0; }
-bool run_marked_interrupts() noexcept;
-bool run_due_timers(unsigned budget) noexcept;
-/// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for that time already.
+[[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.any(); }
+inline void run_vector(Core& self, std::uint8_t vector) noexcept {
+  const unsigned index = vector - machine::vector_first;  // wraps to a large value for a vector below the first
+  if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == VectorSlot::State::owned) [[likely]] {
+    EventLoop::begin_event(self.vectors[index].callback.code());
+    self.vectors[index].callback();
+    event_loop.finish_event();
+  } else {
+    self.counters.spurious.add();
+  }
+  self.counters.interrupts.add();
+}
+/// Runs the callbacks of the vectors that are marked now.
+inline void run_marked_interrupts(Core& self) noexcept {
+  const std::uint8_t end = marked_interrupts.end();
+  while (marked_interrupts.begin() != end) run_vector(self, marked_interrupts.take());
+}
+extern constinit thread_local TimerWheel timer_wheel;
+extern constinit thread_local std::uint64_t armed_alarm_ns;  // the time of the alarm that is set and has not fired
+void arm_earlier_alarm(std::uint64_t latest_ns) noexcept;
+/// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for an earlier time already.
 /// Returns the time for which the alarm is armed.
-std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
-/// Called after a sleep, because the alarm may have fired.
-void check_alarm_after_sleep() noexcept;
+///
+/// Most time-outs are cancelled or postponed before they are due, many of them by each request. So an alarm that is too early stays: at
+/// worst it wakes the core once, and the next sleep sets the right one.
+inline std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
+  if (armed_alarm_ns > std::min(timer_wheel.not_before_ns(), latest_ns)) [[unlikely]]
+    arm_earlier_alarm(latest_ns);
+  return armed_alarm_ns;
+}
+/// The alarm has fired, so none is armed.
+inline void forget_alarm() noexcept { armed_alarm_ns = machine::alarm_none; }
 
 namespace rcu {
+/// This core's nodes that wait for a grace period or for their reclamation, and the epoch that the core stored last.
+struct Progress {
+  std::uint64_t pending = 0, seen = 0;
+};
+extern constinit thread_local Progress progress;
+extern constinit std::atomic<std::uint64_t> epoch;
+bool reclaim_at_boundary(unsigned budget) noexcept;
+[[nodiscard]] bool prepare_sleep_with_pending() noexcept;
+
 /// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over. Returns true
-/// if it reclaimed one.
-bool pass_boundary(unsigned budget) noexcept;
+/// if it reclaimed one. In an ordinary round of the loop it only loads a cache line that seldom changes.
+inline bool pass_boundary(unsigned budget) noexcept {
+  if (progress.pending == 0 && epoch.load(std::memory_order_relaxed) == progress.seen) [[likely]]
+    return false;
+  return reclaim_at_boundary(budget);
+}
 /// Returns false if a node can be reclaimed now. Otherwise it ensures that this core is woken when its nodes' grace period ends.
-[[nodiscard]] bool prepare_sleep() noexcept;
-/// From now on no grace period waits for this core, until the core calls `come_online`.
-void go_offline() noexcept;
-void come_online() noexcept;
+[[nodiscard]] inline bool prepare_sleep() noexcept { return progress.pending == 0 || prepare_sleep_with_pending(); }
+/// From now on no grace period waits for this core, until the core calls `come_online`. `self` is the calling core.
+inline void go_offline(Core& self) noexcept { self.quiescent_epoch.store(Core::offline, std::memory_order_seq_cst); }
+inline void come_online(Core& self) noexcept {
+  require(self.quiescent_epoch.load(std::memory_order_relaxed) == Core::offline, "a core comes online twice");
+  self.quiescent_epoch.store(0, std::memory_order_seq_cst);
+  progress.seen = epoch.load(std::memory_order_seq_cst);
+  self.quiescent_epoch.store(progress.seen, std::memory_order_release);
+}
 }  // namespace rcu
 
 }  // namespace neap

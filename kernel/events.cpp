@@ -151,11 +151,14 @@ void EventLoop::run() noexcept {
   self_ = &core_state(this_core());
   require(this_core() < core_count(), "an event loop on a thread that is no core", this_core());
   stop_ = false;
-  rcu::come_online();
+  rcu::come_online(*self_);
   while (!stop_) {
     // Without an interrupt that announces a frame, the rings are checked beside other work, too.
-    const bool ran = run_iteration();
-    if ((!ran || interrupt_off_) ? run_idle_hooks() || ran : ran) {
+    bool again = run_iteration();
+    if (!again || interrupt_off_) again |= run_idle_hooks();
+    again |= rcu::pass_boundary(reclaim_budget);
+    again |= memory::pass_boundary();
+    if (again) {
       found_work();
     } else if (!stop_) {
       be_idle();
@@ -163,13 +166,26 @@ void EventLoop::run() noexcept {
   }
   end_polling_phase();
   if (watchdog::on) watchdog::idle();
-  rcu::go_offline();
+  rcu::go_offline(*self_);
   discard_queued();
 }
 
-bool EventLoop::run_iteration() noexcept {
-  machine::open_interrupt_window();
-  bool ran = interrupts_marked() && run_marked_interrupts();
+// Returns false if no work is left that this function handles: only interrupts ran, and after them nothing was queued. So a wake-up by an
+// interrupt takes one iteration, not a second one that finds nothing.
+[[gnu::always_inline]] inline bool EventLoop::run_iteration() noexcept {
+  bool ran = false;
+  for (unsigned windows = 1;; ++windows) {
+    machine::open_interrupt_window();
+    if (!interrupts_marked()) {
+      if (windows != 1) found_work();
+      break;
+    }
+    run_marked_interrupts(*self_);
+    if (windows == interrupt_windows) {
+      ran = true;
+      break;
+    }
+  }
   if (!received_.empty() || !self_->handed_over.empty()) {
     run_handed_over();
     ran = true;
@@ -182,9 +198,7 @@ bool EventLoop::run_iteration() noexcept {
     run_local();
     ran = true;
   }
-  ran |= run_due_timers(timer_budget);
-  ran |= rcu::pass_boundary(reclaim_budget);
-  ran |= memory::pass_boundary();
+  ran |= timer_wheel.run_due(timer_budget);
   return ran;
 }
 
@@ -253,7 +267,7 @@ void EventLoop::found_work() noexcept {
   found_none_at_tsc_ = 0;
 }
 
-void EventLoop::be_idle() noexcept {
+[[gnu::always_inline]] inline void EventLoop::be_idle() noexcept {
   if (watchdog::on) [[unlikely]]
     watchdog::idle();
   log::before_sleep();
@@ -351,10 +365,10 @@ bool EventLoop::still_idle() noexcept {
          !loop.watched_.changed();
 }
 
-void EventLoop::sleep() noexcept {
-  require(hooks_.empty() && last_hooks_.empty(), "a core sleeps with event-end hooks to run");
+[[gnu::always_inline]] inline void EventLoop::sleep() noexcept {
+  require(!hooks_wait_ || (hooks_.empty() && last_hooks_.empty()), "a core sleeps with event-end hooks to run");
   free_spare_events(spare_events_kept);
-  if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
+  if (!rcu::prepare_sleep()) return;
   IdleState state = idle_state_;
   if (state == IdleState::monitor) {
     if (!watch_card()) return;
@@ -363,7 +377,7 @@ void EventLoop::sleep() noexcept {
   const std::uint64_t alarm_ns = arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
   if (state == IdleState::menu) [[unlikely]]
     state = choose_state(alarm_ns);
-  rcu::go_offline();
+  rcu::go_offline(*self_);
   self_->asleep.store(true, std::memory_order_seq_cst);
   const auto index = static_cast<unsigned>(state);
   self_->counters.sleeps[index].add();
@@ -372,10 +386,11 @@ void EventLoop::sleep() noexcept {
   const std::uint64_t until_tsc = machine::timestamp();
   self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
   self_->asleep.store(false, std::memory_order_relaxed);
-  rcu::come_online();
-  check_alarm_after_sleep();
-  if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
-  watched_ = {};
+  rcu::come_online(*self_);
+  if (watched_.line() != nullptr) [[unlikely]] {
+    if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
+    watched_ = {};
+  }
   how.state = state;
   log::slept(idle_state_, from_tsc, until_tsc, how);
   if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep) [[unlikely]]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/interrupts.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <utility>
 
@@ -13,23 +12,7 @@ namespace neap {
 
 constinit thread_local MarkedInterrupts marked_interrupts;
 
-namespace {
-
 using State = VectorSlot::State;
-
-void run_vector(Core& self, unsigned vector) noexcept {
-  const unsigned index = vector - machine::vector_first;  // wraps to a large value for a vector below the first
-  if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == State::owned) [[likely]] {
-    EventLoop::begin_event(self.vectors[index].callback.code());
-    self.vectors[index].callback();
-    event_loop.finish_event();
-  } else {
-    self.counters.spurious.add();
-  }
-  self.counters.interrupts.add();
-}
-
-}  // namespace
 
 Result<std::uint8_t> allocate_vector(unsigned core, Callback callback) {
   require(core < core_count(), "a vector of a core that does not run", core);
@@ -57,26 +40,11 @@ void free_vector(unsigned core, std::uint8_t vector) {
   hand_over(core, slot.release);
 }
 
-void interrupt_arrived(std::uint8_t vector) noexcept {
-  const unsigned word = vector / 64U;
-  marked_interrupts.bits[word] |= std::uint64_t{1} << (vector % 64);
-  marked_interrupts.words |= 1U << word;
-}
+void interrupt_arrived(std::uint8_t vector) noexcept { marked_interrupts.mark(vector); }
 
 void alarm_fired() noexcept {
+  forget_alarm();
   if (Core* const self = event_loop.core(); self != nullptr) self->counters.alarms.add();
-}
-
-bool run_marked_interrupts() noexcept {
-  Core& self = *event_loop.core();
-  std::uint32_t words = std::exchange(marked_interrupts.words, 0);
-  const bool any = words != 0;
-  for (; words != 0; words &= words - 1) {
-    const auto word = static_cast<unsigned>(std::countr_zero(words));
-    std::uint64_t bits = std::exchange(marked_interrupts.bits[word], 0);
-    for (; bits != 0; bits &= bits - 1) run_vector(self, word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
-  }
-  return any;
 }
 
 void VectorSlot::release_callback(RemoteNode* node) noexcept {

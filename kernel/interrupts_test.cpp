@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel/events.hpp"
+#include "kernel/timer.hpp"
 #include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 
@@ -34,6 +35,36 @@ TEST(Interrupts, MarkedTwiceBeforeTheWindowIsOneEvent) {
   EXPECT_EQ(event_counters(0).interrupts, 1U);
   machine.interrupt(0, vector);
   EXPECT_TRUE(HostMachine::wait_until([&] { return runs == 2; }));
+}
+
+TEST(Interrupts, RunInTheOrderOfTheirArrival) {
+  std::vector<int> order;
+  HostMachine machine{1};
+  std::vector<std::uint8_t> vectors;
+  machine.on(0, [&] {
+    for (int i = 0; i < 3; ++i) vectors.push_back(allocate_vector(0, [&order, i] { order.push_back(i); }).value());
+    for (const int i : {2, 0, 1, 2}) interrupt_arrived(vectors[static_cast<std::size_t>(i)]);
+  });
+  machine.on(0, [] {});
+  EXPECT_EQ(order, (std::vector<int>{2, 0, 1}));
+}
+
+// A vector that interrupts after each of its events must not keep queued events and timers from running.
+TEST(Interrupts, AFloodStarvesNothing) {
+  std::atomic<bool> ends{false}, spawned{false}, fired{false};
+  std::uint8_t vector = 0;
+  Timer timer;
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    vector = allocate_vector(0, [&] {
+               if (!ends) machine.interrupt(0, vector);
+             }).value();
+    timer.arm(std::chrono::milliseconds{1}, [&] { fired = true; });
+    machine.interrupt(0, vector);
+    spawn([&] { spawned = true; });
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return spawned && fired; }));
+  machine.on(0, [&] { ends = true; });
 }
 
 TEST(Interrupts, WakeASleepingCoreAndRunThereOnly) {

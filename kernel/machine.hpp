@@ -79,6 +79,8 @@ constexpr unsigned vector_last = 0xDF;
 /// The raw counter from which `now_ns` is computed, and its rate in Hz.
 [[nodiscard]] std::uint64_t timestamp() noexcept;
 [[nodiscard]] std::uint64_t timestamp_hz() noexcept;
+/// A timestamp at which `now_ns` is at most `ns`. It is less by some billionths of the time since boot, the rounding of the rate.
+[[nodiscard]] std::uint64_t timestamp_before(std::uint64_t ns) noexcept;
 
 /// Wall clock at boot, nanoseconds since 1970-01-01T00:00Z (from the RTC; 1 s resolution on x86).
 [[nodiscard]] std::uint64_t wall_clock_at_boot_ns() noexcept;

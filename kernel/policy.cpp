@@ -404,7 +404,7 @@ std::expected<Setting, Refusal> setting_by_name(std::string_view name) {
 
 const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept {
   PolicySlot& slot = core_state(this_core()).policy;
-  store(slot.segmentation, Segmentation::off);
+  store(slot.segmentation, why_not == nullptr ? default_segmentation : Segmentation::off);
   store(slot.no_segmentation, why_not);
   return slot.segmentation;
 }

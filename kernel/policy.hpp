@@ -33,6 +33,7 @@ namespace neap::policy {
 /// their bytes into one buffer; with `chain` the card reads the bytes where they are.
 enum class Segmentation : std::uint8_t { off, copy, chain };
 constexpr std::array<const char*, 3> segmentation_names{"off", "copy", "chain"};
+constexpr Segmentation default_segmentation = Segmentation::chain;
 constexpr unsigned all_cores = ~0u;
 
 struct CorePolicy {

@@ -283,6 +283,7 @@ constexpr Row table[] = {
      .value_name = "FORM",
      .kind = Kind::choice,
      .choices = segmentation_choices,
+     .initial = static_cast<Value>(default_segmentation),
      .help =
          "A connection's segments reach the card as one frame, which the card cuts up: copied into one buffer (copy), or as descriptors "
          "of the places where the payload is (chain)."},

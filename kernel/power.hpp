@@ -30,7 +30,8 @@ enum class WakeCause : std::uint8_t {
   unknown = 5,     ///< none of the causes above (MWAIT may end at any time)
 };
 
-struct Sleep {
+/// Four bytes, so that it fits a register as a whole.
+struct alignas(4) Sleep {
   WakeCause cause = WakeCause::not_asleep;
   std::uint8_t vector = 0;  ///< the first vector taken, if the cause is `interrupt`, `timer` or `wake_up`
   /// The C-state that was requested of the CPU: `halt` or `c1` to `c7`. Set by the event loop, because `monitor` sleeps in any of them.

@@ -18,9 +18,11 @@
 #include "kernel/panic.hpp"
 
 namespace neap::rcu {
-namespace {
 
+constinit thread_local Progress progress;
 constinit std::atomic<std::uint64_t> epoch{1};
+
+namespace {
 
 /// Sent to a core that has not passed this core's batch. It runs there as an event and is then sent back.
 struct QuiescenceRequest : RemoteNode {
@@ -33,8 +35,6 @@ struct Batches {
   IntrusiveQueue<Node> closed;  // the batch that waits until all cores have passed it
   IntrusiveQueue<Node> ready;   // nodes that may be reclaimed
   std::uint64_t target = 0;
-  std::uint64_t pending = 0;  // number of nodes in the three queues
-  std::uint64_t seen = 0;     // the epoch that this core stored last
   unsigned passed_cores = 0;  // all cores with smaller numbers have passed `closed`
   QuiescenceRequest request;
 };
@@ -51,10 +51,10 @@ unsigned find_blocker(Batches& own) noexcept {
   return own.passed_cores;
 }
 
-void publish(Core& self, Batches& own) noexcept {
+void publish(Core& self) noexcept {
   const std::uint64_t now = epoch.load(std::memory_order_acquire);
-  if (now == own.seen) return;
-  own.seen = now;
+  if (now == progress.seen) return;
+  progress.seen = now;
   self.quiescent_epoch.store(now, std::memory_order_release);
 }
 
@@ -68,7 +68,7 @@ void close_batch(Batches& own) noexcept {
 /// Moves the closed batch to `ready` if its grace period is over, and closes the next batch.
 void advance(Core& self, Batches& own) noexcept {
   close_batch(own);
-  publish(self, own);
+  publish(self);
   if (own.closed.empty() || !own.ready.empty() || find_blocker(own) < core_count()) return;
   own.ready = std::move(own.closed);
   close_batch(own);
@@ -84,7 +84,7 @@ void finish_request(RemoteNode* node) noexcept {
 // Runs on the core that had not passed the batch. The event that delayed it has ended, because this event has begun. The core would publish
 // the new epoch at the boundary after this event. But the request must not return before the epoch is published, so it is published here.
 void answer_request(RemoteNode* node) noexcept {
-  publish(core_state(this_core()), batches);
+  publish(core_state(this_core()));
   node->run = &finish_request;
   hand_over(static_cast<QuiescenceRequest*>(node)->home, *node);
 }
@@ -94,16 +94,15 @@ void answer_request(RemoteNode* node) noexcept {
 void retire(Node& node) noexcept {
   require(node.reclaim != nullptr, "an RCU node without a reclaim function");
   batches.open.push_back(node);
-  ++batches.pending;
+  ++progress.pending;
 }
 
-std::uint64_t pending() noexcept { return batches.pending; }
+std::uint64_t pending() noexcept { return progress.pending; }
 
-bool pass_boundary(unsigned budget) noexcept {
+bool reclaim_at_boundary(unsigned budget) noexcept {
   Batches& own = batches;
-  if (own.pending == 0) [[likely]] {
-    // The only cost in an ordinary iteration of the loop: one load of a cache line that seldom changes.
-    if (epoch.load(std::memory_order_relaxed) != own.seen) publish(core_state(this_core()), own);
+  if (progress.pending == 0) {
+    publish(core_state(this_core()));
     return false;
   }
   advance(core_state(this_core()), own);
@@ -111,8 +110,8 @@ bool pass_boundary(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     Node* const node = own.ready.pop_front();
     if (node == nullptr) break;
-    require(own.pending != 0, "more nodes are reclaimed than were retired");
-    --own.pending;
+    require(progress.pending != 0, "more nodes are reclaimed than were retired");
+    --progress.pending;
     EventLoop::begin_event(reinterpret_cast<std::uintptr_t>(node->reclaim));
     node->reclaim(node);
     event_loop.finish_event();
@@ -122,10 +121,8 @@ bool pass_boundary(unsigned budget) noexcept {
 
 // A sleeping core cannot check its batch. So a core that is about to sleep sends a request to the first core that has not passed the batch.
 // That core is awake, because a sleeping core is offline. So the request wakes no sleeping core; at worst it delays a sleep.
-bool prepare_sleep() noexcept {
+bool prepare_sleep_with_pending() noexcept {
   Batches& own = batches;
-  if (own.pending == 0) [[likely]]
-    return true;
   advance(core_state(this_core()), own);
   if (!own.ready.empty()) return false;
   if (own.request.in_flight) return true;  // the request's return wakes this core
@@ -136,16 +133,6 @@ bool prepare_sleep() noexcept {
   own.request.in_flight = true;
   hand_over(blocker, own.request);
   return true;
-}
-
-void go_offline() noexcept { core_state(this_core()).quiescent_epoch.store(Core::offline, std::memory_order_seq_cst); }
-
-void come_online() noexcept {
-  Core& self = core_state(this_core());
-  require(self.quiescent_epoch.load(std::memory_order_relaxed) == Core::offline, "a core comes online twice", this_core());
-  self.quiescent_epoch.store(0, std::memory_order_seq_cst);
-  batches.seen = epoch.load(std::memory_order_seq_cst);
-  self.quiescent_epoch.store(batches.seen, std::memory_order_release);
 }
 
 }  // namespace neap::rcu

@@ -50,13 +50,10 @@ class RemoteQueue {
 
   /// The oldest value, in place; null if there is none. A position that is claimed but not yet published counts as empty; its producer will
   /// wake the consumer. Only the consumer's core may call `front`, `pop` and `empty`.
-  [[nodiscard]] T* front() noexcept {
-    Slot& slot = slots_[tail_ % capacity];
-    return slot.sequence.load(std::memory_order_seq_cst) == tail_ + 1 ? &slot.value : nullptr;
-  }
+  [[nodiscard]] T* front() noexcept { return empty() ? nullptr : &oldest_->value; }
   /// Destroys the value that `front` returned.
   void pop() noexcept {
-    Slot& slot = slots_[tail_ % capacity];
+    Slot& slot = *oldest_;
     if constexpr (std::is_assignable_v<T&, std::nullptr_t>) {
       slot.value = nullptr;
     } else {
@@ -64,8 +61,9 @@ class RemoteQueue {
     }
     slot.sequence.store(tail_ + capacity, std::memory_order_release);
     ++tail_;
+    oldest_ = &slots_[tail_ % capacity];
   }
-  [[nodiscard]] bool empty() const noexcept { return slots_[tail_ % capacity].sequence.load(std::memory_order_seq_cst) != tail_ + 1; }
+  [[nodiscard]] bool empty() const noexcept { return oldest_->sequence.load(std::memory_order_seq_cst) != tail_ + 1; }
 
  private:
   struct alignas(sizeof(T) <= 48 ? 64 : alignof(T)) Slot {
@@ -74,6 +72,7 @@ class RemoteQueue {
   };
   alignas(64) std::atomic<std::uint64_t> head_{0};
   alignas(64) std::uint64_t tail_ = 0;
+  Slot* oldest_ = slots_;  // the slot of position `tail_`
   alignas(64) Slot slots_[capacity];
 };
 

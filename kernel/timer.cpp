@@ -13,10 +13,11 @@
 #include "kernel/timer_wheel.hpp"
 
 namespace neap {
-namespace {
 
-constinit thread_local TimerWheel wheel;
-constinit thread_local std::uint64_t armed_ns = machine::alarm_none;
+constinit thread_local TimerWheel timer_wheel;
+constinit thread_local std::uint64_t armed_alarm_ns = machine::alarm_none;
+
+namespace {
 
 /// The sum does not overflow: the time since boot and the delay are at most 292 years each, half of what 64 bits hold.
 std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
@@ -50,10 +51,10 @@ BootClock::time_point BootClock::now() noexcept { return time_point(duration(mac
 
 Timer::~Timer() {
   cancel();
-  wheel.forget_running(*this);
+  timer_wheel.forget_running(*this);
 }
 
-void Timer::insert(std::chrono::nanoseconds delay) noexcept { wheel.insert(*this, deadline_after(delay)); }
+void Timer::insert(std::chrono::nanoseconds delay) noexcept { timer_wheel.insert(*this, deadline_after(delay)); }
 
 void Timer::repeat(std::chrono::nanoseconds period, Callback fire) {
   require(fire != nullptr, "a repeating timer without a callback");
@@ -63,44 +64,33 @@ void Timer::repeat(std::chrono::nanoseconds period, Callback fire) {
 }
 
 void Timer::rearm(std::chrono::nanoseconds delay) {
-  require(fire_ != nullptr || wheel.is_running(*this), "rearm of a timer that was never armed");
+  require(fire_ != nullptr || timer_wheel.is_running(*this), "rearm of a timer that was never armed");
   cancel();
-  wheel.insert(*this, deadline_after(delay));
+  timer_wheel.insert(*this, deadline_after(delay));
 }
 
 bool Timer::cancel() noexcept {
   period_ns_ = 0;
-  if (wheel_ != &wheel) {
+  if (wheel_ != &timer_wheel) {
     require(wheel_ == nullptr, "a timer belongs to the core that armed it");
     return false;
   }
-  wheel.remove(*this);
+  timer_wheel.remove(*this);
   return true;
 }
 
 PendingTimers pending_timers() noexcept {
-  const std::uint64_t earliest = wheel.earliest_ns();
+  const std::uint64_t earliest = timer_wheel.earliest_ns();
   const std::uint64_t now = machine::now_ns();
   const bool waits = earliest != machine::alarm_none && earliest > now;
-  return {.count = wheel.count(), .until_next = std::chrono::nanoseconds(waits ? earliest - now : 0)};
+  return {.count = timer_wheel.count(), .until_next = std::chrono::nanoseconds(waits ? earliest - now : 0)};
 }
 
-bool run_due_timers(unsigned budget) noexcept { return wheel.run_due(budget); }
-
-std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
-  const std::uint64_t earliest = std::min(wheel.earliest_ns(), latest_ns);
-  if (earliest != armed_ns) {
-    machine::set_alarm(earliest);
-    armed_ns = earliest;
-  }
-  return earliest;
-}
-
-void check_alarm_after_sleep() noexcept {
-  // The alarm may fire before its deadline, as measured by `now_ns`, and must then be set again. One tick covers the clocks' difference.
-  if (armed_ns != machine::alarm_none && machine::now_ns() + static_cast<std::uint64_t>(timer_tick.count()) >= armed_ns) {
-    armed_ns = machine::alarm_none - 1;  // matches no deadline: the next sleep sets or disarms the alarm
-  }
+void arm_earlier_alarm(std::uint64_t latest_ns) noexcept {
+  const std::uint64_t earliest_ns = std::min(timer_wheel.earliest_ns(), latest_ns);
+  if (earliest_ns >= armed_alarm_ns) return;
+  machine::set_alarm(earliest_ns);
+  armed_alarm_ns = earliest_ns;
 }
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
@@ -144,7 +134,7 @@ void TimerWheel::place(Timer& timer) noexcept {
   used_[level] |= std::uint64_t{1} << slot;
   // Timers move to a lower level only when one of them is due. So the next check is needed at this timer's own tick, whatever its level.
   if (tick < next_look_) [[unlikely]]
-    next_look_ = tick;
+    look_next_at(tick);
 }
 
 void TimerWheel::insert(Timer& timer, std::uint64_t deadline_ns) noexcept {
@@ -193,8 +183,14 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
 }
 
 void TimerWheel::update_next_look() noexcept {
-  unsigned level = 0, slot = 0;
-  next_look_ = earliest_slot(level, slot) ? slot_start(level, slot) : never;
+  const std::uint64_t earliest_ns = earliest_waiting_ns();
+  look_next_at(earliest_ns == machine::alarm_none ? never : earliest_ns >> tick_bits);
+}
+
+void TimerWheel::look_next_at(std::uint64_t tick) noexcept {
+  next_look_ = tick;
+  next_look_ns_ = tick == never ? machine::alarm_none : tick << tick_bits;
+  next_look_timestamp_ = tick == never ? never : machine::timestamp_before(next_look_ns_);
 }
 
 bool TimerWheel::run_due_timers(unsigned budget) noexcept {
@@ -226,6 +222,11 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
 
 std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (due_ != nullptr) return 0;
+  update_next_look();
+  return not_before_ns();
+}
+
+std::uint64_t TimerWheel::earliest_waiting_ns() noexcept {
   unsigned level = 0, slot = 0;
   if (!earliest_slot(level, slot)) return machine::alarm_none;
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;

@@ -88,7 +88,7 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
       if (arms) model.due_ns = next_tick(machine::now_ns() + delay);
       if (kind == 2) ASSERT_EQ(model.timer.cancel(), std::exchange(model.due_ns, 0) != 0);
       if (kind == 3) clock.advance(nanoseconds(random_ns() >> 8));
-      while (run_due_timers(1'000)) {
+      while (timer_wheel.run_due(1'000)) {
       }
       const std::uint64_t now = machine::now_ns();
       for (Model& each : models) {
@@ -137,7 +137,7 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
 }
 
 // The alarm is the only cost of timers on an idle core. There is one alarm for the earliest timer, at its exact tick. If there are no
-// timers, no alarm is set.
+// timers, no alarm is set. The alarm of a cancelled timer wakes the core once.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);
@@ -171,8 +171,43 @@ TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   EXPECT_EQ(host::alarm_of(0), next_tick(begin + 7'200'000'000'000));
   machine.on(0, [&] { far.cancel(); });
   ASSERT_TRUE(asleep(0));
-  EXPECT_EQ(host::alarm_of(0), machine::alarm_none);
+  const std::uint64_t set = host::alarms_set(0);
+  clock.advance(1h);
+  ASSERT_TRUE(HostMachine::wait_until([] { return host::alarm_of(0) == machine::alarm_none; }));
+  EXPECT_EQ(host::alarms_set(0), set) << "no timer, no alarm";
   EXPECT_EQ(host::alarms_set(1), 0U);
+  EXPECT_EQ(fired, 1);
+}
+
+// A time-out that each request postpones must not set the alarm each time. The alarm for its first deadline stays and wakes the core once.
+TEST(Timer, AnAlarmThatIsTooEarlyStays) {
+  constexpr std::uint64_t begin = 77'000'000'000;
+  ManualClock clock(begin);
+  std::atomic<int> fired{0};
+  Timer timer;
+  HostMachine machine{1};
+  const auto asleep = [&] {
+    const std::uint64_t sleeps = event_counters(0).sleeps;
+    machine.on(0, [] {});
+    return HostMachine::wait_until([&] { return event_counters(0).sleeps > sleeps; });
+  };
+  for (int request = 0; request < 10; ++request) {
+    machine.on(0, [&] {
+      timer.cancel();
+      timer.arm(2s, [&] { ++fired; });
+    });
+    ASSERT_TRUE(asleep());
+    clock.advance(100ms);
+  }
+  EXPECT_EQ(host::alarms_set(0), 1U);
+  EXPECT_EQ(host::alarm_of(0), next_tick(begin + 2'000'000'000));
+  clock.set(next_tick(begin + 2'000'000'000));
+  const std::uint64_t deadline = next_tick(begin + 2'900'000'000);
+  ASSERT_TRUE(HostMachine::wait_until([&] { return host::alarm_of(0) == deadline; })) << "the early alarm's successor is exact";
+  EXPECT_EQ(fired, 0);
+  EXPECT_EQ(host::alarms_set(0), 2U);
+  clock.set(deadline);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return fired == 1; }));
 }
 
 TEST(Timer, CallbacksMayCancelRearmReplaceAndDestroy) {

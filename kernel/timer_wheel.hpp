@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel/machine.hpp"
 #include "kernel/timer.hpp"
 
 namespace neap {
@@ -24,12 +25,16 @@ class TimerWheel {
   void remove(Timer& timer) noexcept;
   /// Runs up to `budget` timers whose time has come, each as an event. Returns true if it ran one.
   bool run_due(unsigned budget) noexcept {
-    if (due_ == nullptr && next_look_ == never) return false;
+    // A comparison of timestamps saves the conversion to nanoseconds in each round of the loop.
+    if (due_ == nullptr && machine::timestamp() < next_look_timestamp_) [[likely]]
+      return false;
     return run_due_timers(budget);
   }
   /// The time when the next timer is due; 0 if one is due already, `machine::alarm_none` if there is none. The time is exact, with one
   /// exception: for a slot above level 0 with more than `alarm_scan_max` timers it is the slot's beginning, which may be too early.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
+  /// As `earliest_ns`, but without a search. The time may be too early, because a cancelled timer still counts until the next search.
+  [[nodiscard]] std::uint64_t not_before_ns() const noexcept { return due_ != nullptr ? 0 : next_look_ns_; }
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.
   [[nodiscard]] bool is_running(const Timer& timer) const noexcept { return running_ == &timer; }
@@ -54,14 +59,19 @@ class TimerWheel {
   void place(Timer& timer) noexcept;
   void empty_slot(unsigned level, unsigned slot) noexcept;
   void advance(std::uint64_t now_tick) noexcept;
+  [[nodiscard]] std::uint64_t earliest_waiting_ns() noexcept;
   void update_next_look() noexcept;
+  void look_next_at(std::uint64_t tick) noexcept;
 
   Timer* heads_[levels * slots] = {};  // newest first
   std::uint64_t used_[levels] = {};    // one bit for each slot with timers; it may stay set after their cancellation, until the next check
   std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
   std::uint64_t next_look_ = never;    // no timer is due before this tick; a cancellation may leave it too early
-  Timer* due_ = nullptr;               // oldest first
-  Timer** due_end_ = nullptr;          // `next_` of the last due timer; valid unless `due_` is null
+  // That tick in nanoseconds, and a timestamp at or shortly before it.
+  std::uint64_t next_look_ns_ = machine::alarm_none;
+  std::uint64_t next_look_timestamp_ = never;
+  Timer* due_ = nullptr;       // oldest first
+  Timer** due_end_ = nullptr;  // `next_` of the last due timer; valid unless `due_` is null
   const Timer* running_ = nullptr;
 };
 

@@ -2,8 +2,12 @@
 // The fields of a received segment that a connection reads. Internal to net/.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "net/segment_headers.hpp"
 
 namespace neap::net {
 
@@ -22,13 +26,25 @@ struct SegmentAddresses {
   friend bool operator==(const SegmentAddresses&, const SegmentAddresses&) = default;
 };
 
-/// A segment without options, with ACK, and with no other flag but PSH. Numbers are in host byte order.
-struct ArrivedSegment {
-  std::uint32_t sequence, acknowledgement;
-  std::uint32_t bytes;   ///< of payload
-  std::uint16_t window;   ///< not scaled
-  std::uint16_t buffers;  ///< receive buffers of the frame, which hold all payload
-  const std::byte* payload;
+/// A segment without options, with ACK, and with no other flag but PSH, in the frame in which it arrived. Numbers are in host byte order.
+class ArrivedSegment {
+ public:
+  /// `header`: the TCP header, with all its bytes in one buffer.
+  explicit ArrivedSegment(const std::byte* header) noexcept : header_(header) {}
+  [[nodiscard]] std::uint32_t sequence() const noexcept { return read<std::uint32_t>(4); }
+  [[nodiscard]] std::uint32_t acknowledgement() const noexcept { return read<std::uint32_t>(8); }
+  [[nodiscard]] std::uint16_t window() const noexcept { return read<std::uint16_t>(14); }  ///< not scaled
+  [[nodiscard]] const std::byte* payload() const noexcept { return header_ + SegmentHeaders::tcp_header_bytes; }
+
+ private:
+  template <typename T>
+  [[nodiscard]] T read(std::size_t at) const noexcept {
+    T value;
+    std::memcpy(&value, header_ + at, sizeof value);
+    return std::byteswap(value);
+  }
+
+  const std::byte* header_;
 };
 
 }  // namespace neap::net

@@ -60,6 +60,7 @@ Result<void> Connection::send(Buffer&& data) {
     self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
     return failure(ErrorCode::full, "too many bytes are unacknowledged", data.bytes());
   }
+  self.queue_ready();
   self.queued_.append(std::move(data));
   self.stack_.mark_dirty(self);
   return {};
@@ -77,17 +78,18 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   if (made == nullptr) [[unlikely]]
     return false;
   std::memcpy(made->payload(), bytes.data(), bytes.size());
-  self.queued_.append(Buffer(made->as_piece()));
+  if (self.waiting_bytes() == 0) [[likely]] {
+    self.ready_ = made;
+    self.ready_bytes_ = static_cast<std::uint32_t>(bytes.size());
+  } else {
+    self.queue_ready();
+    self.queued_.append(Buffer(made->as_piece()));
+  }
   self.stack_.mark_dirty(self);
   return true;
 }
 
-std::size_t Connection::held_bytes() const noexcept {
-  const ConnectionState& self = ConnectionState::of(*this);
-  std::size_t bytes = self.received_memory_ + self.reordered_memory_ + self.queued_.bytes() + self.queued_.pieces() * memory::piece_bytes;
-  if (self.pcb_ != nullptr) bytes += self.written_bytes_ + self.pcb_->snd_queuelen * memory::segment_bytes;
-  return bytes;
-}
+std::size_t Connection::held_bytes() const noexcept { return ConnectionState::of(*this).memory_held(); }
 
 std::size_t Connection::send_space_bytes() const noexcept {
   return send_queue_bytes_max - std::min(send_queue_bytes_max, unacknowledged_bytes());
@@ -95,7 +97,7 @@ std::size_t Connection::send_space_bytes() const noexcept {
 
 std::size_t Connection::unacknowledged_bytes() const noexcept {
   const ConnectionState& self = ConnectionState::of(*this);
-  return self.queued_.bytes() + self.written_bytes_;
+  return self.waiting_bytes() + self.written_bytes_;
 }
 
 void Connection::end_sending() {
@@ -111,6 +113,7 @@ void Connection::close() {
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.close_wanted_) return;
   self.close_wanted_ = self.end_wanted_ = true;
+  self.ordinary_at_ = 0;
   self.quiet_polls_ = 0;
   self.closing_since_s_ = now_s();
   self.stack_.mark_dirty(self);
@@ -171,6 +174,7 @@ void ConnectionState::request_abort() noexcept {
   require(this_core() == core_, "a connection is used on its own core", core_);
   if (gone() || abort_wanted_) return;
   abort_wanted_ = true;
+  ordinary_at_ = 0;
   stack_.mark_dirty(*this);
 }
 
@@ -204,6 +208,7 @@ void ConnectionState::finish() noexcept {
     }
     handler_.reset();
   }
+  queue_ready();
   queued_.clear();
   charge();
   stack_.forget(*this);
@@ -214,12 +219,6 @@ void ConnectionState::drop_references(std::uint32_t count) noexcept {
   require(references_ >= count, "no more references to a connection are dropped than are held", count);
   references_ -= count;
   if (references_ == 0) delete this;
-}
-
-void ConnectionState::charge() noexcept {
-  const std::size_t now = held_bytes();
-  if (now == charged_bytes_) return;
-  stack_.charge(std::exchange(charged_bytes_, now), now);
 }
 
 void ConnectionState::handler_failed() noexcept {
@@ -238,7 +237,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
     return data;
   }
   while (chain != nullptr) {
-    pbuf* const next = chain->next;
+    pbuf* const rest = chain->next;
     chain->next = nullptr;
     chain->tot_len = chain->len;
     if (chain->len == 0) {
@@ -252,7 +251,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
       received_memory_ += Stack::memory_of(piece.buffer());
       ++references_;
     }
-    chain = next;
+    chain = rest;
   }
   held_bytes_ += static_cast<std::uint32_t>(data.bytes());
   return data;
@@ -329,28 +328,8 @@ err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) no
   return ERR_OK;
 }
 
-void ConnectionState::acknowledged(std::uint32_t bytes) noexcept {
-  quiet_polls_ = 0;
-  require(written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
-  written_bytes_ -= bytes;
-  acknowledged_ = true;
-}
-
-// Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
-// acknowledgement, not all bytes are acknowledged.
-inline void ConnectionState::report_acknowledged() noexcept {
-  if (!acknowledged_) return;
-  acknowledged_ = false;
-  const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
-  if (!room && unacknowledged_bytes() != 0) return;
-  wanted_bytes_ = 0;
-  if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
-    call_handler([](ConnectionHandler& handler) { handler.writable(); });
-}
-
-void ConnectionState::settle() noexcept {
-  report_acknowledged();
-  if (gone()) return;
+void ConnectionState::settle_with_lwip() noexcept {
+  stack_.note_lwip_use();
   if (pcb_->ooseq != nullptr || reordered_memory_ != 0) [[unlikely]]
     settle_out_of_order();
   if (abort_wanted_) {

@@ -137,6 +137,8 @@ void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
   piece_released(bytes, memory_bytes, count);
 }
 
+void ConnectionState::charge(std::size_t now) noexcept { stack_.charge(std::exchange(charged_bytes_, now), now); }
+
 // --- Out of order ------------------------------------------------------------------------------------------------------------------------
 void ConnectionState::settle_out_of_order() noexcept {
   if (pcb_->ooseq != nullptr && stack_.refuses(*this)) {

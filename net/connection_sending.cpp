@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // The short way of sent bytes through TCP.
 //
-// Nearly every reply fits one frame, or is long and consists of whole segments. lwIP makes a tcp_seg, pbufs and headers for each segment, in
-// some 700 instructions. Here queued bytes become one object with all of these (outgoing_segment.hpp). A long object has up to 64 KiB, and
-// the card cuts it into segments (TSO), so the cost of a long reply does not grow with its segments. The same changes are made to lwIP's
-// state of the connection (tcp_pcb) as by lwIP, which keeps the objects, and sends them again if they are lost (lwip-patches/0025, 0027).
-// Whatever is not ordinary is left to lwIP: closed windows, the end of a connection, a neighbour whose address is not known. The comments
-// name the function of lwIP whose effects a part has.
+// Nearly every reply fits one frame, or is long and consists of whole segments. lwIP makes a tcp_seg, pbufs and headers for each segment,
+// in some 700 instructions. Here queued bytes become one object with all of these (outgoing_segment.hpp). A long object has up to 64 KiB,
+// and the card cuts it into segments (TSO), so the cost of a long reply does not grow with its segments. The same changes are made to
+// lwIP's state of the connection (tcp_pcb) as by lwIP, which keeps the objects, and sends them again if they are lost (lwip-patches/0025,
+// 0027). Whatever is not ordinary is left to lwIP: closed windows, the end of a connection, a neighbour whose address is not known. The
+// comments name the function of lwIP whose effects a part has.
 #include <algorithm>
 #include <cstring>
 
@@ -43,6 +43,40 @@ std::uint32_t room_of(const tcp_pcb& pcb, std::uint32_t in_flight) noexcept {
 
 }  // namespace
 
+// --- The end of an event -----------------------------------------------------------------------------------------------------------------
+// Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
+// acknowledgement, not all bytes are acknowledged.
+[[gnu::always_inline]] inline void ConnectionState::report_acknowledged() noexcept {
+  if (!acknowledged_) return;
+  acknowledged_ = false;
+  const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
+  if (!room && unacknowledged_bytes() != 0) return;
+  wanted_bytes_ = 0;
+  if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
+    call_handler([](ConnectionHandler& handler) { handler.writable(); });
+}
+
+// If a segment changed the connection without lwIP, and lwIP was not used since, only queued bytes and an acknowledgement may be due.
+void ConnectionState::settle() noexcept {
+  report_acknowledged();
+  if (gone()) return;
+  if (ordinary_at_ == stack_.lwip_uses() && released_bytes_ == 0 && reordered_memory_ == 0) [[likely]] {
+    const bool sent = ready_ != nullptr && fits_now(ready_bytes_)
+                          ? pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH) == Sent::all
+                          : send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge());
+    if (sent) [[likely]]
+      return charge();
+  }
+  settle_with_lwip();
+}
+
+void ConnectionState::queue_ready() noexcept {
+  if (ready_ == nullptr) return;
+  require(queued_.empty(), "bytes of `send_copy` wait alone", queued_.bytes());
+  queued_ = Buffer(std::exchange(ready_, nullptr)->as_piece());
+}
+
+// --- Segments ----------------------------------------------------------------------------------------------------------------------------
 // The template is valid until `etharp_generation` changes (lwip-patches/0026).
 void ConnectionState::remember_headers(const pbuf& frame) noexcept {
   if (frame.len < SegmentHeaders::bytes || !stack_.makes_segments()) return;
@@ -62,9 +96,17 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
   headers_generation_ = etharp_generation;
 }
 
+/// True if a segment of `bytes` can be sent without lwIP, at once. For an ordinary connection.
+[[gnu::always_inline]] inline bool ConnectionState::fits_now(std::uint32_t bytes) const noexcept {
+  const tcp_pcb& pcb = *pcb_;
+  return headers_generation_ == etharp_generation && pcb.unsent == nullptr && !end_wanted_ && pcb.snd_queuelen < TCP_SND_QUEUELEN &&
+         bytes <= pcb.mss && pcb.mss <= pcb.snd_wnd_max / 2 && bytes <= room_of(pcb, pcb.snd_nxt - pcb.lastack);
+}
+
 // tcp_write(), tcp_output() and ip4_output(). Avoids silly windows (RFC 9293, 3.8.6.2.1): only the last bytes of the queue are sent in a
 // segment that is not full.
 ConnectionState::Sent ConnectionState::send_queued() noexcept {
+  queue_ready();
   tcp_pcb& pcb = *pcb_;
   if (headers_generation_ != etharp_generation || pcb.state != ESTABLISHED || end_wanted_) return Sent::not_possible;
   if (pcb.unsent != nullptr) [[unlikely]] {
@@ -94,10 +136,6 @@ ConnectionState::Sent ConnectionState::send_queued() noexcept {
 
 inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) noexcept {
   const bool whole = bytes == queued_.bytes();
-  if (whole) [[likely]] {
-    if (OutgoingSegment* const made = OutgoingSegment::take(queued_); made != nullptr) [[likely]]  // from `send_copy`
-      return pass(*made);
-  }
   OutgoingSegment* const made = OutgoingSegment::make(bytes);
   if (made == nullptr) return Sent::not_possible;  // lwIP reports and repeats it
   std::byte* to = made->payload();
@@ -114,7 +152,7 @@ inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) no
   } else {
     queued_.drop_front(bytes);
   }
-  return pass(*made);
+  return pass(*made, flags_for_rest());
 }
 
 // Short pieces are copied behind the headers, because a reference costs more. If there are too many pieces, or no memory for one, the
@@ -160,51 +198,60 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   made->segment.len = static_cast<u16_t>(done);
   made->segment.flags = TF_SEG_IN_PBUF | TF_SEG_LONG;
   queued_.drop_front(done);
-  return pass(*made);
+  return pass(*made, flags_for_rest());
 }
 
 // Numbers the new segment before the card has accepted it, as lwIP does. So a segment that the card refuses waits in `unsent`.
-[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made) noexcept {
+[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags) noexcept {
   tcp_pcb& pcb = *pcb_;
   const std::uint32_t bytes = made.segment.len;
-  made.headers.sequence = pcb.snd_lbb;
+  const std::uint32_t sequence = pcb.snd_lbb;
   written_bytes_ += bytes;
   pcb.snd_lbb += bytes;
   pcb.snd_buf -= bytes;
   const std::uint16_t buffers = made.custom.pbuf.next == nullptr ? std::uint16_t{1} : pbuf_clen(&made.custom.pbuf);
   pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen + buffers);
-  pcb.unsent_oversize = 0;
-  if (pass_to_card(made)) [[likely]]
+  if (pass_to_card(made, sequence, flags)) [[likely]]
     return Sent::all;
   pcb.unsent = &made.segment;
+  pcb.unsent_oversize = 0;
   tcp_set_flags(&pcb, TF_NAGLEMEMERR);
   return Sent::waits;
 }
 
 // tcp_output_segment(), and the part of tcp_output() for a segment that was sent.
-[[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made) noexcept {
+[[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags) noexcept {
   tcp_pcb& pcb = *pcb_;
   tcp_seg& segment = made.segment;
-  const std::uint32_t sequence = made.headers.sequence, bytes = segment.len;
+  const std::uint32_t bytes = segment.len;
   const bool is_long = (segment.flags & TF_SEG_LONG) != 0;
-  fill_in_headers(made.headers, bytes, is_long, queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK);
+  fill_in_headers(made.headers, bytes, is_long, flags);
   made.headers.sequence = sequence;
   if (pcb.rtime < 0) pcb.rtime = 0;
-  if (pcb.rttest == 0) {
+  if (pcb.rttest == 0 && pcb.rtt_tick != tcp_ticks) {  // lwip-patches/0028
+    pcb.rtt_tick = tcp_ticks;
     pcb.rttest = tcp_ticks;
     pcb.rtseq = sequence;
   }
-  const std::uint32_t frames = is_long ? (bytes + pcb.mss - 1U) / pcb.mss : 1U;
-  if (!stack_.send_segment(made, is_long ? pcb.mss : std::uint16_t{0}, control_)) [[unlikely]]
+  std::uint32_t frames = 1;
+  if (is_long) [[unlikely]] {
+    frames = (bytes + pcb.mss - 1U) / pcb.mss;
+    if (!stack_.send_long_segment(made, pcb.mss, control_)) return false;
+  } else if (!stack_.send_segment(made, control_)) [[unlikely]] {
     return false;
+  }
   lwip_stats.tcp.xmit += frames;
   ip_id = static_cast<u16_t>(ip_id + frames);
   pcb.rcv_ann_right_edge = pcb.rcv_nxt + pcb.rcv_ann_wnd;
   pcb.snd_nxt = sequence + bytes;
   tcp_clear_flags(&pcb, TF_ACK_DELAY | TF_ACK_NOW | TF_NAGLEMEMERR);
-  tcp_seg** end = &pcb.unacked;
-  while (*end != nullptr) end = &(*end)->next;
-  *end = &segment;
+  if (pcb.unacked == nullptr) [[likely]] {
+    pcb.unacked = &segment;
+    return true;
+  }
+  tcp_seg* last = pcb.unacked;
+  while (last->next != nullptr) last = last->next;
+  last->next = &segment;
   return true;
 }
 
@@ -237,7 +284,7 @@ ConnectionState::Sent ConnectionState::send_waiting() noexcept {
       sequence_of(segment) != pcb.snd_nxt || pcb.snd_nxt + segment.len != pcb.snd_lbb ||
       in_flight + segment.len > std::min(pcb.snd_wnd, pcb.cwnd) || (TCPH_FLAGS(segment.tcphdr) & TCP_FIN) != 0)
     return Sent::not_possible;
-  if (!pass_to_card(made)) return Sent::waits;
+  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest())) return Sent::waits;
   pcb.unsent = nullptr;
   pcb.persist_backoff = 0;
   return Sent::all;
@@ -251,7 +298,7 @@ inline bool ConnectionState::acknowledge() noexcept {
   if (made == nullptr) return false;
   fill_in_headers(made->headers, 0, false, TCP_ACK);
   made->headers.sequence = pcb.snd_nxt;
-  const bool sent = stack_.send_segment(*made, 0, control_);
+  const bool sent = stack_.send_segment(*made, control_);
   OutgoingSegment::release(made->segment);
   if (!sent) return false;
   ++ip_id;

@@ -13,17 +13,19 @@
 #include <memory>
 #include <new>
 
+#include "kernel/intrusive_queue.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/task.hpp"
 #include "lwip/err.h"
 #include "lwip/ip_addr.h"
+#include "lwip/prot/tcp.h"
+#include "lwip/tcp.h"
 #include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
 #include "net/segment_headers.hpp"
-
-struct pbuf;
-struct tcp_pcb;
+#include "net/stack_memory.hpp"
 
 namespace neap::net {
 
@@ -40,7 +42,7 @@ struct ConnectAttempt {
   Timer limit;  ///< aborts the attempt when it fires
 };
 
-class ConnectionState final : public Connection {
+class ConnectionState final : public Connection, public QueueLink {
  public:
   /// `pcb` is new or was just accepted. The constructor registers lwIP's callbacks for it.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
@@ -60,12 +62,13 @@ class ConnectionState final : public Connection {
     }
   }
 
-  /// Handles a segment that carries the next bytes, or acknowledges sent bytes, or both (connection_segments.cpp). Takes over `buffer`, the
-  /// first buffer of the frame. Returns false, with no change, if lwIP has to handle the segment.
-  [[nodiscard]] bool take_segment(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
+  /// Handles a segment with `bytes` of payload that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp).
+  /// Takes over `buffer`, the first of the frame's `buffers`. Returns false, with no change, if lwIP has to handle the segment.
+  [[nodiscard, gnu::noinline]] bool take_segment(ArrivedSegment segment, std::uint32_t bytes, ReceiveBuffer& buffer,
+                                                 unsigned buffers) noexcept;
   /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
   void remember_headers(const pbuf& frame) noexcept;
-  /// Runs at the end of an event: calls `writable` if due, passes all recorded requests to lwIP, and sends.
+  /// Runs at the end of an event (connection_sending.cpp): calls `writable` if due, passes all recorded requests to lwIP, and sends.
   void settle() noexcept;
   /// Calls `closed` and destroys the handler. May delete this object.
   void finish() noexcept;
@@ -78,7 +81,17 @@ class ConnectionState final : public Connection {
   /// Called when two gathered pieces (gathered_piece.hpp) were joined and the header of one was freed.
   void header_joined() noexcept;
   /// Updates the core's count of held memory by the bytes that the connection holds now.
-  void charge() noexcept;
+  void charge() noexcept {
+    if (const std::size_t now = memory_held(); now != charged_bytes_) charge(now);
+  }
+  /// Bytes that wait to be sent.
+  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes_ : queued_.bytes(); }
+  /// `Connection::held_bytes`.
+  [[nodiscard]] std::size_t memory_held() const noexcept {
+    std::size_t bytes = received_memory_ + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
+    if (pcb_ != nullptr) bytes += written_bytes_ + pcb_->snd_queuelen * memory::segment_bytes;
+    return bytes;
+  }
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
   /// Removes the connection's callbacks from lwIP's pcb, which is in TIME-WAIT after an orderly close.
@@ -91,7 +104,7 @@ class ConnectionState final : public Connection {
   void begin_attempt(ConnectAttempt& attempt);
   void request_abort() noexcept;
 
-  ListLink<ConnectionState> dirty_link, blocked_link, all_link;
+  ListLink<ConnectionState> blocked_link, all_link;
 
  private:
   friend class Connection;
@@ -112,6 +125,7 @@ class ConnectionState final : public Connection {
     }
   }
   void handler_failed() noexcept;
+  void charge(std::size_t now) noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
   /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
@@ -128,6 +142,9 @@ class ConnectionState final : public Connection {
     not_possible,  ///< lwIP has to send the bytes that are still queued
   };
   [[nodiscard]] Sent send_queued() noexcept;
+  [[nodiscard]] bool fits_now(std::uint32_t bytes) const noexcept;
+  /// Moves the bytes of `ready_` to `queued_`.
+  void queue_ready() noexcept;
   /// Sends `bytes` of the queue, at most the MSS.
   [[nodiscard]] Sent send_frame(std::uint32_t bytes) noexcept;
   /// Sends up to `bytes` of the queue as one segment that the card cuts up.
@@ -135,19 +152,29 @@ class ConnectionState final : public Connection {
   /// Sends a segment that the card did not take before.
   [[nodiscard]] Sent send_waiting() noexcept;
   /// Makes `made` the connection's last segment, and sends it.
-  [[nodiscard]] Sent pass(OutgoingSegment& made) noexcept;
-  [[nodiscard]] bool pass_to_card(OutgoingSegment& made) noexcept;
+  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags) noexcept;
+  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags) noexcept;
+  /// PSH marks the last bytes of the queue.
+  [[nodiscard]] unsigned flags_for_rest() const noexcept { return queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK; }
   void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;
   /// Sends an acknowledgement alone. Returns false, with no change, if lwIP has to send it.
   [[nodiscard]] bool acknowledge() noexcept;
   /// Sends what lwIP has to send. Returns false if it could not.
   [[nodiscard]] bool output() noexcept;
-  void acknowledged(std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool is_ordinary() noexcept;
+  void acknowledged(std::uint32_t bytes) noexcept {
+    quiet_polls_ = 0;
+    require(written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
+    written_bytes_ -= bytes;
+    acknowledged_ = true;
+  }
   /// Passes the payload of a whole frame to the handler.
-  void deliver(const ArrivedSegment& segment, ReceiveBuffer& buffer) noexcept;
+  void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
   /// As `deliver`, for a frame in several buffers.
-  void deliver_chain(const ArrivedSegment& segment, ReceiveBuffer& first) noexcept;
+  void deliver_chain(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& first) noexcept;
   void retain(ReceivedPiece& piece) noexcept;
+  /// `settle`, if lwIP has to do a part (connection.cpp).
+  void settle_with_lwip() noexcept;
   /// Calls `writable` if it is due.
   void report_acknowledged() noexcept;
   void remember_addresses() noexcept;
@@ -158,6 +185,8 @@ class ConnectionState final : public Connection {
   std::unique_ptr<ConnectionHandler> handler_;
   ConnectAttempt* attempt_ = nullptr;
   Buffer queued_;                      // sent by the handler, not yet passed to lwIP
+  OutgoingSegment* ready_ = nullptr;   // from `send_copy`; then `queued_` is empty
+  std::uint32_t ready_bytes_ = 0;      // payload of `ready_`
   std::size_t written_bytes_ = 0;      // passed to lwIP, not yet acknowledged
   std::size_t wanted_bytes_ = 0;       // size of the last refused `send`; 0: none
   std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP
@@ -169,6 +198,7 @@ class ConnectionState final : public Connection {
   GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
+  std::uint64_t ordinary_at_ = 0;      // the connection was ordinary (`is_ordinary`) when lwIP had been used so often; 0: it is not known
   SegmentAddresses addresses_;
   SegmentHeaders headers_;                // of this connection's segments (connection_sending.cpp)
   std::uint32_t headers_generation_ = 0;  // `headers_` is valid while lwIP's `etharp_generation` (never 0) has this value

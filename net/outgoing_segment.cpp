@@ -41,7 +41,11 @@ void give_back(OutgoingSegment* object) noexcept {
   object->next_free = std::exchange(spare.first[object->size_class], object);
 }
 
-void pbuf_freed(pbuf* freed) noexcept { give_back(reinterpret_cast<OutgoingSegment*>(freed)); }
+void pbuf_freed(pbuf* freed) noexcept {
+  auto* const object = reinterpret_cast<OutgoingSegment*>(freed);
+  object->segment.flags = TF_SEG_IN_PBUF;  // a long one has a further flag
+  give_back(object);
+}
 
 OutgoingSegment* make_new(std::size_t size_class) noexcept {
   void* const memory = std::malloc(object_bytes(size_class));
@@ -51,6 +55,9 @@ OutgoingSegment* make_new(std::size_t size_class) noexcept {
   object->custom.custom_free_function = &pbuf_freed;
   // PBUF_RAM: the bytes are behind the pbuf, and do not change while a neighbour's address is awaited.
   pbuf_alloced_custom(PBUF_RAW, 0, PBUF_RAM, &object->custom, nullptr, 0);
+  object->segment.p = &object->custom.pbuf;
+  object->segment.flags = TF_SEG_IN_PBUF;
+  object->segment.tcphdr = reinterpret_cast<tcp_hdr*>(&object->headers.from_port);
   return object;
 }
 
@@ -73,11 +80,8 @@ OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
   buffer.len = buffer.tot_len = static_cast<u16_t>(SegmentHeaders::bytes + bytes);
   buffer.ref = 1;
   object->segment.next = nullptr;
-  object->segment.p = &buffer;
   object->segment.len = static_cast<u16_t>(bytes);
   object->segment.acked = 0;
-  object->segment.flags = TF_SEG_IN_PBUF;
-  object->segment.tcphdr = reinterpret_cast<tcp_hdr*>(&object->headers.from_port);
   return object;
 }
 
@@ -87,15 +91,6 @@ void release_piece(void* object) noexcept { give_back(static_cast<OutgoingSegmen
 
 Buffer::Piece& OutgoingSegment::as_piece() noexcept {
   return *new (&piece) Buffer::Piece{.data = payload(), .bytes = segment.len, .release = &release_piece, .owner = this};
-}
-
-OutgoingSegment* OutgoingSegment::take(Buffer& queued) noexcept {
-  Buffer::Piece* const piece = queued.first();
-  if (piece == nullptr || piece->next != nullptr || piece->release != &release_piece) return nullptr;
-  auto* const object = static_cast<OutgoingSegment*>(piece->owner);
-  if (piece->bytes != object->segment.len) return nullptr;  // a part was dropped
-  (void)queued.detach();
-  return object;
 }
 
 void OutgoingSegment::release(tcp_seg& segment) noexcept {

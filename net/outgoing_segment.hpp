@@ -41,8 +41,6 @@ struct OutgoingSegment {
   [[nodiscard]] static OutgoingSegment& of(tcp_seg& segment) noexcept { return *reinterpret_cast<OutgoingSegment*>(segment.p); }
   /// Returns the payload as a piece of a Buffer. The piece is in the place of the headers, and releasing it releases the object.
   [[nodiscard]] Buffer::Piece& as_piece() noexcept;
-  /// If all bytes of `queued` are one object's whole payload, removes them from `queued` and returns the object, otherwise null.
-  [[nodiscard]] static OutgoingSegment* take(Buffer& queued) noexcept;
   /// Releases a segment that lwIP no longer keeps. The card MAY still read it.
   static void release(tcp_seg& segment) noexcept;
   /// Returns this core's spare objects to malloc (for tests that look for leaks).

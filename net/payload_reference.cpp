@@ -80,6 +80,4 @@ void trim_payload_references() noexcept {
 
 }  // namespace neap::net
 
-extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) {
-  return neap::net::make_pbuf(data, bytes, neap::net::writing);
-}
+extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) { return neap::net::make_pbuf(data, bytes, neap::net::writing); }

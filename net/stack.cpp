@@ -156,7 +156,7 @@ bool Stack::start_dhcp() noexcept {
 void Stack::end_of_event() noexcept {
   if (retry_blocked_) {
     retry_blocked_ = false;
-    while (ConnectionState* connection = blocked_.pop_front()) dirty_.push_back(*connection);
+    while (ConnectionState* connection = blocked_.pop_front()) mark_dirty_at_receipt(*connection);
   }
   if (!dirty_.empty()) wake_clock(true);
   if (counters_.held_bytes.value() > memory_limit_bytes_ * memory::reset_factor) [[unlikely]]
@@ -169,7 +169,7 @@ void Stack::end_of_event() noexcept {
 
 void Stack::mark_gone(ConnectionState& connection) noexcept {
   require(this_core() == core_ && connection.gone(), "a connection ends on its own core, after lwIP released it", core_);
-  dirty_.remove(connection);
+  if (is_queued<QueueLink>(connection)) dirty_.remove(connection);
   blocked_.remove(connection);
   gone_.push_back(connection);
   if (!is_queued(finish_)) hand_over(core_, finish_);

@@ -142,6 +142,8 @@ class Stack final : public FrameReceiver {
   /// True if the core is short of memory and the connection holds more than its share of the core's limit.
   [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
   [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
+  /// False if neither memory nor card buffers are short, for payload in `more` buffers.
+  [[nodiscard]] bool may_be_short(unsigned more) const noexcept { return memory_short() || held_buffers_ + more > held_buffers_max; }
   /// True if payload MUST be copied before it is retained. `retains` is true if the payload's connection already retains payload.
   /// `more`: the number of buffers of the payload that are not counted yet.
   [[nodiscard]] bool card_buffers_short(bool retains, unsigned more = 0) const noexcept {
@@ -160,7 +162,7 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// With false, lwIP handles and makes all segments (for tests that compare lwIP with connection_segments.cpp).
+  /// With false, lwIP handles and makes all segments (for tests that compare lwIP with the short path).
   void use_short_path(bool use) noexcept {
     short_path_ = use;
     makes_segments_ = use && limits_.checksum_offload;
@@ -181,9 +183,17 @@ class Stack final : public FrameReceiver {
   }
 
   // For connections (connection.cpp).
+  /// How often lwIP has run on this core, and so may have changed any connection. Never 0.
+  [[nodiscard]] std::uint64_t lwip_uses() const noexcept { return lwip_uses_; }
+  /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads.
+  void note_lwip_use() noexcept { ++lwip_uses_; }
   void mark_dirty(ConnectionState& connection) noexcept {
-    dirty_.push_back(connection);
+    mark_dirty_at_receipt(connection);
     end_of_event_.request();
+  }
+  /// As `mark_dirty`, in an event whose end this stack has requested already.
+  void mark_dirty_at_receipt(ConnectionState& connection) noexcept {
+    if (!is_queued<QueueLink>(connection)) dirty_.push_back(connection);
   }
   static void release_chain(ReceiveBuffer* frame) noexcept;
   /// Counts a receive buffer that is not released within this call.
@@ -202,9 +212,11 @@ class Stack final : public FrameReceiver {
   }
   /// The maximum number of pieces in a frame, its headers included.
   [[nodiscard]] unsigned pieces_limit() const noexcept { return std::min<unsigned>(pieces_max, limits_.transmit_pieces_max); }
-  /// Passes a segment to the card, behind all earlier frames. The card cuts it into segments of `segment_bytes`; 0: it is one frame.
-  /// `control`: it belongs to control. Returns false if the card did not take it; this is counted.
-  [[nodiscard]] bool send_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept;
+  /// Passes a segment to the card, behind all earlier frames. `control`: it belongs to control. Returns false if the card did not take it;
+  /// this is counted.
+  [[nodiscard]] bool send_segment(OutgoingSegment& segment, bool control) noexcept;
+  /// As `send_segment`. The card cuts the segment into segments of `segment_bytes`; 0: it is one frame.
+  [[nodiscard]] bool send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept;
   /// From now on, frames that lwIP sends are shown to `connection`, which keeps their headers; null: to none.
   void remember_headers_of(ConnectionState* connection) noexcept { shown_to_ = connection; }
   void mark_blocked(ConnectionState& connection) noexcept { blocked_.push_back(connection); }
@@ -262,7 +274,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  /// Handles a frame with an ordinary segment of an open connection (connection_segments.cpp). Returns false, with no change, for others.
+  /// Handles a frame with an ordinary segment of an open connection (connection_receiving.cpp). Returns false, with no change, for others.
   [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
   [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
@@ -284,6 +296,7 @@ class Stack final : public FrameReceiver {
   /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload, bool control) noexcept;
   void count_sent(FramesSent sent, bool control) noexcept;
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
@@ -327,14 +340,15 @@ class Stack final : public FrameReceiver {
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
-  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< connections with work for the end of this event
+  IntrusiveQueue<ConnectionState, QueueLink> dirty_;                        ///< connections with work for the end of this event
   IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections that wait for room or memory; oldest first
-  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< connections whose `closed` is called in the next event
+  IntrusiveQueue<ConnectionState, QueueLink> gone_;                         ///< connections whose `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   ConnectionState* shown_to_ = nullptr;
   static constexpr unsigned found_bits = 11;
   /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
   std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
+  std::uint64_t lwip_uses_ = 1;
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;

@@ -9,18 +9,14 @@
 // Control, connections below the guaranteed amount, and frames without payload are exempt. Internal to net/.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 
+#include "kernel/memory/size_classes.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::net::memory {
 
-/// Returns the heap's size class for `bytes`: steps of 16 up to 128, then four steps for each doubling (kernel/memory/size_classes.hpp).
-constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
-  const std::size_t step = bytes <= 128 ? 16 : std::size_t{1} << (std::bit_width(bytes - 1) - 3);
-  return (bytes + step - 1) / step * step;
-}
+using neap::memory::heap_bytes;
 
 /// The memory of one of the card's receive buffers, for a frame of any size.
 constexpr std::size_t card_buffer_bytes = 2048 + sizeof(ReceiveBuffer);

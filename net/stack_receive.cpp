@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Passes a received frame to lwIP, or to the core that handles it.
+// Passes a received frame to lwIP, or to the core that handles it. Frames of open connections mostly do not come here
+// (connection_receiving.cpp).
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +17,6 @@
 #include "lwip/prot/iana.h"
 #include "lwip/prot/ip4.h"
 #include "lwip/prot/tcp.h"
-#include "net/arrived_segment.hpp"
 #include "net/control_frames.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/received_piece.hpp"
@@ -105,82 +105,6 @@ ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes
   return copy;
 }
 
-void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
-  require(this_core() == core_, "a stack receives frames on its own core", core_);
-  want_event_end();
-  counters_.frames_received.add(frames.size());
-  std::size_t sum = 0;
-  for (const ReceivedFrame& received : frames) {
-    std::size_t bytes = received.frame->bytes;
-    unsigned buffers = 1;
-    for (const ReceiveBuffer* piece = received.frame->next; piece != nullptr; piece = piece->next) {
-      bytes += piece->bytes;
-      ++buffers;
-    }
-    sum += bytes;
-    if (!take_in_segment(*received.frame, buffers, bytes, received.info)) take_in(received.frame, bytes, received.info);
-  }
-  counters_.bytes_received.add(sum);
-}
-
-namespace {
-
-template <typename T>
-[[gnu::always_inline]] inline T read_raw(const std::byte* at) noexcept {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-}  // namespace
-
-[[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
-  ConnectionState*& cached = found_[addresses.hash(found_bits)];
-  if (cached != nullptr && cached->addresses() == addresses) [[likely]]
-    return cached;
-  const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
-      to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
-  const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
-                                          lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
-  // Before, `callback_arg` is the listener; afterwards the connection may be gone.
-  if (pcb == nullptr || pcb->state != ESTABLISHED || pcb->callback_arg == nullptr) return nullptr;
-  cached = static_cast<ConnectionState*>(pcb->callback_arg);
-  return cached;
-}
-
-// The fields that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
-[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes,
-                                                            ReceiveInfo info) noexcept {
-  using Headers = SegmentHeaders;
-  constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
-  if (!short_path_ || frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
-    return false;
-  const std::byte* const at = frame.data;
-  // EtherType IPv4, version 4, a header without options; the type of service may have any value.
-  constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;
-  // No fragment and no reserved bit (don't-fragment may be set), any time to live, TCP.
-  constexpr std::uint32_t protocol_mask = 0xFF00'FFBF, protocol = std::uint32_t{IP_PROTO_TCP} << 24;
-  // A header without options, ACK, perhaps PSH.
-  constexpr unsigned flags_mask = 0xFFFF & ~(unsigned{TCP_PSH} << 8), flags = 0x50 | unsigned{TCP_ACK} << 8;
-  if ((at[0] & std::byte{1}) != std::byte{0} || (read_raw<std::uint32_t>(at + ip - 2) & type_mask) != type ||
-      (read_raw<std::uint32_t>(at + ip + 6) & protocol_mask) != protocol || (read_raw<std::uint16_t>(at + tcp + 12) & flags_mask) != flags)
-    return false;
-  const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(at + ip + 2));
-  if (ip_bytes < Headers::bytes - ip || ip_bytes > bytes - ip) return false;  // Ethernet pads short packets
-
-  ConnectionState* const connection =
-      find({.addresses = read_raw<std::uint64_t>(at + ip + 12), .ports = read_raw<std::uint32_t>(at + tcp)});
-  if (connection == nullptr || is_control_port(lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 2)))) return false;
-  wake_clock(true);
-  const ArrivedSegment segment{.sequence = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 4)),
-                               .acknowledgement = lwip_ntohl(read_raw<std::uint32_t>(at + tcp + 8)),
-                               .bytes = static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)),
-                               .window = lwip_ntohs(read_raw<std::uint16_t>(at + tcp + 14)),
-                               .buffers = static_cast<std::uint16_t>(buffers),
-                               .payload = at + Headers::bytes};
-  return connection->take_segment(segment, frame);
-}
-
 void Stack::take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept {
   if (is_control_frame(frame->data, frame->bytes, LocalPort::destination)) [[unlikely]] {
     log::count_control({.rx_frames = 1, .rx_bytes = bytes});
@@ -233,6 +157,7 @@ void Stack::take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) n
 }
 
 void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
+  note_lwip_use();
   // The interface's flags name the checksums that lwIP has to check. They are set for each frame, because lwIP handles one at a time.
   std::uint16_t checks = checksum_base_;
   if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);

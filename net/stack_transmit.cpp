@@ -15,6 +15,17 @@
 
 namespace neap::net {
 
+[[gnu::always_inline]] inline void Stack::count_sent(FramesSent sent, bool control) noexcept {
+  if (control) [[unlikely]] {
+    log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
+    counters_.control_frames_sent.add(sent.frames);
+    counters_.control_bytes_sent.add(sent.bytes);
+  }
+  ++frames_in_flight_;
+  counters_.frames_sent.add(sent.frames);
+  counters_.bytes_sent.add(sent.bytes);
+}
+
 err_t Stack::transmit(pbuf* frame) noexcept {
   if (transmitting_stopped_) return ERR_IF;
   want_event_end();
@@ -79,38 +90,40 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
   return ERR_OK;
 }
 
-inline void Stack::count_sent(FramesSent sent, bool control) noexcept {
-  if (control) [[unlikely]] {
-    log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
-    counters_.control_frames_sent.add(sent.frames);
-    counters_.control_bytes_sent.add(sent.bytes);
-  }
-  ++frames_in_flight_;
-  counters_.frames_sent.add(sent.frames);
-  counters_.bytes_sent.add(sent.bytes);
+bool Stack::send_segment(OutgoingSegment& segment, bool control) noexcept {
+  constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
+  const pbuf& frame = segment.custom.pbuf;
+  const TransmitPiece piece{.data = static_cast<const std::byte*>(frame.payload), .bytes = frame.len};
+  return frame.next == nullptr ? send_pieces(segment, {&piece, 1}, offload, control) : send_long_segment(segment, 0, control);
 }
 
-bool Stack::send_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
-  if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
-  pbuf& first = segment.custom.pbuf;
+bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
   std::array<TransmitPiece, pieces_max> pieces;
   unsigned count = 0;
-  for (const pbuf* piece = &first; piece != nullptr; piece = piece->next) {
+  for (const pbuf* piece = &segment.custom.pbuf; piece != nullptr; piece = piece->next) {
     require(count < pieces.size(), "a segment has no more pieces than a frame may have", count);
     pieces[count++] = {.data = static_cast<const std::byte*>(piece->payload), .bytes = piece->len};
   }
-  const TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4, .segment_bytes = segment_bytes};
-  if (const auto taken = sender_->transmit({pieces.data(), count}, offload, &first); !taken.has_value()) [[unlikely]] {
+  const TransmitOffload offload{
+      .l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4, .segment_bytes = segment_bytes};
+  if (!send_pieces(segment, {pieces.data(), count}, offload, control)) return false;
+  if (segment_bytes != 0) {
+    counters_.joined_frames.add();
+    counters_.joined_segments.add(frames_sent(segment.custom.pbuf.tot_len, offload).frames);
+  }
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Stack::send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload,
+                                                      bool control) noexcept {
+  if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
+  pbuf& frame = segment.custom.pbuf;
+  if (const auto taken = sender_->transmit(pieces, offload, &frame); !taken.has_value()) [[unlikely]] {
     (taken.error() == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
     return false;
   }
-  pbuf_ref(&first);
-  const FramesSent sent = segment_bytes == 0 ? FramesSent{.frames = 1, .bytes = first.tot_len} : frames_sent(first.tot_len, offload);
-  if (segment_bytes != 0) {
-    counters_.joined_frames.add();
-    counters_.joined_segments.add(sent.frames);
-  }
-  count_sent(sent, control);
+  ++frame.ref;  // the card's
+  count_sent(frames_sent(frame.tot_len, offload), control);
   return true;
 }
 

@@ -55,7 +55,11 @@ namespace {
 /// Returns by how many bytes replies exceed the limit above which connections are reset; 0 if they do not. Sets `any` if connections that
 /// are not stalled may be reset too.
 std::size_t excess_bytes(Service& service, bool& any) noexcept {
-  const std::size_t held = service.store.held_bytes() - std::min(service.store.held_bytes(), service.reply_memory.taken_bytes());
+  // Other cores charge and discharge replies meanwhile, which changes both numbers. Such bytes must not count as values. So the number of
+  // replies' bytes is read before and after the sum that includes them.
+  const std::size_t before = service.reply_memory.taken_bytes();
+  const std::size_t sum = service.store.held_bytes();
+  const std::size_t held = sum - std::min(sum, std::max(before, service.reply_memory.taken_bytes()));
   const std::size_t memory = service.store.memory_bytes();
   any = held > memory / Holders::any_divisor;
   return held - std::min(held, memory / Holders::stalled_divisor);

@@ -2,7 +2,6 @@
 #include "apps/memcached/store.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstring>

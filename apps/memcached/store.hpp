@@ -32,6 +32,7 @@
 #include "apps/memcached/hash.hpp"
 #include "apps/memcached/item.hpp"
 #include "apps/memcached/table.hpp"
+#include "kernel/memory/size_classes.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/rcu.hpp"
 #include "kernel/spin_lock.hpp"
@@ -211,10 +212,7 @@ class Store {
   /// Returns the memory of an item, including the header and the allocator's rounding.
   /// The kernel's heap (kernel/memory/heap.hpp) gives whole pages above 8 KiB, and below has four sizes for each doubling.
   [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-    constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
-    const std::size_t bytes = Item::memory_bytes(key_bytes, value_bytes);
-    const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
-    return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
+    return memory::heap_bytes(Item::memory_bytes(key_bytes, value_bytes));
   }
 
  private:

@@ -25,6 +25,12 @@ constexpr std::uint64_t answer_limit_ns = 2000 * ms_ns;
 // Before it rings, the core sleeps in HLT. It wakes up this long before the doorbell's time and then polls, so its own wake-up is over.
 constexpr std::uint64_t polled_ns = 50'000;
 
+// The event loop sets its own alarm before its next sleep.
+void disarm() noexcept {
+  machine::set_alarm(machine::alarm_none);
+  forget_alarm();
+}
+
 // The pair of the sleep that begins on this core.
 constinit thread_local Pair* sleeping_pair = nullptr;
 
@@ -72,7 +78,7 @@ void Pair::sleep_once() noexcept {
     machine::set_alarm(deadline_ns);
     how_ = sleep_as(state_, &sleeper_line_, &Pair::announce);
     awake_tsc_ = ticks_now();
-    machine::set_alarm(machine::alarm_none);
+    disarm();
     const bool written = sleeper_line_.load(std::memory_order_relaxed) != line;
     if (how_.cause == WakeCause::unknown && written) how_.cause = WakeCause::memory;
     log_sleep();
@@ -121,7 +127,7 @@ void Pair::wait_and_ring() noexcept {
     machine::set_alarm(machine::now_ns() + to_nanoseconds(ring_at - now - polled, machine::timestamp_hz()));
     static_cast<void>(machine::sleep(IdleState::halt, nullptr, &always));
   }
-  machine::set_alarm(machine::alarm_none);
+  disarm();
   while (ticks_now() < ring_at && !done_.load(std::memory_order_acquire)) machine::pause();
   const bool watches_line = state_ == IdleState::monitor || state_ == IdleState::poll;
   const std::uint32_t target = x86::apic_id_of(sleeper_);
@@ -140,7 +146,7 @@ void Pair::sleep_until_done(IdleState state, std::uint64_t latest_ns) noexcept {
     machine::set_alarm(latest_ns);
     static_cast<void>(sleep_as(state, &ringer_line_, &always));
   }
-  machine::set_alarm(machine::alarm_none);
+  disarm();
 }
 
 Result<Round> Pair::ring(IdleState state, Doorbell doorbell, std::chrono::nanoseconds asleep) {

@@ -17,7 +17,11 @@ constexpr std::uint32_t steer_udp = 1U << 16;
 
 struct QueueOptions {
   std::uint32_t receive_descriptors = 512, transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< buffers of 2 KiB for the ring and for frames in the stack; raised if the ring needs more
+  /// Buffers of 2 KiB for the ring and for frames in the stack; raised if the ring needs more. 0: `buffers_beyond_ring` more than the ring.
+  std::uint32_t receive_buffers = 0;
+  /// The stack holds at most 512 buffers and copies further payload (net::Stack::held_buffers_hard_max). The frames of one event and the
+  /// pieces of coalesced ones come in addition.
+  static constexpr std::uint32_t buffers_beyond_ring = 512 + 256;
   std::uint32_t frame_bytes_max = 1514;
   std::uint32_t budget_descriptors = 64;  ///< receive descriptors that one event may take
   // 8.2.3.9.10: the card fetches descriptors if it holds fewer than PTHRESH and at least HTHRESH wait in the ring. It writes descriptors

@@ -116,36 +116,36 @@ void QueuePair::interrupt() noexcept {
   require(machine::this_core() == index_, "ixgbe: an interrupt of a queue pair on another core", index_);
   log::interrupt();
   counters_.interrupts.add();
-  if (!work_pending()) counters_.empty_interrupts.add();
-  work();
+  if (!work()) counters_.empty_interrupts.add();
 }
 
 void QueuePair::poll() noexcept {
   if (work_pending()) log::poll();
-  work();
+  static_cast<void>(work());
 }
 
-void QueuePair::work() noexcept {
-  if (receiver_ == nullptr) return;  // frames wait in the ring for `attach`
+bool QueuePair::work() noexcept {
+  if (receiver_ == nullptr) return work_pending();  // frames wait in the ring for `attach`
+  const std::uint32_t progress = transmit_.progress();
   transmit_.reclaim();
   if (transmit_.deliverable()) transmit_.deliver(*receiver_);
   const unsigned taken = receive_.receive(*receiver_, budget_);
-  if (taken == 0) return;
+  if (taken == 0) return transmit_.progress() != progress;
   end_->request();
   if (taken == budget_ && receive_.ready()) {
     counters_.budget_exits.add();
     repeat_.ask(index_);
   }
+  return true;
 }
 
 bool QueuePair::check_before_sleep() noexcept {
   if (work_pending()) {
     counters_.idle_finds.add();
     log::poll();
-    work();
+    static_cast<void>(work());
     return true;
   }
-  if (transmit_.pending() == 0) watchdog_.cancel();  // nothing is in flight, so the sleeping core needs no watchdog
   return false;
 }
 
@@ -162,6 +162,8 @@ void QueuePair::end_of_event() noexcept {
   if (transmit_.deliverable()) repeat_.ask(index_);
 }
 
+// The watchdog stays armed when the last frame is sent, because arming it for each request costs more than one check each two seconds. So
+// it also runs with nothing in flight, once, and then stays off until the next frame.
 void QueuePair::watch() noexcept {
   transmit_.reclaim();
   if (transmit_.deliverable()) repeat_.ask(index_);

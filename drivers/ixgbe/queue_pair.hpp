@@ -113,7 +113,8 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
   /// Runs the pair's event without an interrupt. If it finds work, it writes a log record.
   void poll() noexcept;
-  void work() noexcept;
+  /// Returns true if the card had written back descriptors.
+  [[nodiscard]] bool work() noexcept;
   [[nodiscard]] bool check_before_sleep() noexcept;
   void end_of_event() noexcept;
   void report_link() noexcept;

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/receive_pool.hpp"
 
+#include <bit>
 #include <new>
 
 namespace neap::ixgbe {
 
 Result<void> ReceivePool::grow_to(std::uint32_t count) {
   if (count == 0 || count > buffers_max) return failure(ErrorCode::invalid, "ixgbe: receive buffers out of range", count);
-  if (count <= size_) return {};
-  const std::uint32_t more = count - size_;
+  // Memory for devices is allocated in powers of two of pages. So one piece for 1,280 buffers would take the memory of 2,048.
+  while (size_ < count) {
+    if (auto grown = grow_by(std::bit_floor(count - size_)); !grown) return grown;
+  }
+  return {};
+}
+
+Result<void> ReceivePool::grow_by(std::uint32_t more) {
   auto data = DmaMemory::allocate(std::size_t{more} * buffer_bytes);
   if (!data) return std::unexpected(data.error());
   std::unique_ptr<Buffer[]> buffers(new (std::nothrow) Buffer[more]);
@@ -26,7 +33,7 @@ Result<void> ReceivePool::grow_to(std::uint32_t count) {
     free_ = &buffer;
   }
   slabs_.push_back({.data = std::move(*data), .buffers = std::move(buffers)});
-  size_ = count;
+  size_ += more;
   missing_ -= static_cast<std::int32_t>(more);
   return {};
 }

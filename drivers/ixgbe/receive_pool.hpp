@@ -37,7 +37,7 @@ class ReceivePool {
 
   ReceivePool& operator=(ReceivePool&&) = delete;
 
-  /// Allocates buffers until there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
+  /// Allocates buffers until there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`; the pool may then have grown.
   [[nodiscard]] Result<void> grow_to(std::uint32_t count);
 
   /// Takes `count` buffers and calls `use(i, buffer)` for each, with i from 0 on. The caller MUST have checked `available()`.
@@ -75,6 +75,7 @@ class ReceivePool {
   }
 
  private:
+  [[nodiscard]] Result<void> grow_by(std::uint32_t more);
   static void release(ReceiveBuffer* buffer) noexcept;
   void call() noexcept;
 

@@ -29,7 +29,9 @@ Result<void> ReceiveQueue::prepare(const QueueOptions& options) {
   memory.unfinished.reset(new (std::nothrow) ReceivePool::Buffer*[options.receive_descriptors]());
   if (!memory.slots || !memory.unfinished)
     return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's slots", options.receive_descriptors);
-  if (auto grown = pool_.grow_to(std::max(options.receive_buffers, options.receive_descriptors)); !grown) return grown;
+  const std::uint32_t wanted =
+      options.receive_buffers != 0 ? options.receive_buffers : options.receive_descriptors + QueueOptions::buffers_beyond_ring;
+  if (auto grown = pool_.grow_to(std::max(wanted, options.receive_descriptors)); !grown) return grown;
   spare_ = std::move(memory);
   return {};
 }
@@ -106,12 +108,15 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
                      static_cast<std::uint16_t>(tag));
 }
 
-unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcept {
+unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) noexcept {
   // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
   const std::uint32_t limit = std::min(budget, posted_);
-  const std::uint32_t up_to_ring_end = std::min(limit, ring_.size() - ring_.slot(head_));
-  const unsigned taken = receive_run(receiver, up_to_ring_end);
-  return taken == up_to_ring_end && taken != limit ? taken + receive_run(receiver, limit - taken) : taken;
+  for (std::uint32_t taken = 0;;) {  // two rounds if the ring's end is in between
+    const std::uint32_t run = std::min(limit - taken, ring_.size() - ring_.slot(head_));
+    const unsigned of_run = receive_run(receiver, run);
+    taken += of_run;
+    if (of_run != run || taken == limit) return taken;
+  }
 }
 
 // Most descriptors hold a whole frame without errors and without a stripped VLAN tag. One test of the status word detects this, for the
@@ -246,7 +251,7 @@ void ReceiveQueue::drop(ReceiveBuffer* frame, Counter& reason) noexcept {
   while (frame != nullptr) std::exchange(frame, frame->next)->release();
 }
 
-void ReceiveQueue::refill() noexcept {
+void ReceiveQueue::post_batches() noexcept {
   const std::uint32_t old_tail = tail_;
   while (posted_ + 2 * refill_batch_descriptors <= ring_.size()) {
     if (pool_.available() < refill_batch_descriptors) [[unlikely]] {

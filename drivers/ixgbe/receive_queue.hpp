@@ -49,7 +49,7 @@ class ReceiveQueue {
   void empty() noexcept;
 
   /// Passes frames of up to `budget` descriptors to `receiver`; returns the number of descriptors taken.
-  unsigned receive(FrameReceiver& receiver, unsigned budget) noexcept;
+  unsigned receive(FrameReceiver& receiver, unsigned budget) noexcept { return ready() ? receive_ready(receiver, budget) : 0; }
 
   /// True if the card has written back the next `count` descriptors.
   [[nodiscard]] bool ready(std::uint32_t count = 1) const noexcept {
@@ -61,7 +61,9 @@ class ReceiveQueue {
 
   /// Posts as many buffers as there is room for, in whole batches. If the pool has fewer buffers than a batch, the callback of
   /// `on_buffers_wanted` is called when the pool has a batch again.
-  void refill() noexcept;
+  void refill() noexcept {
+    if (posted_ + 2 * refill_batch_descriptors <= ring_.size()) post_batches();
+  }
   void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
     wanted_context_ = context;
@@ -83,13 +85,17 @@ class ReceiveQueue {
     std::unique_ptr<ReceivePool::Buffer*[]> unfinished;
   };
 
-  /// `receive` for descriptors that are contiguous in memory.
+  /// `receive` if a descriptor is done.
+  unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
+  /// `receive_ready` for descriptors that are contiguous in memory.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
   /// Handles the completed descriptor at slot `place`, of any kind. Returns true if a frame ends with it; the frame is then in the slot.
   /// Not inlined, because inlining would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
+  /// `refill` if there is room for a batch.
+  void post_batches() noexcept;
 
   Registers registers_;
   DescriptorRing ring_;

@@ -396,6 +396,8 @@ TEST_F(ReceiveQueueTest, RefusesRingSizesThatTheCardDoesNotSupport) {
   ReceiveQueue other{card.registers(), 0, traffic};
   ASSERT_TRUE(other.prepare({.receive_descriptors = 128, .receive_buffers = 63}).has_value());
   EXPECT_EQ(other.pool().size(), 128U) << "a ring brings the buffers that it needs";
+  ASSERT_TRUE(other.prepare({.receive_descriptors = 256}).has_value());
+  EXPECT_EQ(other.pool().size(), 256U + QueueOptions::buffers_beyond_ring) << "by default the stack has buffers beyond the ring's";
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
   QueueOptions wanted = options_.queues;
   if (known->row.preset) {
     wanted = with_preset(wanted, value != 0 ? study_options : QueueOptions{});
-    change.segmentation = value != 0 ? study_segmentation : policy::Segmentation::off;
+    change.segmentation = value != 0 ? study_segmentation : policy::default_segmentation;
   } else {
     require(known->option != nullptr, "ixgbe: a setting has no option", static_cast<unsigned>(setting));
     wanted.*known->option = value;

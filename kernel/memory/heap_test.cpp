@@ -51,13 +51,24 @@ std::size_t random_size(std::mt19937& random) {
   return random() % (kind == 0 ? 200'000 : kind <= 2 ? 9'000 : 600);
 }
 
-TEST_F(Heap, SlackIsAtMostAFifthOfTheObject) {
+TEST_F(Heap, SlackIsAtMost15BytesOrANinthOfTheObject) {
   for (std::size_t bytes = 1; bytes <= object_bytes_max; ++bytes) {
     const unsigned size_class = class_of(bytes);
     ASSERT_LT(size_class, class_count);
     ASSERT_GE(class_bytes[size_class], bytes);
     if (size_class > 0) ASSERT_LT(class_bytes[size_class - 1], bytes);
-    if (bytes > 128) ASSERT_LE(class_bytes[size_class] - bytes, class_bytes[size_class] / 5);
+    ASSERT_LE(class_bytes[size_class] - bytes, std::max<std::size_t>(15, class_bytes[size_class] / 9));
+  }
+}
+
+// Callers account for memory by `heap_bytes`, so it must be what the heap uses.
+TEST_F(Heap, HeapBytesAreWhatAnObjectUses) {
+  for (std::size_t bytes = 0; bytes <= 3 * object_bytes_max; bytes += bytes < 600 ? 1 : 13) {
+    void* const object = allocate(bytes);
+    ASSERT_NE(object, nullptr);
+    EXPECT_EQ(usable_bytes(object), heap_bytes(bytes)) << bytes;
+    EXPECT_EQ(heap_counters().used_bytes - used_before_, heap_bytes(bytes)) << bytes;
+    deallocate(object);
   }
 }
 

@@ -1,34 +1,46 @@
 // SPDX-License-Identifier: BSL-1.0
-// The object sizes of slabs: every 16 bytes up to 128, then four sizes for each doubling. So above 128 bytes at most a fifth of an object
-// is unused. Kernel-internal.
+// The sizes of the heap's objects: every 16 bytes up to 256, then eight sizes for each doubling up to 8 KiB, then whole pages. So at most
+// 15 bytes or a ninth of an object in a slab are unused.
+//
+// A caller that accounts for memory by object uses `heap_bytes`. All else is kernel-internal.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel/memory/page_allocator.hpp"
+
 namespace neap::memory {
 
 constexpr std::size_t object_bytes_max = 8192;
-constexpr unsigned class_count = 8 + 6 * 4;
+
+/// The bytes that the heap uses for an object of `bytes` bytes without a larger alignment. `heap=checked` adds its redzones.
+constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
+  constexpr std::size_t step_bytes_min = 16;
+  bytes = std::max<std::size_t>(bytes, 1);
+  const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 8, step_bytes_min);
+  return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
+}
+
+constexpr unsigned class_count = 16 + 5 * 8;
 
 constexpr std::array<std::uint16_t, class_count> class_bytes = [] {
   std::array<std::uint16_t, class_count> table{};
-  unsigned index = 0;
-  for (unsigned bytes = 16; bytes <= 128; bytes += 16) table[index++] = static_cast<std::uint16_t>(bytes);
-  for (unsigned from = 128; from < object_bytes_max; from *= 2) {
-    for (unsigned step = 1; step <= 4; ++step) table[index++] = static_cast<std::uint16_t>(from + from / 4 * step);
-  }
+  std::size_t bytes = 0;
+  for (std::uint16_t& each : table) each = static_cast<std::uint16_t>(bytes = heap_bytes(bytes + 1));
   return table;
 }();
+static_assert(class_bytes[class_count - 1] == object_bytes_max);
 
 /// Smallest class that holds `bytes`, 1 to `object_bytes_max`.
 constexpr unsigned class_of(std::size_t bytes) noexcept {
-  if (bytes <= 128) return static_cast<unsigned>((bytes + 15) / 16 - 1);
+  if (bytes <= 256) return static_cast<unsigned>((bytes + 15) / 16 - 1);
   const std::size_t last = bytes - 1;
   const auto exponent = static_cast<unsigned>(std::bit_width(last)) - 1;
-  return 8 + (exponent - 7) * 4 + static_cast<unsigned>((last >> (exponent - 2)) & 3);
+  return 16 + (exponent - 8) * 8 + static_cast<unsigned>((last >> (exponent - 3)) & 7);
 }
 
 /// `class_of` as a table: entry i is the class of all sizes from 16 i - 15 to 16 i.

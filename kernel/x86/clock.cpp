@@ -27,8 +27,10 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 // Used before the rate is known. It is above the rate of most CPUs, so most waits last longer than stated, and none is much shorter.
 constexpr std::uint64_t guessed_hz = 4'000'000'000;
 constexpr unsigned factor_shift = 32;
+constexpr Wide ticks_max = Wide{1} << 62;  // a later deadline never matters
 constinit std::uint64_t tsc_hz = guessed_hz, tsc_at_boot = 0;
 constinit std::uint64_t ns_factor = (second_ns << factor_shift) / guessed_hz;
+constinit std::uint64_t ticks_factor = guessed_hz / second_ns << factor_shift;
 constinit std::uint64_t apic_timer_hz = 0;
 constinit bool by_deadline = false;  // the alarm uses the timer's TSC-deadline mode
 constinit std::uint64_t wall_clock_ns = 0;
@@ -199,6 +201,7 @@ void initialise_clock() {
   if (stated == 0 || !by_deadline) measure(stated != 0);
   ns_factor = static_cast<std::uint64_t>((Wide{second_ns} << factor_shift) / tsc_hz);
   require(ns_factor != 0, "clock: an impossible TSC rate", tsc_hz);
+  ticks_factor = static_cast<std::uint64_t>((Wide{tsc_hz} << factor_shift) / second_ns);
   const auto seconds = rtc::read_unix_seconds();
   const auto since_boot_ns = machine::now_ns();
   wall_clock_ns = seconds == 0 ? 0 : seconds * second_ns - since_boot_ns;
@@ -232,6 +235,10 @@ using namespace x86;
 std::uint64_t timestamp() noexcept { return read_tsc() + this_core_tsc_offset(); }
 std::uint64_t timestamp_hz() noexcept { return tsc_hz; }
 std::uint64_t now_ns() noexcept { return ticks_to_ns(timestamp() - tsc_at_boot, ns_factor); }
+// Both factors are rounded down, so `now_ns` at the result is not above `ns`.
+std::uint64_t timestamp_before(std::uint64_t ns) noexcept {
+  return tsc_at_boot + static_cast<std::uint64_t>(std::min(Wide{ns} * ticks_factor >> factor_shift, ticks_max));
+}
 std::uint64_t wall_clock_at_boot_ns() noexcept { return wall_clock_ns; }
 
 void set_alarm(std::uint64_t deadline_ns) noexcept {
@@ -247,9 +254,8 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
   const auto now = now_ns();
   const auto left_ns = deadline_ns > now ? deadline_ns - now : 0;
   if (by_deadline) {
-    // The MSR is compared with this core's own TSC. One tick is added to the quotient, so that the alarm is never early. A deadline beyond
-    // 2^62 ticks never matters.
-    const auto ticks = static_cast<std::uint64_t>(std::min<Wide>((Wide{left_ns} << factor_shift) / ns_factor + 1, Wide{1} << 62));
+    // The MSR is compared with this core's own TSC. One tick is added to the quotient, so that the alarm is never early.
+    const auto ticks = static_cast<std::uint64_t>(std::min((Wide{left_ns} << factor_shift) / ns_factor + 1, ticks_max));
     write_msr_known(msr_tsc_deadline, read_tsc() + ticks);
     return;
   }

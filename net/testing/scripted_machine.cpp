@@ -51,7 +51,11 @@ class ScriptedMachine::Handler final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       }
       case Habit::echo:
-        hold(script_.options_.echo_by_reference ? std::move(data) : Buffer::copy(bytes));
+        if (!script_.options_.echo_by_reference) {
+          if (bytes.size() <= connection().send_space_bytes()) static_cast<void>(connection().send(Buffer::copy(bytes)));
+          return;
+        }
+        hold(std::move(data));
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer:
@@ -186,6 +190,13 @@ void ScriptedMachine::open(unsigned number, Peer& peer) {
   if (peer.scale != 0 || chance(300)) append(options, 0x0303'0001 | peer.scale << 8, 4);
   const bool scaled = peer.scale != 0;
   if (chance(500)) append(options, 0x0402'0101, 4);
+  if (!link_) {
+    link_ = true;
+    note("link up");
+    card_.set_link(true);
+    settle();
+    for (unsigned i = 0; i < peers_max; ++i) introduce(i);
+  }
   note("opens", peer.port, "scale", peer.scale, "window", peer.window);
   send(peer, {.sequence = 0, .acknowledged = 0, .flags = syn_flag, .options = options});
   flush(false);
@@ -219,7 +230,7 @@ void ScriptedMachine::usual_step(unsigned, Peer& peer) {
     case 1:
     case 2: {  // requests, each with the acknowledgement of all received bytes
       const unsigned rounds = 1 + below(5);
-      const std::size_t bytes = 1 + below(chance(500) ? 200 : 1460);
+      const std::size_t bytes = 1 + below(chance(500) ? 200 : options_.segment_bytes_max);
       note("sends", rounds, "requests of", bytes);
       for (unsigned i = 0; i < rounds; ++i) {
         data(peer, bytes, ack_flag | psh_flag);
@@ -230,7 +241,7 @@ void ScriptedMachine::usual_step(unsigned, Peer& peer) {
     }
     case 3: {  // several segments at once
       const unsigned count = 1 + below(40);
-      const std::size_t bytes = 1 + below(1460);
+      const std::size_t bytes = 1 + below(options_.segment_bytes_max);
       note("sends", count, "segments of", bytes, "at once");
       for (unsigned i = 0; i < count; ++i) data(peer, bytes, ack_flag | (below(2) == 0 ? psh_flag : 0));
       return;
@@ -436,32 +447,34 @@ void ScriptedMachine::send(const Peer& peer, const Sent& segment) {
 }
 
 void ScriptedMachine::data(Peer& peer, std::size_t bytes, unsigned flags) {
-  if (peer.fin_sent) return;
+  if (peer.fin_sent || peer.sent + bytes > peer.edge) return;
   send(peer, {.sequence = peer.sent, .acknowledged = peer.received, .flags = flags, .bytes = bytes});
   peer.sent += static_cast<std::uint32_t>(bytes);
 }
 
 void ScriptedMachine::flush(bool together) {
-  const std::uint64_t before = card_.frames_arrived(), all = before + batch_.size();
-  const auto wait_for = [&](std::uint64_t arrived) {
-    while (card_.frames_arrived() < arrived) machine_.on(0, [] {});
-  };
+  std::vector<std::vector<Bytes>> arrivals;
   if (together) {
-    card_.arrive_together(std::exchange(batch_, {}), 0);
+    arrivals.push_back(std::exchange(batch_, {}));
   } else {
-    std::uint64_t sent = before;
-    for (Bytes& frame : std::exchange(batch_, {})) {
-      card_.arrive(std::move(frame), 0);
-      if (++sent % 32 == 0) wait_for(sent);  // a core's queue of events is bounded
-    }
+    for (Bytes& frame : std::exchange(batch_, {})) arrivals.push_back({std::move(frame)});
   }
-  wait_for(all);
+  for (std::vector<Bytes>& frames : arrivals) {
+    const std::uint64_t all = card_.frames_arrived() + frames.size();
+    card_.arrive_together(std::move(frames), 0);
+    while (card_.frames_arrived() < all) wait();
+    wait();  // the card reads its ring before the next frame arrives, otherwise the order of the two depended on the host
+  }
+}
+
+/// Waits for some events of the core.
+void ScriptedMachine::wait() {
+  for (unsigned i = 0; i < 4; ++i) machine_.on(0, [] {});
 }
 
 void ScriptedMachine::settle() {
-  constexpr unsigned events = 4;
   for (bool quiet = false; !quiet;) {
-    for (unsigned i = 0; i < events; ++i) machine_.on(0, [] {});
+    wait();
     std::vector<Bytes> frames;
     {
       const std::lock_guard lock(lock_);
@@ -553,7 +566,7 @@ void ScriptedMachine::record_fields() {
   machine_.on(0, [this] {
     std::vector<Field>& fields = now().fields;
     for (unsigned number = 0; number < peers_max; ++number) {
-      const Peer& peer = peers_[number];
+      Peer& peer = peers_[number];
       if (peer.handler == nullptr) continue;
       const ConnectionState& state = peer.handler->state();
       const auto add = [&](const char* name, std::int64_t value) { fields.push_back({.name = name, .peer = number, .value = value}); };
@@ -562,7 +575,9 @@ void ScriptedMachine::record_fields() {
       add("charged_bytes", static_cast<std::int64_t>(state.charged_bytes()));
       const tcp_pcb* const pcb = state.pcb();
       if (pcb == nullptr) continue;
+      peer.edge = pcb->rcv_nxt + pcb->rcv_wnd - peer.first;
       add("state", pcb->state);
+      add("link", link_ ? 1 : 0);
       add("flags", pcb->flags);
       add("polltmr", pcb->polltmr);
       add("tmr", static_cast<std::int64_t>(tcp_ticks - pcb->tmr));

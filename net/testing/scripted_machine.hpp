@@ -69,6 +69,8 @@ struct ScriptOptions {
   unsigned faults = 150, ends = 10;
   /// Echoed bytes are sent in the buffers in which they arrived. Otherwise a copy is sent, and the buffers are released at once.
   bool echo_by_reference = false;
+  /// Of the peers' largest segments. More than a frame can carry, if the card shall have coalesced frames.
+  std::uint32_t segment_bytes_max = 1460;
   std::size_t memory_limit_bytes = 0;  ///< of the stack; 0: its own limit
   CardOptions card{};
 };
@@ -99,6 +101,7 @@ class ScriptedMachine {
     std::uint32_t sent = 0;           ///< the next number that it sends, relative
     std::uint32_t received = 0;       ///< the next number that it expects, relative
     std::uint32_t taken = 0;          ///< the machine's last acknowledgement number, relative
+    std::uint32_t edge = 0;           ///< the end of the machine's window after the last step, relative
     std::uint32_t window = 0xFFFF;    ///< in units of 2^`scale`
     unsigned scale = 0;
     unsigned lose = 0;  ///< the next frames of the machine that do not arrive
@@ -127,6 +130,7 @@ class ScriptedMachine {
   void data(Peer& peer, std::size_t bytes, unsigned flags = ack_flag);
   void flush(bool together);
   void settle();
+  void wait();
   void process(const Bytes& frame);
   [[nodiscard]] Bytes frame_of(const Peer& peer, const Sent& segment) const;
   void advance(std::chrono::milliseconds by);

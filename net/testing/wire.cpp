@@ -13,7 +13,7 @@ namespace neap::net::testing {
 
 namespace {
 
-constexpr std::size_t buffer_bytes = 2048;
+constexpr std::size_t buffer_bytes = 2048, frame_bytes_max = 0x10000;
 constexpr unsigned engine_batch = 64;
 
 /// Offsets in an IPv4 frame (from the first byte of Ethernet).
@@ -313,13 +313,19 @@ void WireCard::arrive_together(std::vector<Bytes> frames, unsigned core) {
 
 void WireCard::deliver(unsigned core, Bytes frame) noexcept {
   FrameReceiver* const receiver = queues_[core - options_.first_core]->receiver;
-  if (cut_ || receiver == nullptr || frame.size() > buffer_bytes) return;
-  auto* const own = new OwnBuffer;
-  std::copy(frame.begin(), frame.end(), own->memory.begin());
-  own->buffer = {
-      .data = own->memory.data(), .bytes = static_cast<std::uint32_t>(frame.size()), .return_to = &take_back, .pool_index = core};
-  own->out = &buffers_out_;
-  ++buffers_out_;
+  if (cut_ || receiver == nullptr || frame.size() > frame_bytes_max) return;
+  ReceiveBuffer* first = nullptr;
+  ReceiveBuffer** end = &first;
+  for (std::size_t at = 0; at < frame.size() || at == 0; at += options_.receive_buffer_bytes) {
+    auto* const own = new OwnBuffer;
+    const std::size_t bytes = std::min<std::size_t>(frame.size() - at, options_.receive_buffer_bytes);
+    std::copy_n(frame.begin() + static_cast<std::ptrdiff_t>(at), bytes, own->memory.begin());
+    own->buffer = {.data = own->memory.data(), .bytes = static_cast<std::uint32_t>(bytes), .return_to = &take_back, .pool_index = core};
+    own->out = &buffers_out_;
+    ++buffers_out_;
+    *end = &own->buffer;
+    end = &own->buffer.next;
+  }
   ++arrived_;
   std::uint32_t checksums = 0;
   const Layout where = layout(frame);
@@ -331,7 +337,7 @@ void WireCard::deliver(unsigned core, Bytes frame) noexcept {
     if (options_.checks_fragments && where.fragment) checksums |= ReceiveInfo::l4_good;
     if ((checksums & ReceiveInfo::bad) != 0) ++bad_;
   }
-  const ReceivedFrame received{.frame = &own->buffer, .info = ReceiveInfo(checksums)};
+  const ReceivedFrame received{.frame = first, .info = ReceiveInfo(checksums)};
   receiver->receive({&received, 1});
 }
 

@@ -193,6 +193,7 @@ std::uint64_t now_ns() noexcept {
 }
 std::uint64_t timestamp() noexcept { return now_ns(); }
 std::uint64_t timestamp_hz() noexcept { return 1'000'000'000; }
+std::uint64_t timestamp_before(std::uint64_t ns) noexcept { return ns; }
 std::uint64_t wall_clock_at_boot_ns() noexcept { return 1'700'000'000'000'000'000; }
 
 void set_alarm(std::uint64_t deadline_ns) noexcept {

@@ -6,8 +6,10 @@ application, the way into sleep and back. Virtual time repeats to the instructio
 their code. A repeated string instruction counts once (sim/machine/profile.hpp).
 
 The load decides how many requests share an event. They leave the clients in bursts with equal gaps, and all frames of a burst arrive while
-the core wakes up. A burst has a request for each connection, at most 64 frames, which is the driver's budget of an event. With a depth
-above 1, the requests of one connection share a frame.
+the core wakes up. A burst has a request for each connection, at most 64 frames for each core, which is the driver's budget of an event.
+With a depth above 1, the requests of one connection share a frame.
+
+The layers of a row are shown behind the table if `--rows` has its whole name; without `--rows`, those of get.16.
 
 With `--linux`, Debian 12's kernel and memcached are measured beside each row, in the same machine under the same load. Some rows are not
 about requests: power-on to listening, and the memory of items and connections (request_memory.py).
@@ -35,7 +37,7 @@ VALUE_BYTES = 100
 WORDS = ("itr=16us",)
 UNIT = "instructions a request"
 LINUX = "Linux 6.1, memcached 1.6"
-# The row whose layers are shown, and functions of a layer that are named.
+# The row whose layers are shown, if no row is asked for by its name, and functions of a layer that are named.
 MAIN = "get.16"
 FUNCTIONS = 4
 PING_PONG = {64: 1600, 8192: 4000, 65536: 20_000}
@@ -45,8 +47,9 @@ LISTENING = "listening"
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """One row. bar: the target. bursts: requests in flight on all connections form one burst. words: of the image's command line.
-    moved: the row of cache lines that move between cores for each request, with its bar."""
+    """One row. bar: the target. bursts: requests in flight on all connections form one burst. words: of the image's command line; Linux
+    has none, so its figure is that of the row `same_as`, without them. moved: the row of cache lines that move between cores for each
+    request."""
 
     name: str
     about: str
@@ -62,11 +65,12 @@ class Load:
     bursts: int = BURSTS
     keys: int = KEYS
     words: Sequence[str] = ()
+    same_as: str = ""
     moved: str = ""
 
     @property
     def burst(self) -> int:
-        return min(self.connections, FRAMES_MAX) * self.depth
+        return min(self.connections, FRAMES_MAX * self.cores) * self.depth
 
     def experiment(self) -> experiment.Experiment:
         sizes = [] if self.mix == "etc" else ["--key-size", str(KEY_BYTES), "--update", str(self.update)]
@@ -104,17 +108,59 @@ LOADS = [
     Load("binary_set.16", "binary SET, 16 connections", 1700, protocol="binary", update=1.0),
     Load("get_1_KiB.16", "GET 1 KiB, 16 connections", None, value_bytes=1 << 10),
     Load("get_32_KiB", "GET 32 KiB, 1 connection", 9000, connections=1, value_bytes=32 << 10),
-    Load("get_32_KiB.tso_chain", "the same with tso=chain", 9000, connections=1, value_bytes=32 << 10, words=["tso=chain"]),
+    Load(
+        "get_32_KiB.tso_chain",
+        "the same with tso=chain",
+        9000,
+        connections=1,
+        value_bytes=32 << 10,
+        words=["tso=chain"],
+        same_as="get_32_KiB",
+    ),
     Load(
         "get_1_MiB", "GET 1 MiB - 512 B, 1 connection", 200_000, connections=1, value_bytes=(1 << 20) - 512, gap_us=1e4, bursts=20, keys=4
     ),
-    Load("get.64.cores_2", "GET 100 B, 64 connections, 2 cores", 1260, connections=64, cores=2, moved="moved_lines.get.cores_2"),
-    Load("get.64.cores_4", "GET 100 B, 64 connections, 4 cores", 1260, connections=64, cores=4, moved="moved_lines.get.cores_4"),
     Load(
-        "set.64.cores_4", "SET 100 B, 64 connections, 4 cores", None, connections=64, cores=4, update=1.0, moved="moved_lines.set.cores_4"
+        "get_1_MiB.tso_chain",
+        "the same with tso=chain",
+        200_000,
+        connections=1,
+        value_bytes=(1 << 20) - 512,
+        gap_us=1e4,
+        bursts=20,
+        keys=4,
+        words=["tso=chain"],
+        same_as="get_1_MiB",
+    ),
+    Load("get.500_a_second", "GET 100 B, 500 a second, idle time included", None, connections=1, gap_us=2000),
+    *(
+        Load(
+            f"get.{connections}.cores_{cores}",
+            f"GET 100 B, {connections} connections, {cores} cores",
+            1260,
+            connections=connections,
+            cores=cores,
+            moved=f"moved_lines.get.{connections}.cores_{cores}",
+        )
+        for connections, cores in ((64, 2), (32, 2), (64, 4), (128, 8))
+    ),
+    Load(
+        "set.64.cores_4",
+        "SET 100 B, 64 connections, 4 cores",
+        None,
+        connections=64,
+        cores=4,
+        update=1.0,
+        moved="moved_lines.set.64.cores_4",
     ),
 ]
-MOVED_BARS = {"moved_lines.get.cores_2": 0.02, "moved_lines.get.cores_4": 0.02}
+MOVED_BARS = dict.fromkeys([load.moved for load in LOADS if load.moved and load.update == 0], 0.02)
+# The largest cost of several rows, relative to that of the first.
+FLAT = {
+    "flat.connections": ("get.16", "get.64", "get.256", "get.1024"),
+    "flat.cores": ("get.16", "get.32.cores_2", "get.64.cores_4", "get.128.cores_8"),  # 16 connections a core share an event
+}
+FLAT_BAR = 1.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,30 +174,32 @@ class Cost:
     profile: profile.Profile | None
 
 
-# The layers of the main row are shown behind the table.
-_main: list[Cost] = []
+# The layers of these rows are shown behind the table.
+_shown: dict[str, Cost] = {}
 
 
 def rows(selection: Selection | None = None, image: Path | None = None) -> list[Row]:
     """`image`: a memcached of another build, to compare it with this one. Raises UsageError if no row is selected."""
     selection = selection or Selection()
-    loads = [load for load in LOADS if selection.has(load.name) or (load.moved and selection.has(load.moved))]
+    flat = {name: parts for name, parts in FLAT.items() if selection.has(name)}
+    parts = {part for parts in flat.values() for part in parts}
+    loads = [load for load in LOADS if selection.has(load.name) or (load.moved and selection.has(load.moved)) or load.name in parts]
     further = {name: measure for name, measure in FURTHER.items() if selection.has(name)}
     if not loads and not further:
         raise UsageError(f"--rows: no row is named {' or '.join(selection.patterns)}", f"rows: {' '.join(names())}")
     modelled.prepare("memcached")
     measured = image or build.image("memcached", "image")
     system = experiment.System(*linux.image()) if selection.with_linux else None
-    runs: list[tuple[Load, Path | experiment.System]] = [(load, measured) for load in loads]
-    runs += [(load, system) for load in loads if system and not load.words]
+    with_layers = {load.name for load in loads if load.name in (selection.patterns or [MAIN])}
+    peers = [load for load in loads if not load.same_as] if system else []
+    runs: list[tuple[Load, Path | experiment.System, bool]] = [(load, measured, load.name in with_layers) for load in loads]
+    runs += [(load, system, False) for load in peers]
     costs = modelled.run_each(runs, lambda run: cost(*run)) if runs else []
-    ours, theirs = (
-        dict(zip([load.name for load in loads], costs)),
-        dict(zip([load.name for load, booted in runs[len(loads) :]], costs[len(loads) :])),
-    )
+    ours = dict(zip([load.name for load in loads], costs))
+    theirs = dict(zip([load.name for load in peers], costs[len(loads) :]))
     found = []
     for load in loads:
-        own, peer = ours[load.name], theirs.get(load.name)
+        own, peer = ours[load.name], theirs.get(load.same_as or load.name)
         about = f"{load.about}; {own.requests_a_wakeup:.1f} a wake-up"
         row = Row(f"request.{load.name}", f"{UNIT}, {about}", own.instructions, load.bar, peer and peer.instructions, LINUX if peer else "")
         found.append(row)
@@ -159,17 +207,22 @@ def rows(selection: Selection | None = None, image: Path | None = None) -> list[
             found.append(
                 Row(f"request.{load.moved}", "cache lines moved between cores, a request", own.moved_lines, MOVED_BARS.get(load.moved))
             )
-    _main[:] = [ours[MAIN]] if MAIN in ours else []
+    for name, rows_of in flat.items():
+        largest = max(ours[part].instructions for part in rows_of)
+        about = f"the largest of {', '.join(rows_of)}, relative to the first"
+        found.append(Row(f"request.{name}", about, largest / ours[rows_of[0]].instructions, FLAT_BAR))
+    _shown.clear()
+    _shown.update({name: ours[name] for name in ours if name in with_layers})
     for measure in dict.fromkeys(further.values()):
         found += [row for row in measure(measured) if selection.has(row.name.removeprefix("request."))]
     return found
 
 
 def names() -> list[str]:
-    return [name for load in LOADS for name in (load.name, load.moved) if name] + list(FURTHER)
+    return [name for load in LOADS for name in (load.name, load.moved) if name] + list(FLAT) + list(FURTHER)
 
 
-def cost(load: Load, booted: Path | experiment.System) -> Cost:
+def cost(load: Load, booted: Path | experiment.System, with_layers: bool = False) -> Cost:
     """Returns the instructions of all cores in the window, divided by the requests answered. Raises Failure if one was not answered."""
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         result = experiment.run(load.experiment(), booted, Path(scratch))
@@ -177,7 +230,7 @@ def cost(load: Load, booted: Path | experiment.System) -> Cost:
             raise Failure(f"{load.name}: {result.world['failed']} requests failed, {result.answered} were answered")
         file = Path(scratch) / experiment.PROFILE
         instructions, moved = profile.total(file)
-        sites = profile.read(file, booted) if isinstance(booted, Path) and load.name == MAIN else None
+        sites = profile.read(file, booted) if isinstance(booted, Path) and with_layers else None
     wakeups = sum(core.wakeups for core in result.cores)
     return Cost(instructions / result.answered, moved / result.answered, result.answered, result.answered / max(wakeups, 1), sites)
 
@@ -203,15 +256,15 @@ FURTHER: dict[str, Callable[[Path], list[Row]]] = {
 
 
 def show(found: Sequence[Row]) -> str:
-    return table(found) + "".join(f"\n\n{layers(cost)}" for cost in _main if cost.profile)
+    return table(found) + "".join(f"\n\n{layers(name, cost)}" for name, cost in _shown.items())
 
 
-def layers(main: Cost) -> str:
-    """The layers of the main row, and the largest functions of each."""
-    assert main.profile
-    cells = [(f"{MAIN}: layer", UNIT, "the largest functions")]
-    for layer, count in main.profile.layers().most_common():
-        largest = main.profile.functions(layer).most_common(FUNCTIONS)
-        said = ", ".join(f"{name.rpartition('::')[2] or name} {counted / main.answered:.0f}" for name, counted in largest)
-        cells.append((layer, f"{count / main.answered:.0f}", said))
+def layers(name: str, row: Cost) -> str:
+    """The layers of a row, and the largest functions of each."""
+    assert row.profile
+    cells = [(f"{name}: layer", UNIT, "the largest functions")]
+    for layer, count in row.profile.layers().most_common():
+        largest = row.profile.functions(layer).most_common(FUNCTIONS)
+        said = ", ".join(f"{function.rpartition('::')[2] or function} {counted / row.answered:.0f}" for function, counted in largest)
+        cells.append((layer, f"{count / row.answered:.0f}", said))
     return aligned(cells)

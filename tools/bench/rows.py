@@ -43,7 +43,7 @@ def table(rows: Sequence[Row]) -> str:
     """Returns the rows as aligned columns. Peers have two columns if there are any."""
     cells = [("name", "value", "target", "unit")]
     cells += [
-        (row.name, "-" if row.value is None else f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit)
+        (row.name, "-" if row.value is None else _number(row.value), "" if row.target is None else f"< {row.target:g}", row.unit)
         for row in rows
     ]
     if not any(row.peer_is for row in rows):
@@ -53,6 +53,11 @@ def table(rows: Sequence[Row]) -> str:
         (f"{row.peer:.0f}" if row.peer is not None else "-" if row.peer_is else "", row.peer_is) for row in rows
     ]
     return aligned([(*others, peer, f"{unit:<{unit_width}}  {what}") for (*others, unit), (peer, what) in zip(cells, peers)])
+
+
+def _number(value: float) -> str:
+    """Ratios and fractions have three decimals, other values one."""
+    return f"{value:.3f}" if abs(value) < 2 and value != round(value) else f"{value:.1f}"
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:

@@ -23,6 +23,7 @@
 // The template argument `Cpu` executes the instructions, so that tests can insert a wake-up between any two of them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -65,6 +66,11 @@ struct SleepWays {
             .flush_line = errata.flush_before,
             .called_by_interrupt = errata.writes_missed};
   }
+  /// The plans without and with a watched line. If the state has no MWAIT, both halt.
+  [[nodiscard]] constexpr std::array<SleepPlan, 2> plans(IdleState asked) const noexcept {
+    const SleepPlan unwatched = plan(asked, false);
+    return {unwatched, unwatched.way == Way::halt ? unwatched : plan(asked, true)};
+  }
   /// The plan for a core that never runs events. It halts if MWAIT returns at once, because MWAIT would have to be repeated for ever.
   [[nodiscard]] constexpr SleepPlan plan_parked() const noexcept {
     if (!mwait_sleeps || mwait_returns_at_once || parked_hint == no_hint) return {};
@@ -76,7 +82,7 @@ struct SleepWays {
 class alignas(64) WakeWord {
  public:
   /// Called by the core itself. False: another core has called `wake` since the last `mark_awake`. The core MUST NOT sleep then.
-  [[nodiscard]] bool announce_sleep(SleepPlan plan) noexcept {
+  [[nodiscard]] bool announce_sleep(const SleepPlan& plan) noexcept {
     auto expected = State::awake;
     const bool write_ends_it = plan.way == Way::mwait && !plan.called_by_interrupt;
     return state_.compare_exchange_strong(expected, write_ends_it ? State::dozing : State::halted, std::memory_order_seq_cst);
@@ -108,11 +114,23 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
   return {.cause = called ? WakeCause::memory : WakeCause::unknown, .vector = 0};
 }
 
-/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli),
-/// `first_vector_taken()`. The last function returns the first vector taken during `halt` or `mwait` (0: none).
+/// Repeats an MWAIT that returns at once, as if it slept. Returns false if there is work, so that the core MUST NOT sleep.
 template <typename Cpu>
-Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile void* watched, bool (*still_idle)() noexcept,
-                        OwnVectors own) noexcept {
+[[gnu::noinline]] bool repeat_mwait(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const volatile void* line,
+                                    bool (*still_idle)() noexcept) noexcept {
+  const WatchedLine before(line);
+  if (word.was_called() || !still_idle()) return false;
+  do cpu.mwait(plan.hint);
+  while (cpu.first_vector_taken() == 0 && !before.changed());
+  return true;
+}
+
+/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli),
+/// `first_vector_taken()`. The last function returns the first vector taken during `halt` or `mwait` (0: none). Inlined into its one caller
+/// in the image, because the parameters and the result would take some 60 instructions to pack and unpack.
+template <typename Cpu>
+[[gnu::always_inline]] inline Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const volatile void* watched,
+                                                      bool (*still_idle)() noexcept, OwnVectors own) noexcept {
   require(plan.way != Way::watch || watched != nullptr, "a core would sleep on no line");
   bool slept = false;
   if (word.announce_sleep(plan)) {
@@ -120,15 +138,11 @@ Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile
     if (plan.flush_line) [[unlikely]]
       cpu.flush(line);
     if (plan.way != Way::halt) cpu.monitor(line);
-    const WatchedLine before = plan.returns_at_once ? WatchedLine(line) : WatchedLine();
-    if (!word.was_called() && still_idle()) {
+    if (plan.returns_at_once) [[unlikely]] {
+      slept = repeat_mwait(cpu, word, plan, line, still_idle);
+    } else if (!word.was_called() && still_idle()) {
       slept = true;
-      if (plan.way == Way::halt) {
-        cpu.halt();
-      } else {
-        do cpu.mwait(plan.hint);
-        while (plan.returns_at_once && cpu.first_vector_taken() == 0 && !before.changed());
-      }
+      plan.way == Way::halt ? cpu.halt() : cpu.mwait(plan.hint);
     }
   }
   const bool called = word.mark_awake();

@@ -37,6 +37,9 @@ TEST(SleepWays, EachStateHasItsHintAndMissingStatesHalt) {
   expect(c6, true, Way::watch, 0x20);
   expect(c7, false, Way::halt, 0);
   expect(halt, false, Way::halt, 0);
+  EXPECT_EQ(ways.plans(c6)[0].way, Way::mwait);
+  EXPECT_EQ(ways.plans(c6)[1].way, Way::watch);
+  EXPECT_EQ(ways.plans(c7)[1].way, Way::halt) << "the kernel refuses to watch a line in a state without MWAIT";
 }
 
 TEST(SleepWays, WithoutMwaitEveryStateHalts) {

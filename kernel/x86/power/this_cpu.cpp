@@ -15,6 +15,8 @@
 
 namespace neap::x86::power {
 
+constinit std::array<std::array<SleepPlan, 2>, idle_states> sleep_plans{};
+
 namespace {
 
 class ThisCpu final : public CpuAccess {
@@ -55,6 +57,8 @@ std::uint8_t package_number(std::uint32_t id) {
 void find_abilities(const FindOptions& options) {
   cpu_power.find(this_cpu, options);
   machine_facts = find_facts(this_cpu, cpu_power.abilities(), cpu_power.sleep_ways());
+  for (unsigned state = 0; state < sleep_plans.size(); ++state)
+    sleep_plans[state] = cpu_power.sleep_ways().plans(static_cast<IdleState>(state));
   Line line;
   cpu_power.describe(line);
   line.print();
@@ -97,7 +101,6 @@ void report_parked(unsigned parked) {
 
 SleepPlan plan_parked() noexcept { return cpu_power.sleep_ways().plan_parked(); }
 CpuAccess& cpu_access() noexcept { return this_cpu; }
-SleepPlan plan_sleep(IdleState asked, bool watched) noexcept { return cpu_power.sleep_ways().plan(asked, watched); }
 
 }  // namespace neap::x86::power
 

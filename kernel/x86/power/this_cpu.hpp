@@ -2,8 +2,10 @@
 // Applies the power functions to the running CPU, for the functions of machine.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "kernel/panic.hpp"
 #include "kernel/power.hpp"
 #include "kernel/x86/power/cpu_access.hpp"
 #include "kernel/x86/power/cpu_power.hpp"
@@ -25,6 +27,14 @@ void report_parked(unsigned parked);
 
 [[nodiscard]] CpuAccess& cpu_access() noexcept;
 
-[[nodiscard]] SleepPlan plan_sleep(IdleState asked, bool watched) noexcept;
+/// The plans of `SleepWays::plan` for each idle state, without and with a watched line. They never change after `find_abilities`.
+extern constinit std::array<std::array<SleepPlan, 2>, idle_states> sleep_plans;
+[[nodiscard]] inline const SleepPlan& plan_sleep(IdleState asked, bool watched) noexcept {
+  const auto state = static_cast<unsigned>(asked);
+  require(state < sleep_plans.size(), "plan_sleep: no such idle state", state);
+  const SleepPlan& plan = sleep_plans[state][watched];
+  require(!watched || plan.way == Way::watch, "plan_sleep: a line is watched in a state without MWAIT", state);
+  return plan;
+}
 
 }  // namespace neap::x86::power

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/holders.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stop_token>
+#include <thread>
+
+#include "apps/memcached/test_server.hpp"
+
+namespace neap::memcached {
+namespace {
+
+struct Reader : Holder {
+  std::size_t held_in_flight() noexcept override { return 1; }
+  void reset_connection() noexcept override { ++resets; }
+  unsigned resets = 0;
+};
+
+// In an earlier version, a core took the replies that another core charged at this moment for held values, and reset a client that was
+// reading. That version fails this test in most runs.
+TEST(Holders, AreNotResetBecauseRepliesChangeMeanwhile) {
+  test::Server server(test::small_store(), 2);
+  CoreState& core = server.service.core(0);
+  Reader reader;
+  core.holders.add(reader, server.service.clock.now());
+  std::jthread other([&memory = server.service.reply_memory](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      memory.charge(1 << 20);
+      memory.discharge(1 << 20);
+    }
+  });
+  for (int i = 0; i < 20'000'000 && reader.listed(); ++i) static_cast<void>(shed_holders(server.service, core, nullptr));
+  EXPECT_EQ(reader.resets, 0U);
+  if (reader.listed()) core.holders.remove(reader);
+}
+
+}  // namespace
+}  // namespace neap::memcached

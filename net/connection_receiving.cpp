@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: BSL-1.0
+// The short way of received segments through TCP.
+//
+// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. lwIP's general code handles such
+// a segment in some 900 instructions. Here a few comparisons recognise it ("header prediction", Jacobson 1988), and the same changes are
+// made to lwIP's state of the connection (tcp_pcb) directly. Any other segment is left to lwIP untouched, so lwIP remains the only
+// implementation of reordering, loss, windows that close, and the end of a connection. The comments name the function of lwIP whose effects
+// a part has. connection_sending.cpp is the counterpart for sent bytes. All functions for a segment are in this file, so that the compiler
+// can inline them into one.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "kernel/events.hpp"
+#include "kernel/panic.hpp"
+#include "lwip/priv/tcp_priv.h"
+#include "lwip/prot/ip4.h"
+#include "lwip/stats.h"
+#include "lwip/tcp.h"
+#include "net/arrived_segment.hpp"
+#include "net/connection_state.hpp"
+#include "net/outgoing_segment.hpp"
+#include "net/received_piece.hpp"
+#include "net/stack.hpp"
+
+namespace neap::net {
+
+// Timestamps would be an option of every segment.
+static_assert(LWIP_TCP_TIMESTAMPS == 0, "headers have no options");
+
+namespace {
+
+void release_on_own_core(RemoteNode* node) noexcept;
+
+// The state of a piece that `deliver` made, in `pbuf.ref`. lwIP has no part in such a piece.
+constexpr u8_t delivered_and_released = 0, being_delivered = 1, retained = 2;
+
+void release_delivered(void* owner) noexcept {
+  auto& piece = *static_cast<ReceivedPiece*>(owner);
+  ConnectionState& connection = *piece.connection;
+  if (this_core() != connection.core()) [[unlikely]] {
+    hand_over(connection.core(), *new (static_cast<RemoteNode*>(&piece)) RemoteNode{.run = &release_on_own_core});
+    return;
+  }
+  if (piece.pbuf.ref == being_delivered) [[likely]] {
+    piece.pbuf.ref = delivered_and_released;
+  } else {
+    connection.delivered_released(piece);
+  }
+}
+
+void release_on_own_core(RemoteNode* node) noexcept { release_delivered(static_cast<ReceivedPiece*>(node)); }
+
+/// Adds to a window, which stops at its type's maximum (lwIP's TCP_WND_INC).
+void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
+  const auto sum = static_cast<tcpwnd_size_t>(window + by);
+  window = sum >= window ? sum : static_cast<tcpwnd_size_t>(-1);
+}
+
+/// tcp_receive(): takes the window that the segment announces. The segment is the next in sequence and acknowledges no less than any
+/// before, so it is not newer than the last update only if it repeats both numbers. Then only a larger window counts.
+[[gnu::always_inline]] inline void update_send_window(tcp_pcb& pcb, std::uint32_t sequence, std::uint32_t acknowledgement,
+                                                      std::uint16_t unscaled_window) noexcept {
+  const auto window = static_cast<tcpwnd_size_t>(SND_WND_SCALE(&pcb, unscaled_window));
+  if (pcb.snd_wl1 != sequence || pcb.snd_wl2 != acknowledgement || window > pcb.snd_wnd) [[likely]] {
+    pcb.snd_wnd = window;
+    if (pcb.snd_wnd_max < window) pcb.snd_wnd_max = window;
+    pcb.snd_wl1 = sequence;
+    pcb.snd_wl2 = acknowledgement;
+  }
+}
+
+/// tcp_free_acked_segments(): releases the segments at the front of `list` that `acknowledgement` covers. Returns the rest of the list, and
+/// adds the released bytes to `bytes`.
+[[gnu::always_inline]] inline tcp_seg* release_acknowledged(tcp_pcb& pcb, tcp_seg* list, std::uint32_t acknowledgement,
+                                                            std::uint32_t& bytes) noexcept {
+  while (list != nullptr && TCP_SEQ_LEQ(lwip_ntohl(list->tcphdr->seqno) + TCP_TCPLEN(list), acknowledgement)) {
+    tcp_seg& segment = *list;
+    list = segment.next;
+    const std::uint16_t buffers = segment.p->next == nullptr ? std::uint16_t{1} : pbuf_clen(segment.p);
+    require(pcb.snd_queuelen >= buffers, "a connection's queue counts all buffers of its segments", pcb.snd_queuelen);
+    pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen - buffers);
+    bytes += std::uint32_t{segment.len} + segment.acked;
+    OutgoingSegment::release(segment);
+  }
+  return list;
+}
+
+/// tcp_update_rcv_ann_wnd(): moves the window's right edge only by steps that are worth an announcement.
+[[gnu::always_inline]] inline void update_announced_window(tcp_pcb& pcb) noexcept {
+  const std::uint32_t right_edge = pcb.rcv_nxt + pcb.rcv_wnd;
+  if (TCP_SEQ_GEQ(right_edge, pcb.rcv_ann_right_edge + std::min<std::uint32_t>(TCP_WND / 2, pcb.mss))) {
+    pcb.rcv_ann_wnd = pcb.rcv_wnd;
+  } else {
+    pcb.rcv_ann_wnd = TCP_SEQ_GT(pcb.rcv_nxt, pcb.rcv_ann_right_edge) ? 0 : pcb.rcv_ann_right_edge - pcb.rcv_nxt;
+  }
+}
+
+/// tcp_receive(): measures the round trip, if the measured segment is acknowledged (Jacobson 1988).
+[[gnu::always_inline]] inline void measure_round_trip(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
+  if (pcb.rttest == 0 || !TCP_SEQ_LT(pcb.rtseq, acknowledgement)) return;
+  auto m = static_cast<s16_t>(tcp_ticks - pcb.rttest);
+  m = static_cast<s16_t>(m - (pcb.sa >> 3));
+  pcb.sa = static_cast<s16_t>(pcb.sa + m);
+  if (m < 0) m = static_cast<s16_t>(-m);
+  m = static_cast<s16_t>(m - (pcb.sv >> 2));
+  pcb.sv = static_cast<s16_t>(pcb.sv + m);
+  pcb.rto = static_cast<s16_t>((pcb.sa >> 3) + pcb.sv);
+  pcb.rttest = 0;
+}
+
+/// tcp_receive(): an acknowledgement of `bytes` new bytes. Returns the bytes of the segments that it completes.
+/// The poll timer is left alone: it counts only for connections that this side has closed, which lwIP handles.
+[[gnu::always_inline]] inline std::uint32_t take_acknowledgement(tcp_pcb& pcb, std::uint32_t acknowledgement,
+                                                                 std::uint32_t bytes) noexcept {
+  if (pcb.nrtx != 0) [[unlikely]] {  // only retransmissions change the time-out
+    pcb.nrtx = 0;
+    pcb.rto = static_cast<s16_t>((pcb.sa >> 3) + pcb.sv);
+  }
+  pcb.dupacks = 0;
+  pcb.lastack = acknowledgement;
+  if (pcb.cwnd < pcb.ssthresh) {  // slow start, RFC 3465
+    increase(pcb.cwnd, std::min<tcpwnd_size_t>(bytes, tcpwnd_size_t{2} * pcb.mss));
+  } else {
+    increase(pcb.bytes_acked, bytes);
+    if (pcb.bytes_acked >= pcb.cwnd) {
+      pcb.bytes_acked -= pcb.cwnd;
+      increase(pcb.cwnd, pcb.mss);
+    }
+  }
+  std::uint32_t released = 0;
+  if (acknowledgement == pcb.snd_lbb && pcb.unsent == nullptr) [[likely]] {  // nothing is left
+    for (tcp_seg* segment = std::exchange(pcb.unacked, nullptr); segment != nullptr;)
+      OutgoingSegment::release(*std::exchange(segment, segment->next));
+    require(pcb.snd_buf <= TCP_SND_BUF, "a send buffer has its size when it is empty", pcb.snd_buf);
+    pcb.snd_queuelen = 0;
+    pcb.rtime = -1;
+    released = TCP_SND_BUF - pcb.snd_buf;
+  } else {
+    pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
+    if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
+    pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
+  }
+  if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
+  pcb.snd_buf += released;
+  measure_round_trip(pcb, acknowledgement);
+  return released;
+}
+
+}  // namespace
+
+// --- The segment of a connection ---------------------------------------------------------------------------------------------------------
+/// Returns true if lwIP has no work pending for the connection that a segment may affect, and the handler wants what arrives.
+[[gnu::always_inline]] inline bool ConnectionState::is_ordinary() noexcept {
+  if (ordinary_at_ == stack_.lwip_uses()) [[likely]]
+    return true;
+  constexpr tcpflags_t unusual_flags = TF_INFR | TF_CLOSEPEND | TF_RXCLOSED | TF_FIN | TF_RTO;
+  const tcp_pcb& pcb = *pcb_;
+  if (pcb.state != ESTABLISHED || (pcb.flags & unusual_flags) != 0 || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
+      pcb.persist_backoff != 0 || LWIP_TCP_SACK_VALID(&pcb, 0) || close_wanted_ || abort_wanted_ || handler_ == nullptr || control_)
+    return false;
+  ordinary_at_ = stack_.lwip_uses();
+  return true;
+}
+
+// The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: lwIP's checks
+// (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or
+// a probe, and is left to lwIP.
+bool ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, ReceiveBuffer& buffer, unsigned buffers) noexcept {
+  if (!is_ordinary()) [[unlikely]]
+    return false;
+  tcp_pcb& pcb = *pcb_;
+  const std::uint32_t sequence = segment.sequence(), acknowledgement = segment.acknowledgement();
+  const std::uint32_t newly_acknowledged = acknowledgement - pcb.lastack;
+  if (sequence != pcb.rcv_nxt || bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack || (bytes | newly_acknowledged) == 0)
+    return false;
+  if (stack_.may_be_short(buffers) && bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, buffers)))
+      [[unlikely]]
+    return false;
+
+  pcb.tmr = tcp_ticks;
+  pcb.keep_cnt_sent = 0;
+  pcb.persist_probe = 0;
+  update_send_window(pcb, sequence, acknowledgement, segment.window());
+  stack_.mark_dirty_at_receipt(*this);
+  if (newly_acknowledged != 0) {
+    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged);
+    if (sent != 0) acknowledged(sent);
+  }
+  if (bytes == 0) {
+    Stack::release_chain(&buffer);
+    return true;
+  }
+  pcb.rcv_nxt += bytes;
+  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. More than one MSS is a frame that
+  // the card has made of several segments.
+  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > pcb.mss;
+  pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
+  if (buffer.next == nullptr) [[likely]] {
+    deliver(segment.payload(), bytes, buffer);
+  } else {
+    deliver_chain(segment.payload(), bytes, buffer);
+  }
+  update_announced_window(pcb);
+  return true;
+}
+
+namespace {
+
+/// The RemoteNode is made when it is needed.
+[[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,
+                                                            std::uint32_t bytes) noexcept {
+  ReceivedPiece& piece = ReceivedPiece::in(buffer);
+  piece.connection = &connection;
+  piece.pbuf.len = static_cast<u16_t>(bytes);
+  piece.pbuf.ref = being_delivered;
+  piece.piece = {.data = data, .bytes = bytes, .release = &release_delivered, .owner = &piece};
+  return piece;
+}
+
+}  // namespace
+
+// Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
+// the handler takes effect before that is known.
+[[gnu::always_inline]] inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
+  ReceivedPiece& piece = make_delivered(buffer, *this, payload, bytes);
+  call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
+  if (piece.pbuf.ref == delivered_and_released) [[likely]] {
+    buffer.release();
+  } else {
+    retain(piece);
+  }
+}
+
+void ConnectionState::deliver_chain(const std::byte* payload, std::uint32_t left, ReceiveBuffer& first) noexcept {
+  Buffer data;
+  for (ReceiveBuffer* buffer = &first; buffer != nullptr; buffer = buffer->next) {
+    const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
+    data.append_piece(make_delivered(*buffer, *this, payload, bytes).piece);
+    left -= bytes;
+    if (buffer->next != nullptr) payload = buffer->next->data;
+  }
+  require(left == 0, "the buffers of a frame hold its payload", left);
+  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(data)); });
+  for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
+    ReceiveBuffer& done = *buffer;
+    buffer = std::exchange(done.next, nullptr);
+    ReceivedPiece& piece = ReceivedPiece::in(done);
+    if (piece.pbuf.ref == delivered_and_released) {
+      done.release();
+    } else {
+      retain(piece);
+    }
+  }
+}
+
+/// The handler has kept the piece.
+void ConnectionState::retain(ReceivedPiece& piece) noexcept {
+  piece.pbuf.ref = retained;
+  ReceiveBuffer& buffer = piece.buffer();
+  stack_.hold_buffer(buffer);
+  received_memory_ += Stack::memory_of(buffer);
+  held_bytes_ += piece.pbuf.len;
+  ++references_;
+  pcb_->rcv_wnd -= piece.pbuf.len;
+}
+
+void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
+  ReceiveBuffer& buffer = piece.buffer();
+  const std::uint32_t bytes = piece.pbuf.len;
+  const std::size_t memory_bytes = Stack::memory_of(buffer);
+  stack_.received_buffer_freed(&buffer);
+  piece_released(bytes, memory_bytes);
+}
+
+// --- The frames of an event --------------------------------------------------------------------------------------------------------------
+namespace {
+
+template <typename T>
+[[gnu::always_inline]] inline T read_raw(const std::byte* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+[[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
+  ConnectionState*& cached = found_[addresses.hash(found_bits)];
+  if (cached != nullptr && cached->addresses() == addresses) [[likely]]
+    return cached;
+  const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
+      to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
+  const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
+                                          lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
+  // Before, `callback_arg` is the listener; afterwards the connection may be gone.
+  if (pcb == nullptr || pcb->state != ESTABLISHED || pcb->callback_arg == nullptr) return nullptr;
+  cached = static_cast<ConnectionState*>(pcb->callback_arg);
+  return cached;
+}
+
+// The fields that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
+[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes,
+                                                          ReceiveInfo info) noexcept {
+  using Headers = SegmentHeaders;
+  constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
+  if (!short_path_ || frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
+    return false;
+  const std::byte* const at = frame.data;
+  // EtherType IPv4, version 4, a header without options; the type of service may have any value.
+  constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;
+  // No fragment and no reserved bit (don't-fragment may be set), any time to live, TCP.
+  constexpr std::uint32_t protocol_mask = 0xFF00'FFBF, protocol = std::uint32_t{IP_PROTO_TCP} << 24;
+  // A header without options, ACK, perhaps PSH.
+  constexpr unsigned flags_mask = 0xFFFF & ~(unsigned{TCP_PSH} << 8), flags = 0x50 | unsigned{TCP_ACK} << 8;
+  if ((at[0] & std::byte{1}) != std::byte{0} || (read_raw<std::uint32_t>(at + ip - 2) & type_mask) != type ||
+      (read_raw<std::uint32_t>(at + ip + 6) & protocol_mask) != protocol || (read_raw<std::uint16_t>(at + tcp + 12) & flags_mask) != flags)
+    return false;
+  const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(at + ip + 2));
+  if (ip_bytes < Headers::bytes - ip || ip_bytes > bytes - ip) return false;  // Ethernet pads short packets
+
+  ConnectionState* const connection =
+      find({.addresses = read_raw<std::uint64_t>(at + ip + 12), .ports = read_raw<std::uint32_t>(at + tcp)});
+  if (connection == nullptr) return false;
+  wake_clock(true);
+  return connection->take_segment(ArrivedSegment(at + tcp), static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)), frame, buffers);
+}
+
+void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
+  require(this_core() == core_, "a stack receives frames on its own core", core_);
+  want_event_end();
+  counters_.frames_received.add(frames.size());
+  std::size_t sum = 0;
+  unsigned segments = 0;
+  for (const ReceivedFrame& received : frames) {
+    std::size_t bytes = received.frame->bytes;
+    unsigned buffers = 1;
+    for (const ReceiveBuffer* piece = received.frame->next; piece != nullptr; piece = piece->next) {
+      bytes += piece->bytes;
+      ++buffers;
+    }
+    sum += bytes;
+    if (take_in_segment(*received.frame, buffers, bytes, received.info)) [[likely]] {
+      ++segments;
+    } else {
+      take_in(received.frame, bytes, received.info);
+    }
+  }
+  lwip_stats.tcp.recv += segments;
+  counters_.bytes_received.add(sum);
+}
+
+}  // namespace neap::net
