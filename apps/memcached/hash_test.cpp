@@ -23,7 +23,7 @@ class Hash : public testing::TestWithParam<bool> {
   }
   static HashSeed seed(std::uint64_t low, std::uint64_t high = 0) { return {{low, high}, GetParam()}; }
 };
-INSTANTIATE_TEST_SUITE_P(ByFunction, Hash, testing::Bool(), [](const auto& info) { return info.param ? "Aes" : "SipHash"; });
+INSTANTIATE_TEST_SUITE_P(ByFunction, Hash, testing::Bool(), [](const auto& function) { return function.param ? "Aes" : "SipHash"; });
 
 TEST_P(Hash, SpreadsAndDependsOnEveryByteAndTheSeed) {
   std::set<std::uint32_t> seen;
