@@ -36,7 +36,7 @@ class Buffer {
         bytes_(std::exchange(other.bytes_, 0)),
         pieces_(std::exchange(other.pieces_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer() {
+  [[gnu::always_inline]] ~Buffer() {
     if (first_ == nullptr) return;
     if (pieces_ == 1) {  // nearly always the case
       release_piece(first_);

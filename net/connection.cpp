@@ -97,7 +97,7 @@ std::size_t Connection::send_space_bytes() const noexcept {
 
 std::size_t Connection::unacknowledged_bytes() const noexcept {
   const ConnectionState& self = ConnectionState::of(*this);
-  return self.waiting_bytes() + self.written_bytes_;
+  return self.waiting_bytes() + (self.gone() ? 0 : self.lwip_bytes());
 }
 
 void Connection::end_sending() {
@@ -316,15 +316,15 @@ bool ConnectionState::write_queued() noexcept {
       error = tcp_write(pcb_, piece.data, static_cast<std::uint16_t>(bytes), more);
     }
     if (error != ERR_OK) return false;
-    written_bytes_ += bytes;
     queued_.drop_front(bytes);
   }
   return true;
 }
 
-err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) noexcept {
+err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  self.acknowledged(bytes);
+  self.quiet_polls_ = 0;
+  self.acknowledged();
   self.stack_.mark_dirty(self);
   return ERR_OK;
 }

@@ -187,7 +187,7 @@ bool ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, 
   stack_.mark_dirty_at_receipt(*this);
   if (newly_acknowledged != 0) {
     const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged);
-    if (sent != 0) acknowledged(sent);
+    if (sent != 0) acknowledged();
   }
   if (bytes == 0) {
     Stack::release_chain(&buffer);

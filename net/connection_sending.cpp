@@ -62,8 +62,10 @@ std::uint32_t room_of(const tcp_pcb& pcb, std::uint32_t in_flight) noexcept {
 [[gnu::always_inline]] inline bool Stack::send_segment(OutgoingSegment& segment, bool control) noexcept {
   constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
   const pbuf& frame = segment.custom.pbuf;
+  if (frame.next != nullptr) [[unlikely]]  // lwIP has added bytes
+    return send_long_segment(segment, 0, control);
   const TransmitPiece piece{.data = static_cast<const std::byte*>(frame.payload), .bytes = frame.len};
-  return frame.next == nullptr ? send_pieces(segment, {&piece, 1}, offload, control) : send_long_segment(segment, 0, control);
+  return send_pieces(segment, {&piece, 1}, offload, control);
 }
 
 bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
@@ -102,7 +104,7 @@ void ConnectionState::settle() noexcept {
   if (gone()) return;
   if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
     if (ready_ != nullptr && fits_now(ready_bytes_)) [[likely]] {
-      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH) == Sent::all) [[likely]]
+      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false) == Sent::all) [[likely]]
         return charge();
     } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
       return charge();
@@ -193,7 +195,7 @@ inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) no
   } else {
     queued_.drop_front(bytes);
   }
-  return pass(*made, flags_for_rest());
+  return pass(*made, flags_for_rest(), false);
 }
 
 // Short pieces are copied behind the headers, because a reference costs more. If there are too many pieces, or no memory for one, the
@@ -239,20 +241,19 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   made->segment.len = static_cast<u16_t>(done);
   made->segment.flags = TF_SEG_IN_PBUF | TF_SEG_LONG;
   queued_.drop_front(done);
-  return pass(*made, flags_for_rest());
+  return pass(*made, flags_for_rest(), true);
 }
 
 // Numbers the new segment before the card has accepted it, as lwIP does. So a segment that the card refuses waits in `unsent`.
-[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags) noexcept {
+[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags, bool is_long) noexcept {
   tcp_pcb& pcb = *pcb_;
   const std::uint32_t bytes = made.segment.len;
   const std::uint32_t sequence = pcb.snd_lbb;
-  written_bytes_ += bytes;
   pcb.snd_lbb += bytes;
   pcb.snd_buf -= bytes;
-  const std::uint16_t buffers = made.custom.pbuf.next == nullptr ? std::uint16_t{1} : pbuf_clen(&made.custom.pbuf);
+  const std::uint16_t buffers = is_long ? pbuf_clen(&made.custom.pbuf) : std::uint16_t{1};
   pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen + buffers);
-  if (pass_to_card(made, sequence, flags)) [[likely]]
+  if (pass_to_card(made, sequence, flags, is_long)) [[likely]]
     return Sent::all;
   pcb.unsent = &made.segment;
   pcb.unsent_oversize = 0;
@@ -261,11 +262,11 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
 }
 
 // tcp_output_segment(), and the part of tcp_output() for a segment that was sent.
-[[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags) noexcept {
+[[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags,
+                                                                 bool is_long) noexcept {
   tcp_pcb& pcb = *pcb_;
   tcp_seg& segment = made.segment;
   const std::uint32_t bytes = segment.len;
-  const bool is_long = (segment.flags & TF_SEG_LONG) != 0;
   fill_in_headers(made.headers, bytes, is_long, flags);
   made.headers.sequence = sequence;
   if (pcb.rtime < 0) pcb.rtime = 0;
@@ -325,7 +326,7 @@ ConnectionState::Sent ConnectionState::send_waiting() noexcept {
       sequence_of(segment) != pcb.snd_nxt || pcb.snd_nxt + segment.len != pcb.snd_lbb ||
       in_flight + segment.len > std::min(pcb.snd_wnd, pcb.cwnd) || (TCPH_FLAGS(segment.tcphdr) & TCP_FIN) != 0)
     return Sent::not_possible;
-  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest())) return Sent::waits;
+  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest(), (segment.flags & TF_SEG_LONG) != 0)) return Sent::waits;
   pcb.unsent = nullptr;
   pcb.persist_backoff = 0;
   return Sent::all;

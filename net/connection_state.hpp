@@ -84,12 +84,14 @@ class ConnectionState final : public Connection, public QueueLink {
   void charge() noexcept {
     if (const std::size_t now = memory_held(); now != charged_bytes_) charge(now);
   }
+  /// Bytes that lwIP has, because they are not acknowledged. The connection MUST NOT be gone.
+  [[nodiscard]] std::size_t lwip_bytes() const noexcept { return TCP_SND_BUF - std::size_t{pcb_->snd_buf}; }
   /// Bytes that wait to be sent.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes_ : queued_.bytes(); }
   /// `Connection::held_bytes`.
   [[nodiscard]] std::size_t memory_held() const noexcept {
     std::size_t bytes = received_memory_ + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
-    if (pcb_ != nullptr) bytes += written_bytes_ + pcb_->snd_queuelen * memory::segment_bytes;
+    if (pcb_ != nullptr) bytes += lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes;
     return bytes;
   }
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
@@ -152,8 +154,8 @@ class ConnectionState final : public Connection, public QueueLink {
   /// Sends a segment that the card did not take before.
   [[nodiscard]] Sent send_waiting() noexcept;
   /// Makes `made` the connection's last segment, and sends it.
-  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags) noexcept;
-  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags, bool is_long) noexcept;
+  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags, bool is_long) noexcept;
   /// PSH marks the last bytes of the queue.
   [[nodiscard]] unsigned flags_for_rest() const noexcept { return queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK; }
   void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;
@@ -162,12 +164,7 @@ class ConnectionState final : public Connection, public QueueLink {
   /// Sends what lwIP has to send. Returns false if it could not.
   [[nodiscard]] bool output() noexcept;
   [[nodiscard]] bool is_ordinary() noexcept;
-  void acknowledged(std::uint32_t bytes) noexcept {
-    quiet_polls_ = 0;
-    require(written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
-    written_bytes_ -= bytes;
-    acknowledged_ = true;
-  }
+  void acknowledged() noexcept { acknowledged_ = true; }
   /// Passes the payload of a whole frame to the handler.
   void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
   /// As `deliver`, for a frame in several buffers.
@@ -187,7 +184,6 @@ class ConnectionState final : public Connection, public QueueLink {
   Buffer queued_;                      // sent by the handler, not yet passed to lwIP
   OutgoingSegment* ready_ = nullptr;   // from `send_copy`; then `queued_` is empty
   std::uint32_t ready_bytes_ = 0;      // payload of `ready_`
-  std::size_t written_bytes_ = 0;      // passed to lwIP, not yet acknowledged
   std::size_t wanted_bytes_ = 0;       // size of the last refused `send`; 0: none
   std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP
   std::uint32_t held_bytes_ = 0;       // delivered to the application and not released
