@@ -180,6 +180,10 @@ bool make_ring(std::uint64_t entries) noexcept {
   return true;
 }
 
+std::unexpected<Error> no_memory() noexcept {
+  return failure(ErrorCode::out_of_memory, "log: no memory for so many entries; set fewer by log=", prepared_options.entries_per_core);
+}
+
 void free_ring(PerCore& core) noexcept {
   Ring* const ring = core.ring.exchange(nullptr, std::memory_order_acq_rel);
   if (ring == nullptr) return;
@@ -187,20 +191,11 @@ void free_ring(PerCore& core) noexcept {
   delete ring;
 }
 
-}  // namespace
-
-task<Result<void>> prepare(Options options) {
-  require(this_core() == 0, "log: `prepare` is called on core 0", this_core());
-  if (prepared) co_return failure(ErrorCode::invalid, "log: its memory is allocated already");
-  if (options.entries_per_core > entries_per_core_max)
-    co_return failure(ErrorCode::invalid, "log: at most 268435456 entries a core", options.entries_per_core);
-  prepared = true;
-  if (options.entries_per_core != 0) options.entries_per_core = std::bit_ceil(std::max(options.entries_per_core, entries_per_core_min));
-  prepared_options = options;
-  if (options.entries_per_core == 0) co_return Result<void>{};
-  if (!bound_timer) bound_timer = std::make_unique<Timer>();
+/// Allocates the rings of all cores, if they do not exist yet. After an error there are none.
+task<Result<void>> make_rings() {
+  if (per_core[0].ring.load(std::memory_order_acquire) != nullptr) co_return Result<void>{};
   for (unsigned core = 0; core < core_count(); ++core) {
-    const bool made = co_await on_core(core, [entries = options.entries_per_core] { return make_ring(entries); });
+    const bool made = co_await on_core(core, [] { return make_ring(prepared_options.entries_per_core); });
     if (made) continue;
     for (unsigned other = 0; other < core; ++other) {
       co_await on_core(other, [] {
@@ -208,9 +203,29 @@ task<Result<void>> prepare(Options options) {
         free_ring(here());
       });
     }
+    co_return no_memory();
+  }
+  co_return Result<void>{};
+}
+
+}  // namespace
+
+task<Result<void>> prepare(Options options) {
+  require(this_core() == 0, "log: `prepare` is called on core 0", this_core());
+  if (prepared) co_return failure(ErrorCode::invalid, "log: prepared already");
+  if (options.entries_per_core > entries_per_core_max)
+    co_return failure(ErrorCode::invalid, "log: at most 268435456 entries a core", options.entries_per_core);
+  prepared = true;
+  if (options.entries_per_core != 0) options.entries_per_core = std::bit_ceil(std::max(options.entries_per_core, entries_per_core_min));
+  prepared_options = options;
+  if (options.entries_per_core == 0) co_return Result<void>{};
+  if (!bound_timer) bound_timer = std::make_unique<Timer>();
+  const std::uint64_t bytes = options.entries_per_core * entry_bytes * core_count();
+  if (bytes > memory::free_page_bytes()) {
+    const auto refused = no_memory();
     prepared_options.entries_per_core = 0;
     prepared = false;
-    co_return failure(ErrorCode::out_of_memory, "log: no memory for so many entries; set fewer by log=", options.entries_per_core);
+    co_return refused;
   }
   co_return Result<void>{};
 }
@@ -238,6 +253,10 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
   if (prepared_options.entries_per_core == 0) co_return failure(ErrorCode::not_found, "log: no memory for it; boot with log=ENTRIES");
   if (wanted.time.count() < 0) co_return failure(ErrorCode::invalid, "log: a time below zero");
   if (!change_phase(Phase::idle, Phase::starting)) co_return failure(ErrorCode::closed, "log: a run is on");
+  if (const auto made = co_await make_rings(); !made) {
+    phase.store(Phase::idle, std::memory_order_release);
+    co_return std::unexpected(made.error());
+  }
   bounds = wanted;
   plan = {.run = ++last_run,
           .overwrite = prepared_options.when_full == WhenFull::overwrite,

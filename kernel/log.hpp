@@ -40,8 +40,9 @@ struct Options {
   unsigned events_count = 0;
 };
 
-/// Allocates the memory of all logs, each on the NUMA node of its core. MUST be called on core 0, once, before the first `start`. Errors:
-/// `out_of_memory`, `invalid` (more than `entries_per_core_max`, or called twice).
+/// Sets the options of all logs. MUST be called on core 0, once, before the first `start`, which allocates the memory of the logs: a
+/// machine that never records does not need it. Errors: `out_of_memory` (less is free now), `invalid` (more than `entries_per_core_max`, or
+/// called twice).
 [[nodiscard]] task<Result<void>> prepare(Options options);
 /// The options that are in force, rounded by `prepare`.
 [[nodiscard]] const Options& options() noexcept;
@@ -114,8 +115,8 @@ struct Bounds {
   std::uint64_t requests = 0;  ///< bound on the requests of all cores together; a run may exceed it by up to 64 for each core
 };
 /// Empties all cores' logs and starts a run on every core; returns its number. Entries belong to a run if `state` names that run both
-/// before and after they were read. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time
-/// below zero).
+/// before and after they were read. The first run allocates the memory of the logs, each on the NUMA node of its core. Errors: `closed` (a
+/// run is on, begins or ends), `not_found` (logs are off), `out_of_memory`, `invalid` (a time below zero).
 [[nodiscard]] task<Result<std::uint32_t>> start(Bounds bounds);
 /// Ends the run. The task ends when every core has written its last entries. Errors: `closed` (no run is on).
 [[nodiscard]] task<Result<void>> stop();

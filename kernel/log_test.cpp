@@ -137,6 +137,29 @@ TEST(Log, ImpossibleCallsAreRefusedAndChangeNothing) {
   ASSERT_EQ(machine.stop(), std::nullopt);
 }
 
+// A machine that never records does not need the memory. A run that finds none leaves everything as it was.
+TEST(Log, TheFirstRunAllocatesTheMemory) {
+  constexpr std::uint64_t entries = 256 * 1024, bytes = entries * entry_bytes;
+  Machine machine(2);
+  const std::uint64_t free_bytes = memory::page_counters().free_bytes;
+  ASSERT_EQ(machine.prepare({.entries_per_core = entries}), std::nullopt);
+  EXPECT_EQ(memory::page_counters().free_bytes, free_bytes);
+  std::vector<void*> taken;
+  while (memory::page_counters().free_bytes > bytes * 3 / 2) taken.push_back(memory::allocate_run(256, 0));
+  const std::uint64_t left_bytes = memory::page_counters().free_bytes;
+  EXPECT_EQ(machine.start().error().code, ErrorCode::out_of_memory) << "room for one core alone";
+  EXPECT_EQ(memory::page_counters().free_bytes, left_bytes);
+  EXPECT_FALSE(state().running);
+  for (void* const run : taken) memory::free_run(run);
+  EXPECT_EQ(machine.start().value(), 1U);
+  EXPECT_LE(memory::page_counters().free_bytes, free_bytes - 2 * bytes);
+  ASSERT_EQ(machine.stop(), std::nullopt);
+  const std::uint64_t after_run = memory::page_counters().free_bytes;
+  EXPECT_EQ(machine.start().value(), 2U);
+  ASSERT_EQ(machine.stop(), std::nullopt);
+  EXPECT_EQ(memory::page_counters().free_bytes, after_run) << "the next run uses the same memory";
+}
+
 TEST(Log, WithoutMemoryThereIsNoLog) {
   Machine machine(1);
   ASSERT_EQ(machine.prepare({.entries_per_core = 0}), std::nullopt);

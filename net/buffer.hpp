@@ -37,7 +37,12 @@ class Buffer {
         pieces_(std::exchange(other.pieces_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer() {
-    if (first_ != nullptr) release_all();
+    if (first_ == nullptr) return;
+    if (pieces_ == 1) {  // nearly always the case
+      release_piece(first_);
+    } else {
+      release_all();
+    }
   }
 
   /// Copies `bytes` into new memory. Returns an empty buffer if memory is short or `bytes` is longer than 4 GiB - 1.

@@ -105,6 +105,7 @@ void Connection::end_sending() {
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_) return;
   self.end_wanted_ = true;
+  self.ordinary_at_ = 0;
   self.stack_.mark_dirty(self);
 }
 

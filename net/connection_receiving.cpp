@@ -159,7 +159,8 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   constexpr tcpflags_t unusual_flags = TF_INFR | TF_CLOSEPEND | TF_RXCLOSED | TF_FIN | TF_RTO;
   const tcp_pcb& pcb = *pcb_;
   if (pcb.state != ESTABLISHED || (pcb.flags & unusual_flags) != 0 || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
-      pcb.persist_backoff != 0 || LWIP_TCP_SACK_VALID(&pcb, 0) || close_wanted_ || abort_wanted_ || handler_ == nullptr || control_)
+      pcb.persist_backoff != 0 || LWIP_TCP_SACK_VALID(&pcb, 0) || end_wanted_ || abort_wanted_ || handler_ == nullptr || control_ ||
+      pcb.mss > pcb.snd_wnd_max / 2)
     return false;
   ordinary_at_ = stack_.lwip_uses();
   return true;

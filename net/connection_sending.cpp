@@ -8,7 +8,9 @@
 // 0027). Whatever is not ordinary is left to lwIP: closed windows, the end of a connection, a neighbour whose address is not known. The
 // comments name the function of lwIP whose effects a part has.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "kernel/panic.hpp"
 #include "lwip/etharp.h"
@@ -43,6 +45,44 @@ std::uint32_t room_of(const tcp_pcb& pcb, std::uint32_t in_flight) noexcept {
 
 }  // namespace
 
+// --- To the card ------------------------------------------------------------------------------------------------------------------------
+[[gnu::always_inline]] inline bool Stack::send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload,
+                                                      bool control) noexcept {
+  if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
+  pbuf& frame = segment.custom.pbuf;
+  if (const auto taken = sender_->transmit(pieces, offload, &frame); !taken.has_value()) [[unlikely]] {
+    (taken.error() == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
+    return false;
+  }
+  ++frame.ref;  // the card's
+  count_sent(frames_sent(frame.tot_len, offload), control);
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Stack::send_segment(OutgoingSegment& segment, bool control) noexcept {
+  constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
+  const pbuf& frame = segment.custom.pbuf;
+  const TransmitPiece piece{.data = static_cast<const std::byte*>(frame.payload), .bytes = frame.len};
+  return frame.next == nullptr ? send_pieces(segment, {&piece, 1}, offload, control) : send_long_segment(segment, 0, control);
+}
+
+bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
+  std::array<TransmitPiece, pieces_max> pieces;
+  unsigned count = 0;
+  for (const pbuf* piece = &segment.custom.pbuf; piece != nullptr; piece = piece->next) {
+    require(count < pieces.size(), "a segment has no more pieces than a frame may have", count);
+    pieces[count++] = {.data = static_cast<const std::byte*>(piece->payload), .bytes = piece->len};
+  }
+  const TransmitOffload offload{
+      .l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4, .segment_bytes = segment_bytes};
+  if (!send_pieces(segment, {pieces.data(), count}, offload, control)) return false;
+  if (segment_bytes != 0) {
+    counters_.joined_frames.add();
+    counters_.joined_segments.add(frames_sent(segment.custom.pbuf.tot_len, offload).frames);
+  }
+  return true;
+}
+
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
 // Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
 // acknowledgement, not all bytes are acknowledged.
@@ -60,12 +100,13 @@ std::uint32_t room_of(const tcp_pcb& pcb, std::uint32_t in_flight) noexcept {
 void ConnectionState::settle() noexcept {
   report_acknowledged();
   if (gone()) return;
-  if (ordinary_at_ == stack_.lwip_uses() && released_bytes_ == 0 && reordered_memory_ == 0) [[likely]] {
-    const bool sent = ready_ != nullptr && fits_now(ready_bytes_)
-                          ? pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH) == Sent::all
-                          : send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge());
-    if (sent) [[likely]]
+  if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
+    if (ready_ != nullptr && fits_now(ready_bytes_)) [[likely]] {
+      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH) == Sent::all) [[likely]]
+        return charge();
+    } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
       return charge();
+    }
   }
   settle_with_lwip();
 }
@@ -96,11 +137,11 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
   headers_generation_ = etharp_generation;
 }
 
-/// True if a segment of `bytes` can be sent without lwIP, at once. For an ordinary connection.
+/// True if a segment of `bytes` can be sent without lwIP, at once. For an ordinary connection, so its windows hold two segments.
 [[gnu::always_inline]] inline bool ConnectionState::fits_now(std::uint32_t bytes) const noexcept {
   const tcp_pcb& pcb = *pcb_;
-  return headers_generation_ == etharp_generation && pcb.unsent == nullptr && !end_wanted_ && pcb.snd_queuelen < TCP_SND_QUEUELEN &&
-         bytes <= pcb.mss && pcb.mss <= pcb.snd_wnd_max / 2 && bytes <= room_of(pcb, pcb.snd_nxt - pcb.lastack);
+  return headers_generation_ == etharp_generation && pcb.unsent == nullptr && pcb.snd_queuelen < TCP_SND_QUEUELEN && bytes <= pcb.mss &&
+         bytes <= pcb.snd_buf && pcb.snd_nxt - pcb.lastack + bytes <= std::min(pcb.snd_wnd, pcb.cwnd);
 }
 
 // tcp_write(), tcp_output() and ip4_output(). Avoids silly windows (RFC 9293, 3.8.6.2.1): only the last bytes of the queue are sent in a

@@ -7,9 +7,12 @@
 // the card cuts up, has its payload in further pbufs (lwip-patches/0027). Internal to net/.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "kernel/panic.hpp"
 #include "lwip/pbuf.h"
 #include "lwip/priv/tcp_priv.h"
 #include "net/buffer.hpp"
@@ -37,14 +40,71 @@ struct OutgoingSegment {
   /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. `segment` and the pbuf are initialised,
   /// with one reference, as those of a segment whose headers are complete. The headers are not initialised.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
-  /// The object of a segment with the flag TF_SEG_IN_PBUF.
-  [[nodiscard]] static OutgoingSegment& of(tcp_seg& segment) noexcept { return *reinterpret_cast<OutgoingSegment*>(segment.p); }
   /// Returns the payload as a piece of a Buffer. The piece is in the place of the headers, and releasing it releases the object.
   [[nodiscard]] Buffer::Piece& as_piece() noexcept;
+  /// The object of a segment with the flag TF_SEG_IN_PBUF.
+  [[nodiscard]] static OutgoingSegment& of(tcp_seg& segment) noexcept { return *reinterpret_cast<OutgoingSegment*>(segment.p); }
   /// Releases a segment that lwIP no longer keeps. The card MAY still read it.
-  static void release(tcp_seg& segment) noexcept;
+  static void release(tcp_seg& segment) noexcept {
+    if ((segment.flags & TF_SEG_IN_PBUF) != 0 && segment.p->ref == 1 && segment.p->next == nullptr) [[likely]] {
+      give_back(of(segment));
+    } else {
+      tcp_seg_free(&segment);
+    }
+  }
+  /// Makes an object without references a spare one.
+  static void give_back(OutgoingSegment& object) noexcept;
   /// Returns this core's spare objects to malloc (for tests that look for leaks).
   static void trim() noexcept;
+
+ private:
+  /// An object of class c has 320 + 256 c bytes, which the heap (kernel/memory/size_classes.hpp) rounds up by at most a ninth.
+  static constexpr std::size_t smallest_bytes = 320, step_bytes = 256, classes = 6;
+  /// Limit of a core's spare objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not
+  /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
+  static constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
+  struct Spare {
+    std::array<OutgoingSegment*, classes> first{};
+    std::size_t bytes = 0;
+  };
+  static constinit thread_local Spare spare_;
+
+  static constexpr std::size_t object_bytes(std::size_t size_class) noexcept { return smallest_bytes + size_class * step_bytes; }
+  [[nodiscard]] static OutgoingSegment* make_new(std::size_t size_class) noexcept;
+  static void free(OutgoingSegment& object) noexcept;
 };
+static_assert(offsetof(OutgoingSegment, headers) % 8 == 0);
+
+inline OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
+  constexpr std::size_t smallest_payload_bytes = smallest_bytes - sizeof(OutgoingSegment);
+  static_assert(sizeof(OutgoingSegment) % 8 == 0 && smallest_payload_bytes + (classes - 1) * step_bytes >= payload_bytes_max);
+  require(bytes <= payload_bytes_max, "a segment fits its object", bytes);
+  const std::size_t size_class = (bytes + step_bytes - 1 - smallest_payload_bytes % step_bytes) / step_bytes;
+  OutgoingSegment* object = spare_.first[size_class];
+  if (object != nullptr) [[likely]] {
+    spare_.first[size_class] = object->next_free;
+    spare_.bytes -= object_bytes(size_class);
+  } else {
+    object = make_new(size_class);
+    if (object == nullptr) return nullptr;
+  }
+  pbuf& buffer = object->custom.pbuf;
+  buffer.next = nullptr;
+  buffer.payload = object->headers.to_mac;
+  buffer.len = buffer.tot_len = static_cast<u16_t>(SegmentHeaders::bytes + bytes);
+  buffer.ref = 1;
+  object->segment.next = nullptr;
+  object->segment.len = static_cast<u16_t>(bytes);
+  object->segment.acked = 0;
+  return object;
+}
+
+inline void OutgoingSegment::give_back(OutgoingSegment& object) noexcept {
+  const std::size_t bytes = spare_.bytes + object_bytes(object.size_class);
+  if (bytes > spare_bytes_max) [[unlikely]]
+    return free(object);
+  spare_.bytes = bytes;
+  object.next_free = std::exchange(spare_.first[object.size_class], &object);
+}
 
 }  // namespace neap::net

@@ -297,7 +297,14 @@ class Stack final : public FrameReceiver {
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
   [[nodiscard]] bool send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload, bool control) noexcept;
-  void count_sent(FramesSent sent, bool control) noexcept;
+  void count_sent(FramesSent sent, bool control) noexcept {
+    if (control) [[unlikely]]
+      count_control_sent(sent);
+    ++frames_in_flight_;
+    counters_.frames_sent.add(sent.frames);
+    counters_.bytes_sent.add(sent.bytes);
+  }
+  void count_control_sent(FramesSent sent) noexcept;
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;

@@ -9,21 +9,15 @@
 #include "lwip/prot/tcp.h"
 #include "net/connection_state.hpp"
 #include "net/control_frames.hpp"
-#include "net/outgoing_segment.hpp"
 #include "net/stack.hpp"
 #include "net/transmit_offload.hpp"
 
 namespace neap::net {
 
-[[gnu::always_inline]] inline void Stack::count_sent(FramesSent sent, bool control) noexcept {
-  if (control) [[unlikely]] {
-    log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
-    counters_.control_frames_sent.add(sent.frames);
-    counters_.control_bytes_sent.add(sent.bytes);
-  }
-  ++frames_in_flight_;
-  counters_.frames_sent.add(sent.frames);
-  counters_.bytes_sent.add(sent.bytes);
+void Stack::count_control_sent(FramesSent sent) noexcept {
+  log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
+  counters_.control_frames_sent.add(sent.frames);
+  counters_.control_bytes_sent.add(sent.bytes);
 }
 
 err_t Stack::transmit(pbuf* frame) noexcept {
@@ -88,43 +82,6 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
   }
   count_sent(frames_sent(bytes, offload), is_control_frame(pieces[0].data, pieces[0].bytes, LocalPort::source));
   return ERR_OK;
-}
-
-bool Stack::send_segment(OutgoingSegment& segment, bool control) noexcept {
-  constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
-  const pbuf& frame = segment.custom.pbuf;
-  const TransmitPiece piece{.data = static_cast<const std::byte*>(frame.payload), .bytes = frame.len};
-  return frame.next == nullptr ? send_pieces(segment, {&piece, 1}, offload, control) : send_long_segment(segment, 0, control);
-}
-
-bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
-  std::array<TransmitPiece, pieces_max> pieces;
-  unsigned count = 0;
-  for (const pbuf* piece = &segment.custom.pbuf; piece != nullptr; piece = piece->next) {
-    require(count < pieces.size(), "a segment has no more pieces than a frame may have", count);
-    pieces[count++] = {.data = static_cast<const std::byte*>(piece->payload), .bytes = piece->len};
-  }
-  const TransmitOffload offload{
-      .l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4, .segment_bytes = segment_bytes};
-  if (!send_pieces(segment, {pieces.data(), count}, offload, control)) return false;
-  if (segment_bytes != 0) {
-    counters_.joined_frames.add();
-    counters_.joined_segments.add(frames_sent(segment.custom.pbuf.tot_len, offload).frames);
-  }
-  return true;
-}
-
-[[gnu::always_inline]] inline bool Stack::send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload,
-                                                      bool control) noexcept {
-  if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
-  pbuf& frame = segment.custom.pbuf;
-  if (const auto taken = sender_->transmit(pieces, offload, &frame); !taken.has_value()) [[unlikely]] {
-    (taken.error() == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
-    return false;
-  }
-  ++frame.ref;  // the card's
-  count_sent(frames_sent(frame.tot_len, offload), control);
-  return true;
 }
 
 // lwIP regards the held segments as sent. If the card has no room, the segments wait, and all later frames are refused. If the card refuses

@@ -52,7 +52,7 @@ class Control {
   [[nodiscard]] virtual std::uint64_t boot_id() const noexcept = 0;
 };
 
-/// Applies the command line's settings, allocates the log's memory, and serves the control port. MUST be called once, on core 0. A refused
+/// Applies the command line's settings, prepares the log, and serves the control port. MUST be called once, on core 0. A refused
 /// setting is reported on the console. The control object is never freed. Errors: `invalid` (a setting, the port), `out_of_memory`.
 [[nodiscard]] task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network);
 

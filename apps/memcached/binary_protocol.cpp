@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <concepts>
 #include <cstring>
 
+#include "apps/memcached/binary_protocol_whole.hpp"
 #include "apps/memcached/numbers.hpp"
 #include "kernel/panic.hpp"
 
@@ -75,22 +74,26 @@ constexpr auto loud_forms = [] {
 }();
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept { return loud_forms[opcode]; }
 
-template <std::unsigned_integral T>
-T read_big(const char* from) noexcept {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return std::byteswap(value);
-}
-
-template <std::unsigned_integral T>
-void write_big(char* to, T value) noexcept {
-  value = std::byteswap(value);
-  std::memcpy(to, &value, sizeof value);
-}
+using binary::read_big;
+using binary::write_big;
 
 constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
 
 }  // namespace
+
+std::uint64_t binary::store_whole(const char* begin, std::size_t key_bytes, std::size_t value_bytes, Store& store, const Clock& clock,
+                                  Seconds now) noexcept {
+  if (store.is_short_of_memory()) return 0;
+  const char* const extras = begin + BinaryProtocol::header_bytes;
+  const char* const key = extras + 8;
+  const Seconds expires = clock.expiry(read_big<std::uint32_t>(extras + 4), now);
+  auto [item, outcome] = store.allocate(store.key({key, key_bytes}), read_big<std::uint32_t>(extras), expires, value_bytes, now);
+  if (!item) [[unlikely]]
+    return 0;
+  require(value_bytes == item->value_bytes, "memcached: a value fits into its item", value_bytes);
+  copy_value(item->value_data(), key + key_bytes, value_bytes);
+  return store.commit(Mode::set, std::move(item), 0, now).cas;  // without a condition, so it cannot fail
+}
 
 // --- Bytes to requests -------------------------------------------------------------------------------------------------------------------
 BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {

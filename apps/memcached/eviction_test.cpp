@@ -83,30 +83,30 @@ TEST(Eviction, AUseIsNotedOnceAMinuteUntilEvictionHasExaminedTheItem) {
   EXPECT_FALSE(noted(122));
 }
 
-// Uses are noted once a minute, but eviction chooses nearly as well as with a note for each use: an item that is marked as used gets a
-// second chance, and the shard whose next candidate has been unused for longest is examined next. Keys have a skewed popularity. The bound
-// is the hit ratio with a note in each second, less 0.5 %.
+// Uses are noted once a minute, but eviction chooses as well as with a note in each second: a marked item gets a second chance, and then
+// the shard whose candidate has been unused for longest is examined. Keys have a skewed popularity. A round through the cache takes some
+// 10 s in the first case, and some 4 min in the second. With a note in each second, the first case has 158,835 hits.
 TEST(Eviction, NotesOnceAMinuteKeepTheHitRatio) {
-  StoreOptions options = test::small_store();
-  options.shards = 64;
-  options.buckets = 64;
-  options.memory_bytes = Store::footprint(6, value.size()) * 2000;
-  Store store(options);
-  std::mt19937 random(11);
-  constexpr int requests = 200'000;
-  int hits = 0;
-  for (int i = 0; i < requests; ++i) {
-    const Seconds now = 2 + static_cast<Seconds>(i / 500);  // a round through the cache takes some 10 s
-    const unsigned range = 1U << (random() % 15);
-    const std::string key = "k" + std::to_string(10'000 + random() % range);
-    if (value_of(store, key, now)) {
-      ++hits;
-    } else {
-      ASSERT_EQ(put(store, Mode::set, key, value, now).outcome, Outcome::stored);
+  for (const int requests_a_second : {500, 20}) {
+    StoreOptions options = test::small_store();
+    options.shards = 64;
+    options.buckets = 64;
+    options.memory_bytes = Store::footprint(6, value.size()) * 2000;
+    Store store(options);
+    std::mt19937 random(11);
+    int hits = 0;
+    for (int i = 0; i < 200'000; ++i) {
+      const Seconds now = 2 + static_cast<Seconds>(i / requests_a_second);
+      const unsigned range = 1U << (random() % 15);
+      const std::string key = "k" + std::to_string(10'000 + random() % range);
+      if (value_of(store, key, now)) {
+        ++hits;
+      } else {
+        ASSERT_EQ(put(store, Mode::set, key, value, now).outcome, Outcome::stored);
+      }
     }
+    EXPECT_GE(hits, 158'000) << requests_a_second << " requests a second";
   }
-  std::printf("hits: %d\n", hits);
-  EXPECT_GE(hits, requests * 8 / 10);
 }
 
 // If all items were used recently, eviction must still end, and evict one of them.

@@ -68,6 +68,21 @@ constexpr auto digit_pairs = [] {
   }
   return pairs;
 }();
+/// The numbers 0 to 999 as text.
+struct ShortNumber {
+  char digits[3];
+  std::uint8_t count;
+};
+constexpr auto short_numbers = [] {
+  std::array<ShortNumber, 1000> numbers{};
+  for (unsigned number = 0; number < numbers.size(); ++number) {
+    ShortNumber& entry = numbers[number];
+    for (unsigned power = number < 10 ? 1 : number < 100 ? 10 : 100; power != 0; power /= 10) {
+      entry.digits[entry.count++] = static_cast<char>('0' + number / power % 10);
+    }
+  }
+  return numbers;
+}();
 constexpr auto powers_of_ten = [] {
   std::array<std::uint64_t, number_bytes_max> powers{1};
   for (std::size_t at = 1; at < powers.size(); ++at) powers[at] = powers[at - 1] * 10;
@@ -75,19 +90,13 @@ constexpr auto powers_of_ten = [] {
 }();
 }  // namespace detail
 
-/// Writes a decimal number of up to `number_bytes_max` bytes, and returns its end. Nearly all numbers in a reply are flags or the length of
-/// a small value, so short numbers have a path without a loop.
+/// Writes a decimal number of up to `number_bytes_max` bytes, and returns its end. MAY write up to 4 bytes for a shorter number. Nearly all
+/// numbers in a reply are flags or the length of a small value, which a table of 4 KB has as text.
 inline char* put_number(char* to, std::uint64_t value) noexcept {
-  if (value < 10) {
-    *to = static_cast<char>('0' + value);
-    return to + 1;
-  }
-  if (value < 1000) {
-    const auto number = static_cast<std::uint32_t>(value), hundreds = number / 100;
-    *to = static_cast<char>('0' + hundreds);
-    to += hundreds != 0;
-    std::memcpy(to, &detail::digit_pairs[2 * (number - 100 * hundreds)], 2);
-    return to + 2;
+  if (value < detail::short_numbers.size()) [[likely]] {
+    const detail::ShortNumber& number = detail::short_numbers[value];
+    std::memcpy(to, &number, sizeof number);
+    return to + number.count;
   }
   // The number of digits from the number of bits: 1233 / 4096 is just above log10(2).
   const auto estimate = static_cast<std::size_t>(std::bit_width(value) * 1233 >> 12);

@@ -65,11 +65,18 @@ inline unsigned breaks_of_16(const char* at) noexcept {
 }
 
 /// Finds the first byte at or behind `from` that is a blank or a control character (such as a line end). Returns `end` if there is none.
-/// `begin`: the bytes from here to `end` may be read. Checks 16 bytes in each step. The last step reads bytes before `from` again if there
-/// are fewer than 16 behind it.
+/// `begin`: the bytes from here to `end` may be read. Checks 16 bytes in each step, and up to 32 in the last one. The vectors of the last
+/// step overlap, and cover bytes before `from` if fewer than 16 are left.
 inline const char* find_break(const char* begin, const char* from, const char* end) noexcept {
-  for (; end - from >= 16; from += 16) {
+  for (;;) {
+    const auto left = static_cast<std::size_t>(end - from);
+    if (left - 16 <= 16) {
+      const unsigned breaks = breaks_of_16(from) | breaks_of_16(end - 16) << (left - 16);
+      return breaks != 0 ? from + std::countr_zero(breaks) : end;
+    }
+    if (left < 16) break;
     if (const unsigned breaks = breaks_of_16(from); breaks != 0) return from + std::countr_zero(breaks);
+    from += 16;
   }
   if (from == end) return end;
   if (end - begin >= 16) {

@@ -19,6 +19,13 @@ ReplyPool::~ReplyPool() {
   }
 }
 
+ReplyPool::Chunk* ReplyPool::with_room(std::size_t bytes, Reply& reply) noexcept {
+  if (open_ != nullptr) open_->close();
+  Chunk* const chunk = current_ != nullptr && chunk_bytes - current_->used >= bytes ? current_ : new_chunk(bytes);
+  if (chunk != nullptr) open_ = &reply;
+  return chunk;
+}
+
 /// Makes another chunk the current chunk, and releases the pool's reference to the old one.
 ReplyPool::Chunk* ReplyPool::new_chunk(std::size_t bytes) noexcept {
   if (bytes > chunk_bytes) return nullptr;                 // no chunk has that much room
@@ -81,7 +88,55 @@ void ReplyPool::release_chunk(void* pointer) noexcept {
   pool.free_count_.add();
 }
 
-void Reply::put(std::string_view text) noexcept {
+Reply::~Reply() {
+  clear();
+  if (limit_ != nullptr) close();
+}
+
+void Reply::fail() noexcept {
+  failed_ = true;
+  full_bytes_ = 0;
+  if (limit_ != nullptr) close();
+}
+
+char* Reply::make_room(std::size_t bytes) noexcept {
+  ReplyPool::Chunk* const chunk = failed_ ? nullptr : pool_.with_room(bytes, *this);
+  if (chunk == nullptr) {
+    fail();
+    return nullptr;
+  }
+  text_ = cursor_ = chunk->bytes + chunk->used;
+  limit_ = chunk->bytes + ReplyPool::chunk_bytes;
+  return cursor_;
+}
+
+void Reply::add_text() noexcept {
+  ReplyPool::Chunk* const chunk = pool_.current_;
+  require(pool_.open_ == this && text_ == chunk->bytes + chunk->used && cursor_ <= limit_, "memcached: an open text ends its chunk");
+  char* const start = text_;
+  const std::size_t bytes = open_bytes();
+  chunk->used += static_cast<std::uint32_t>(bytes);
+  text_ = cursor_;
+  count_bytes(bytes);
+  if (count_ > first_) {
+    Segment& last = segments_[count_ - 1];
+    if (last.data + last.bytes == start && last.owner == chunk) {
+      last.bytes += static_cast<std::uint32_t>(bytes);
+      return;
+    }
+  }
+  ++chunk->references;
+  add(start, bytes, &ReplyPool::release_chunk, chunk);
+}
+
+void Reply::close() noexcept {
+  add_open_text();
+  require(pool_.open_ == this, "memcached: only the open reply is closed");
+  pool_.open_ = nullptr;
+  text_ = cursor_ = limit_ = nullptr;
+}
+
+void Reply::put_in_pieces(std::string_view text) noexcept {
   while (!text.empty()) {
     const std::size_t piece = std::min(text.size(), copy_bytes_max);
     char* const to = room(piece);
@@ -96,6 +151,7 @@ void Reply::refer(Item& item, std::string_view bytes) noexcept {
   const std::string_view line = item.value_line();
   require(bytes.data() >= line.data() && bytes.data() + bytes.size() <= line.data() + line.size(), "memcached: bytes outside their item");
   item.hold();
+  add_open_text();
   count_bytes(bytes.size());
   add(bytes.data(), bytes.size(), &release_item, &item);
 }
@@ -139,6 +195,7 @@ bool Reply::is_moved(const Segment& segment) noexcept {
 
 /// Copies each run of consecutive segments for which `is_moved` is true into one segment, in one owned chunk.
 void Reply::move_to_own_storage() noexcept {
+  add_open_text();
   unsigned kept = first_;
   for (unsigned at = first_; at < count_;) {
     unsigned end = at;
@@ -181,6 +238,12 @@ void Reply::free_segments() noexcept {
 
 void Reply::rewind(std::uint64_t position) noexcept {
   require(position >= taken(), "memcached: bytes that were taken cannot be withdrawn", position);
+  if (position >= written_) {
+    require(position <= this->position(), "memcached: only written bytes are withdrawn", position);
+    cursor_ = text_ + (position - written_);
+    return;
+  }
+  cursor_ = text_;
   while (written_ > position && count_ > first_) {
     Segment& last = segments_[count_ - 1];
     const std::uint64_t excess = written_ - position;
@@ -198,6 +261,7 @@ void Reply::rewind(std::uint64_t position) noexcept {
 }
 
 void Reply::clear() noexcept {
+  cursor_ = text_;
   for (unsigned at = first_; at < count_; ++at) segments_[at].release(segments_[at].owner);
   bytes_ = 0;
   reset_segments();

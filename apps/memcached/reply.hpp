@@ -5,6 +5,10 @@
 // the core's connections share (copying 200 bytes is cheaper than counting references to them). Large values are sent from where they are
 // stored. The reply releases a chunk or an item when the peer has acknowledged its bytes.
 //
+// A text is written behind the text before it, without a segment of its own: the reply is "open" at the end of the core's current chunk. It
+// is closed when another reply needs room in this chunk, or when its segments are needed. A short reply is copied into its frame and never
+// closed.
+//
 // The size is bounded: when the reply is `full()`, the parser stops before the next command (or the next key of a get) until the reply has
 // room. A reply that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk
 // in use. Chunks in use are charged to the core's account of reply memory (reply_memory.hpp). Spare chunks have their own count.
@@ -12,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "apps/memcached/item.hpp"
@@ -20,6 +25,8 @@
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
+
+class Reply;
 
 /// The chunks of one core. Only that core MAY use the pool. The pool MUST outlive every reply made with it.
 class ReplyPool {
@@ -40,10 +47,8 @@ class ReplyPool {
   ~ReplyPool();
 
   /// Returns a chunk with room for `bytes` behind `used`; null if memory or `chunk_bytes` do not suffice. The pool keeps a reference.
-  [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
-    if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
-    return new_chunk(bytes);
-  }
+  /// Closes the reply that is open, and opens `reply`.
+  [[nodiscard]] Chunk* with_room(std::size_t bytes, Reply& reply) noexcept;
   /// Returns a chunk of `bytes` for one reply alone, with one reference; null without memory.
   [[nodiscard]] Chunk* own_chunk(std::size_t bytes) noexcept;
   /// Releases one reference. The signature is that of a buffer's release function.
@@ -57,8 +62,10 @@ class ReplyPool {
   /// The bytes that the allocator uses for a chunk of `bytes`. Rounding adds at most a quarter (kernel/memory/heap.hpp).
   static constexpr std::size_t footprint(std::size_t bytes) noexcept { return (offsetof(Chunk, bytes) + bytes) * 5 / 4; }
   Chunk* new_chunk(std::size_t bytes) noexcept;
+  friend class Reply;
   ReplyAccount account_;
   Chunk* current_ = nullptr;
+  Reply* open_ = nullptr;  // the reply with text behind `used` of the current chunk
   Chunk* free_ = nullptr;
   Counter free_count_;
   unsigned chunks_out_ = 0;
@@ -73,48 +80,39 @@ class Reply {
 
   explicit Reply(ReplyPool& pool) noexcept : pool_(pool) {}
   Reply& operator=(Reply&&) = delete;
-  ~Reply() { clear(); }
+  ~Reply();
 
   /// Returns contiguous room for `bytes`. The caller MUST fill the room, and then call `advance`. Returns null if there is no memory, or if
   /// `bytes` exceeds `ReplyPool::chunk_bytes`. Then `failed()` is true, and the caller MUST abort its connection.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
-    filling_ = pool_.with_room(bytes);
-    if (filling_ == nullptr) [[unlikely]] {
-      fail();
-      return nullptr;
-    }
-    return filling_->bytes + filling_->used;
+    if (static_cast<std::size_t>(limit_ - cursor_) >= bytes) [[likely]]
+      return cursor_;
+    return make_room(bytes);
   }
   void advance(std::size_t bytes) noexcept {
-    require(bytes <= ReplyPool::chunk_bytes - filling_->used, "memcached: a reply exceeds its chunk", bytes);
-    char* const start = filling_->bytes + filling_->used;
-    filling_->used += static_cast<std::uint32_t>(bytes);
-    count_bytes(bytes);
-    if (count_ > first_) {
-      Segment& last = segments_[count_ - 1];
-      if (last.data + last.bytes == start && last.owner == filling_) {
-        last.bytes += static_cast<std::uint32_t>(bytes);
-        return;
-      }
-    }
-    ++filling_->references;
-    add(start, bytes, &ReplyPool::release_chunk, filling_);
+    require(bytes <= static_cast<std::size_t>(limit_ - cursor_), "memcached: a reply exceeds its chunk", bytes);
+    cursor_ += bytes;
   }
   /// Appends a copy of `text`, of any length.
-  void put(std::string_view text) noexcept;
+  [[gnu::always_inline]] void put(std::string_view text) noexcept {
+    if (text.size() - 1 >= static_cast<std::size_t>(limit_ - cursor_)) [[unlikely]]  // also if it is empty
+      return put_in_pieces(text);
+    std::memcpy(cursor_, text.data(), text.size());
+    cursor_ += text.size();
+  }
   /// Appends a reference to `bytes` of `item`. The reply holds the item until these bytes are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;
 
-  [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments; }
+  [[nodiscard]] bool full() const noexcept { return bytes() >= full_bytes_ || count_ - first_ >= full_segments; }
   /// Sets the size at which the reply is `full`. The size MUST NOT exceed `full_bytes`.
   void limit(std::size_t bytes) noexcept { full_bytes_ = failed_ ? 0 : bytes; }
-  [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool empty() const noexcept { return bytes() == 0; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ + open_bytes(); }
   /// True if there was no memory for a part of the reply.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
   /// Returns the number of bytes written so far. `rewind` to this position removes later bytes, which MUST NOT have been taken.
-  [[nodiscard]] std::uint64_t position() const noexcept { return written_; }
+  [[nodiscard]] std::uint64_t position() const noexcept { return written_ + open_bytes(); }
   void rewind(std::uint64_t position) noexcept;
   /// Returns the number of bytes before `position` that are not taken yet.
   [[nodiscard]] std::size_t bytes_before(std::uint64_t position) const noexcept {
@@ -127,6 +125,7 @@ class Reply {
   /// `release(owner)` once, or have it called later.
   template <typename Take>
   void take(std::size_t limit, Take take) noexcept {
+    add_open_text();
     while (limit > 0 && first_ < count_) {
       Segment& segment = segments_[first_];
       if (segment.bytes > limit) {
@@ -145,20 +144,14 @@ class Reply {
     if (first_ == count_) reset_segments();
   }
   void clear() noexcept;
-  /// Returns the whole reply if it is one copied text of at most `bytes_max` bytes, otherwise an empty view.
-  [[nodiscard]] std::string_view only_text(std::size_t bytes_max) const noexcept {
-    if (count_ - first_ != 1 || bytes_ > bytes_max) return {};
-    const Segment& segment = segments_[first_];
-    return segment.release == &ReplyPool::release_chunk ? std::string_view{segment.data, segment.bytes} : std::string_view{};
+  /// Returns the whole reply if it is an open text, otherwise an empty view.
+  [[nodiscard]] std::string_view open_text() const noexcept {
+    return bytes_ == 0 ? std::string_view{text_, open_bytes()} : std::string_view{};
   }
-  /// Takes and releases the text that `only_text` has returned. The next text is written to the same place if no other is behind it.
-  void drop_text() noexcept {
-    const Segment& segment = segments_[first_];
-    auto* const chunk = static_cast<ReplyPool::Chunk*>(segment.owner);
-    if (segment.data + segment.bytes == chunk->bytes + chunk->used) chunk->used -= segment.bytes;
-    bytes_ = 0;
-    ReplyPool::release_chunk(chunk);
-    reset_segments();
+  /// Removes the text that `open_text` has returned, and counts it as taken. The next text is written to the same place.
+  void take_open_text() noexcept {
+    written_ += open_bytes();
+    cursor_ = text_;
   }
   /// Counts `bytes` as written and taken. The reply MUST be empty.
   void skip(std::size_t bytes) noexcept { written_ += bytes; }
@@ -181,15 +174,23 @@ class Reply {
   static constexpr unsigned inline_segments = 4;
   static constexpr unsigned segments_max = full_segments * 2;  // the command that fills the reply may add a few more
 
-  /// A reply that failed is full whatever its size.
-  void fail() noexcept {
-    failed_ = true;
-    full_bytes_ = 0;
-  }
+  /// A reply that failed is full whatever its size, and is not open.
+  void fail() noexcept;
   void count_bytes(std::size_t bytes) noexcept {
     bytes_ += bytes;
     written_ += bytes;
   }
+  [[nodiscard]] std::size_t open_bytes() const noexcept { return static_cast<std::size_t>(cursor_ - text_); }
+  void put_in_pieces(std::string_view text) noexcept;
+  [[nodiscard]] char* make_room(std::size_t bytes) noexcept;
+  /// Makes the open text a segment.
+  void add_open_text() noexcept {
+    if (cursor_ != text_) add_text();
+  }
+  void add_text() noexcept;
+  friend class ReplyPool;
+  /// Lets another reply use the chunk.
+  void close() noexcept;
   void add(const char* data, std::size_t bytes, Release release, void* owner) noexcept;
   bool grow() noexcept;
   static void share(Segment& segment) noexcept;
@@ -201,8 +202,11 @@ class Reply {
   void free_segments() noexcept;
 
   ReplyPool& pool_;
-  ReplyPool::Chunk* filling_ = nullptr;  // the chunk in use between `room` and `advance`
-  std::size_t bytes_ = 0, full_bytes_ = full_bytes;
+  // The open text is in the pool's current chunk, which ends at `limit_`. All three are null if the reply is not open.
+  char* text_ = nullptr;
+  char* cursor_ = nullptr;
+  char* limit_ = nullptr;
+  std::size_t bytes_ = 0, full_bytes_ = full_bytes;  // `bytes_` and `written_` do not include the open text
   std::uint64_t written_ = 0;
   unsigned first_ = 0, count_ = 0, capacity_ = inline_segments;
   bool failed_ = false;

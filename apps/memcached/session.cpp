@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "apps/memcached/binary_protocol_whole.hpp"
+#include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
 #include "kernel/panic.hpp"
@@ -58,10 +60,17 @@ Session::~Session() {
   }
 }
 
+[[gnu::always_inline]] inline bool Session::answer_at_once(net::Buffer& data) {
+  if (exchange_ != nullptr || core_.exchange == nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
+  return static_cast<Exchange&>(*core_.exchange).answer_at_once(protocol_, connection(), data);
+}
+
 void Session::received(net::Buffer data) {
   check_core();
   if (ended_) return;
   core_.statistics.add(Count::bytes_read, data.bytes());
+  if (answer_at_once(data)) [[likely]]
+    return;
   Exchange* const exchange = open();
   if (exchange == nullptr) return;
   exchange->received(std::move(data));
@@ -107,6 +116,36 @@ Exchange::~Exchange() { settle_all(); }
 
 [[gnu::always_inline]] inline bool Exchange::idle() const noexcept {
   return (input_.bytes() | reply_.bytes() | unsent_.bytes() | older_cost_ | newer_cost_) == 0 && conversation_.idle() && !retry_.pending();
+}
+
+// This has the effects of `work` in the ordinary case: requests that arrived whole, nothing in flight, and a reply that fits one frame.
+[[gnu::always_inline]] inline bool Exchange::answer_at_once(Conversation::Protocol protocol, net::Connection& connection,
+                                                            net::Buffer& data) {
+  if (connection.unacknowledged_bytes() != 0 || core_.service->reply_memory.scarce()) return false;
+  const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
+  const std::uint64_t requests = core_.statistics.value(Count::requests);
+  Service& service = *core_.service;
+  const Seconds now = core_.now();
+  service.store.tick(now);
+  const std::size_t used = protocol == Conversation::Protocol::text
+                               ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+                               : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  if (used == 0) return false;
+  log::count_requests(core_.statistics.value(Count::requests) - requests);
+  core_.unchecked_bytes += used + Holders::piece_bytes;
+  if (core_.unchecked_bytes >= Holders::bytes_per_check) [[unlikely]] {
+    core_.unchecked_bytes = 0;
+    shed_holders_everywhere(*core_.service, core_, nullptr);
+  }
+  const std::string_view text = reply_.open_text();
+  if (used == input.size() && text.size() - 1 < net::Connection::send_copy_bytes_max &&
+      connection.send_copy(std::as_bytes(std::span(text)))) [[likely]] {
+    core_.statistics.add(Count::bytes_written, text.size());
+    reply_.take_open_text();
+    return true;
+  }
+  data.drop_front(used);
+  return false;
 }
 
 [[gnu::always_inline]] inline void Exchange::received(net::Buffer&& data) {
@@ -155,10 +194,10 @@ void Exchange::charge(std::size_t bytes) noexcept {
 void Exchange::charge_uncharged() noexcept { charge(cost(std::exchange(uncharged_bytes_, 0), false)); }
 
 [[gnu::always_inline]] inline bool Exchange::send_short(std::size_t bytes) {
-  if (bytes != reply_.bytes()) return false;
-  const std::string_view text = reply_.only_text(uncharged_bytes_max);
-  if (text.empty() || !connection().send_copy(std::as_bytes(std::span(text)))) return false;
-  reply_.drop_text();
+  const std::string_view text = reply_.open_text();
+  if (text.size() != bytes || bytes > net::Connection::send_copy_bytes_max) return false;
+  if (!connection().send_copy(std::as_bytes(std::span(text)))) return false;
+  reply_.take_open_text();
   if ((older_cost_ | newer_cost_ | uncharged_bytes_) == 0) [[likely]] {
     uncharged_bytes_ = bytes;
   } else {

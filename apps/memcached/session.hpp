@@ -42,6 +42,9 @@ class Session final : public net::ConnectionHandler {
   void check_core() const noexcept;
   /// Returns the exchange that serves this session; null, after the connection was aborted, if there is no memory for it.
   [[nodiscard]] Exchange* open() noexcept;
+  /// Answers the requests in `data`, if the exchange is not needed longer than for this call. Otherwise returns false, and `data` has the
+  /// requests that are not handled yet.
+  [[nodiscard]] bool answer_at_once(net::Buffer& data);
   /// Gives `exchange` back to the core if no request and no reply is in progress.
   void release_if_idle(Exchange& exchange) noexcept;
 
@@ -59,9 +62,6 @@ class Exchange final : public Holder {
  public:
   explicit Exchange(CoreState& core) noexcept;
   ~Exchange() override;
-
-  /// A short reply that is sent while nothing else is in flight is not charged. It fits one frame.
-  static constexpr std::size_t uncharged_bytes_max = 1460;
 
  private:
   friend class Session;
@@ -85,6 +85,9 @@ class Exchange final : public Holder {
   /// Serves `session` from now on.
   void begin(Session& session) noexcept;
   void received(net::Buffer&& data);
+  /// Handles the whole requests at the front of `data` and sends the replies, for a session with nothing else in progress. Returns false if
+  /// there is more to be done.
+  [[nodiscard]] bool answer_at_once(Conversation::Protocol protocol, net::Connection& connection, net::Buffer& data);
   void writable();
   void closed() noexcept;
   /// True if the exchange may serve another session.

@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/memcached/test_peer.hpp"
+#include "tests/host/allocated_bytes.hpp"
 #include "tests/host/panics.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
@@ -194,6 +198,111 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   transfer.discard(3);
   EXPECT_FALSE(transfer.take("four"));
   EXPECT_TRUE(transfer.take("all"));
+}
+
+std::string binary_request(std::uint8_t opcode, std::string_view extras, std::string_view key, std::string_view value,
+                           std::uint8_t cas = 0) {
+  std::string head(24, '\0');
+  const std::size_t body = extras.size() + key.size() + value.size();
+  head[0] = '\x80';
+  head[1] = static_cast<char>(opcode);
+  head[2] = static_cast<char>(key.size() >> 8);
+  head[3] = static_cast<char>(key.size());
+  head[4] = static_cast<char>(extras.size());
+  for (unsigned at = 0; at < 4; ++at) head[8 + at] = static_cast<char>(body >> (24 - 8 * at));
+  head[12] = static_cast<char>(body * 7);  // opaque
+  head[23] = static_cast<char>(cas);
+  return head.append(extras).append(key).append(value);
+}
+
+/// A request of a kind that is handled whole, or one that is nearly of this kind.
+std::string random_request(std::mt19937& random, bool in_binary) {
+  const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
+  static constexpr std::size_t key_sizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 34, 100, 249, 250, 251};
+  static constexpr std::size_t value_sizes[] = {0, 1, 9, 10, 31, 32, 33, 99, 100, 500, 509, 510, 512, 999, 1000, 1022, 1023, 5000};
+  const std::string key(key_sizes[below(below(2) == 0 ? 16 : 4)], static_cast<char>('a' + below(3)));
+  const std::string value(value_sizes[below(18)], static_cast<char>('A' + below(26)));
+  if (in_binary) {
+    const std::string extras = std::string("\0\0\0", 3) + static_cast<char>(below(2) * 200) + std::string(4, '\0');
+    switch (below(8)) {
+      case 0:
+        return binary_request(0x01, extras, key, value, static_cast<std::uint8_t>(below(40)));
+      case 1:
+        return binary_request(0x09, "", key, "");
+      case 2:
+      case 3:
+        return binary_request(0x01, extras, key, value);
+      default:
+        return binary_request(0x00, "", key, "");
+    }
+  }
+  const std::string bytes = std::to_string(value.size());
+  switch (below(16)) {
+    case 0:
+      return "set " + key + " 0 0 " + bytes + " noreply\r\n" + value + "\r\n";
+    case 1:
+      return "set  " + key + " 4294967295  -1 " + bytes + "\r\n" + value + "\r\n";
+    case 2:
+      return "set " + key + " 0 0 " + bytes + "\n" + value + "\r\n";
+    case 3:
+      return "set " + key + " 0 0 " + bytes + "\r\n" + value + "xy\r\n";
+    case 4:
+      return "set " + key + " 9999999999 0 " + bytes + "\r\n" + value + "\r\n";
+    case 5:
+      return "get " + key + " a\r\n";
+    case 6:
+      return "get " + key + (below(2) == 0 ? " \r\n" : "\n");
+    case 7:
+      return "get  " + key + "\r\n";
+    case 8:
+    case 9:
+    case 10:
+      return "set " + key + " " + std::to_string(below(2) * 70'000) + " " + std::to_string(below(2) * 100) + " " + bytes + "\r\n" + value +
+             "\r\n";
+    default:
+      return "get " + key + "\r\n";
+  }
+}
+
+// Whole requests pass the parsers by. The parsers get the same requests byte by byte, so that no request is whole, and must give the same
+// answers.
+TEST(Session, WholeRequestsAreAnsweredAsByTheParsers) {
+  for (const bool in_binary : {false, true}) {
+    std::mt19937 random(3);
+    Server server, other;
+    Peer peer(server);
+    test::Client client(other);
+    for (unsigned round = 0; round < 1500; ++round) {
+      std::string requests;
+      for (unsigned count = 1 + static_cast<unsigned>(random() % 6); count-- > 0;) requests += random_request(random, in_binary);
+      if (random() % 8 == 0) requests.resize(requests.size() - random() % 4);
+      ASSERT_EQ(peer.ask(requests), client.talk(requests, 1)) << requests;
+    }
+    for (const Count count : {Count::requests, Count::cmd_get, Count::cmd_set, Count::get_hits, Count::get_misses}) {
+      EXPECT_EQ(server.service.total(count), other.service.total(count)) << static_cast<int>(count);
+    }
+    EXPECT_EQ(server.store.counters().items, other.store.counters().items);
+    EXPECT_EQ(server.store.used_bytes(), other.store.used_bytes());
+  }
+}
+
+// The memory of many idle connections is that of their sessions. The core's exchange serves all of them.
+TEST(Session, IdleSessionsAreSmall) {
+  EXPECT_LE(sizeof(Session), 48U);
+  Server server;
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (int i = 0; i < 100; ++i) peers.push_back(std::make_unique<Peer>(server));
+  const auto serve_all = [&] {
+    for (auto& peer : peers) {
+      peer->send("get a\r\n");
+      peer->connection.acknowledge();
+      peer->session->writable();
+    }
+  };
+  serve_all();
+  const std::size_t before = host::allocated_bytes();
+  serve_all();
+  EXPECT_LE(host::allocated_bytes(), before + 1024);
 }
 
 // A failed `require` panics with the text of the broken rule, in release builds too.

@@ -9,8 +9,9 @@
 #include <new>
 #include <utility>
 
+#include "apps/memcached/copy.hpp"
 #include "apps/memcached/numbers.hpp"
-#include "kernel/memory/size_classes.hpp"
+#include "kernel/machine.hpp"
 
 namespace neap::memcached {
 
@@ -19,10 +20,6 @@ void release_item(void* pointer) noexcept {
   const std::uint32_t before = item->references.fetch_sub(1, std::memory_order_acq_rel);
   require(before != 0, "memcached: an item is released once for each reference");
   if (before == 1) Store::of(*item).release(*item);
-}
-
-std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-  return memory::heap_bytes(Item::memory_bytes(key_bytes, value_bytes));
 }
 
 std::uint8_t Store::claim_index() noexcept {
@@ -68,6 +65,8 @@ Store::~Store() {
   stores_[index_].store(nullptr, std::memory_order_relaxed);
 }
 
+Key Store::key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
+
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
 /// Unlinks an expired or flushed item that a reader found. This takes the lock, but only once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
@@ -92,7 +91,7 @@ Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
       return;
     }
     ++items;
-    if (item.hash == key.hash && item.key() == key.text) {
+    if (Table::is(item, key.text, key.hash)) {
       found = &item;
     } else {
       oldest = &item;
@@ -116,6 +115,37 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
   return found;
 }
 
+// --- Memory ------------------------------------------------------------------------------------------------------------------------------
+inline bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
+  const std::size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  return used + held_bytes() <= memory_bytes_ || evict_for(bytes, now);
+}
+
+inline void* Store::allocate_bytes(std::size_t bytes) noexcept {
+  void* const memory = memory_.allocate(bytes);
+  if (memory == nullptr) [[unlikely]]
+    return allocate_from_spare(bytes);
+  if (memory_.free_bytes == nullptr) return memory;
+  Spares& own = spares_[machine::this_core()];
+  own.unchecked_bytes += bytes;
+  if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
+    own.unchecked_bytes = 0;
+    if (memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
+  }
+  return memory;
+}
+
+/// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
+void Store::retire(Item& item, std::size_t bytes) noexcept {
+  require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
+  const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (waiting > retired_bytes_max_) [[unlikely]]
+    raise_pressure();
+  auto* const node = new (&item.place.retired) rcu::Node{};
+  node->reclaim = &Store::reclaim;
+  retire_(*node);
+}
+
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
   require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
@@ -136,7 +166,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   item->references.store(1, std::memory_order_relaxed);
   item->store = index_;
   item->key_bytes = static_cast<std::uint8_t>(key.text.size());
-  std::memcpy(item->key_data(), key.text.data(), key.text.size());
+  copy_short(item->key_data(), key.text.data(), key.text.size());
   std::memcpy(item->value_data() + value_bytes, "\r\n", 2);
   return {.item = ItemPointer(item), .outcome = Outcome::stored};
 }
@@ -264,7 +294,7 @@ void Store::flush_due(Seconds now) noexcept {
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
-std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
+[[gnu::always_inline]] inline std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
   Item& item = *pointer.detach();  // the reference now belongs to the table
   item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;
   item.accessed.store(now << 1, std::memory_order_relaxed);

@@ -32,6 +32,7 @@
 #include "apps/memcached/hash.hpp"
 #include "apps/memcached/item.hpp"
 #include "apps/memcached/table.hpp"
+#include "kernel/memory/size_classes.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/rcu.hpp"
 #include "kernel/spin_lock.hpp"
@@ -113,7 +114,8 @@ class Store {
   }
   /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
-  [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
+  [[nodiscard]] Key key(std::string_view text) const noexcept;
+  [[nodiscard]] const HashSeed& seed() const noexcept { return seed_; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
 
@@ -129,7 +131,7 @@ class Store {
     bool flushed = false;  ///< there was an item, but it had been flushed
   };
   /// Returns the item with this key and marks it as used.
-  [[nodiscard]] Found find(const Key& key, Seconds now) noexcept {
+  [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept {
     Item* const item = table_.find(key.text, key.hash);
     if (item == nullptr) return {};
     if (is_dead(*item, now)) [[unlikely]]
@@ -208,7 +210,10 @@ class Store {
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
   /// Returns the memory of an item, including the header and the allocator's rounding.
-  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept;
+  /// The kernel's heap (kernel/memory/heap.hpp) gives whole pages above 8 KiB, and below has four sizes for each doubling.
+  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+    return memory::heap_bytes(Item::memory_bytes(key_bytes, value_bytes));
+  }
 
  private:
   friend void release_item(void*) noexcept;
@@ -221,6 +226,7 @@ class Store {
   static constexpr std::size_t spare_share = 8;                             // all large spare blocks take at most the limit divided by this
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
+  static constexpr std::size_t checked_bytes = std::size_t{64} << 10;       // a core checks the machine's free memory this often
   static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
   static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a call of `relieve` stops once it has retired this many bytes
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
@@ -302,8 +308,9 @@ class Store {
   const StoreMemory memory_;
   const unsigned cores_;
   const std::size_t retired_bytes_max_, spare_bytes_;
-  struct Spares {
+  struct alignas(64) Spares {
     std::array<std::atomic<void*>, spare_blocks> blocks{};  // blocks of `spare_bytes()`; null: the block was used
+    std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
   };
   std::unique_ptr<Spares[]> spares_;  // indexed by core
   Table table_;

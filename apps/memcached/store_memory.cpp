@@ -17,11 +17,6 @@
 
 namespace neap::memcached {
 
-bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
-  const std::size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  return used + held_bytes() <= memory_bytes_ || evict_for(bytes, now);
-}
-
 /// Evicts items for an item of `bytes`, which are counted already. Returns false, and uncounts them, if too few items are left.
 bool Store::evict_for(std::size_t bytes, Seconds now) noexcept {
   for (unsigned evicted = 0; bytes_over_limit() != 0; ++evicted) {
@@ -114,17 +109,6 @@ void Store::note_oldest(Shard& shard) noexcept {
 }
 
 // --- Reclamation -------------------------------------------------------------------------------------------------------------------------
-/// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
-void Store::retire(Item& item, std::size_t bytes) noexcept {
-  require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
-  const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (waiting > retired_bytes_max_) [[unlikely]]
-    raise_pressure();
-  auto* const node = new (&item.place.retired) rcu::Node{};
-  node->reclaim = &Store::reclaim;
-  retire_(*node);
-}
-
 void Store::reclaim(rcu::Node* node) noexcept {
   auto& item = *reinterpret_cast<Item*>(reinterpret_cast<std::byte*>(node) - offsetof(Item, place));
   Store& store = of(item);

@@ -27,15 +27,6 @@
 
 namespace neap::memcached {
 
-void* Store::allocate_bytes(std::size_t bytes) noexcept {
-  void* const memory = memory_.allocate(bytes);
-  if (memory == nullptr) [[unlikely]]
-    return allocate_from_spare(bytes);
-  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_min) [[unlikely]]
-    raise_pressure();
-  return memory;
-}
-
 /// Allocates from a spare block. Tries this core's blocks first, then those of other cores. For a small item, the heap makes a slab of the
 /// released block. If another core takes the block's memory first, the next block is tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {

@@ -30,44 +30,6 @@ Table::~Table() {
   std::free(current_.load());
 }
 
-/// `growing_` is read before `current_`. If the new array becomes current in between, both reads return the new array, which is then
-/// changed once. In the opposite order, the reads could return only the old array, and the change would be lost. No bucket of this shard
-/// can be copied meanwhile, because the caller holds the shard's lock.
-template <typename Change>
-void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
-  Buckets* const growing = growing_.load(std::memory_order_acquire);
-  Buckets* const current = current_.load(std::memory_order_acquire);
-  change(*current);
-  if (growing != nullptr && growing != current && (hash & current->mask) < moved_.load(std::memory_order_acquire)) change(*growing);
-}
-
-void Table::insert(Item& item) noexcept {
-  in_every_array(item.hash, [&](Buckets& buckets) {
-    std::atomic<Item*>& head = buckets.heads()[item.hash & buckets.mask];
-    item.next[buckets.parity].store(head.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    head.store(&item, std::memory_order_release);
-  });
-}
-
-void Table::unlink(Buckets& buckets, Item& item, Item* instead) noexcept {
-  std::atomic<Item*>* link = &buckets.heads()[item.hash & buckets.mask];
-  while (Item* const at = link->load(std::memory_order_relaxed)) {
-    if (at == &item) {
-      Item* const rest = item.next[buckets.parity].load(std::memory_order_relaxed);
-      if (instead != nullptr) instead->next[buckets.parity].store(rest, std::memory_order_relaxed);
-      link->store(instead != nullptr ? instead : rest, std::memory_order_release);
-      return;
-    }
-    link = &at->next[buckets.parity];
-  }
-  require(false, "memcached: a linked item is not in its chain", item.hash);
-}
-
-void Table::replace(Item& old, Item& item) noexcept {
-  require(old.hash == item.hash, "memcached: an item is replaced by one of the same key", old.hash);
-  in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, old, &item); });
-}
-
 void Table::remove(Item& item) noexcept {
   in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, item, nullptr); });
 }

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "apps/memcached/item.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/rcu.hpp"
 #include "kernel/spin_lock.hpp"
 
@@ -37,10 +38,15 @@ class Table {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
     while (item != nullptr) {
-      if (item->hash == hash && item->key_bytes == key.size() && same_bytes(item->key_data(), key.data(), key.size())) return item;
+      if (is(*item, key, hash)) return item;
       item = item->next[buckets->parity].load(std::memory_order_acquire);
     }
     return nullptr;
+  }
+
+  /// True if `item` has this key.
+  [[nodiscard]] static bool is(const Item& item, std::string_view key, std::uint32_t hash) noexcept {
+    return item.hash == hash && item.key_bytes == key.size() && same_bytes(item.key_data(), key.data(), key.size());
   }
 
   /// Calls `visit` with every item of the chain of `hash`; `visit` may remove that item. MUST be called under the shard's lock.
@@ -111,5 +117,44 @@ class Table {
   SpinLock growth_;
   Retire retire_;
 };
+
+// --- Changes of chains -------------------------------------------------------------------------------------------------------------------
+/// `growing_` is read before `current_`. If the new array becomes current in between, both reads return the new array, which is then
+/// changed once. In the opposite order, the reads could return only the old array, and the change would be lost. No bucket of this shard
+/// can be copied meanwhile, because the caller holds the shard's lock.
+template <typename Change>
+inline void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
+  Buckets* const growing = growing_.load(std::memory_order_acquire);
+  Buckets* const current = current_.load(std::memory_order_acquire);
+  change(*current);
+  if (growing != nullptr && growing != current && (hash & current->mask) < moved_.load(std::memory_order_acquire)) change(*growing);
+}
+
+inline void Table::insert(Item& item) noexcept {
+  in_every_array(item.hash, [&](Buckets& buckets) {
+    std::atomic<Item*>& head = buckets.heads()[item.hash & buckets.mask];
+    item.next[buckets.parity].store(head.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    head.store(&item, std::memory_order_release);
+  });
+}
+
+[[gnu::always_inline]] inline void Table::unlink(Buckets& buckets, Item& item, Item* instead) noexcept {
+  std::atomic<Item*>* link = &buckets.heads()[item.hash & buckets.mask];
+  while (Item* const at = link->load(std::memory_order_relaxed)) {
+    if (at == &item) {
+      Item* const rest = item.next[buckets.parity].load(std::memory_order_relaxed);
+      if (instead != nullptr) instead->next[buckets.parity].store(rest, std::memory_order_relaxed);
+      link->store(instead != nullptr ? instead : rest, std::memory_order_release);
+      return;
+    }
+    link = &at->next[buckets.parity];
+  }
+  require(false, "memcached: a linked item is not in its chain", item.hash);
+}
+
+[[gnu::always_inline]] inline void Table::replace(Item& old, Item& item) noexcept {
+  require(old.hash == item.hash, "memcached: an item is replaced by one of the same key", old.hash);
+  in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, old, &item); });
+}
 
 }  // namespace neap::memcached

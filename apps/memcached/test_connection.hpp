@@ -85,7 +85,7 @@ Result<void> Connection::send(Buffer&& data) {
   self.sent.append(std::move(data));
   return {};
 }
-bool Connection::send_copy(std::span<const std::byte> bytes) { return send(Buffer::copy(bytes)).has_value(); }
+bool Connection::send_copy(std::span<const std::byte> bytes) noexcept { return send(Buffer::copy(bytes)).has_value(); }
 std::size_t Connection::send_space_bytes() const noexcept {
   const auto& self = static_cast<const PlayedConnection&>(*this);
   return self.space - std::min(self.space, self.unacknowledged());

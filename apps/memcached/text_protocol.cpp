@@ -7,47 +7,13 @@
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
+#include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
 namespace {
 
 using namespace text;
-
-constexpr std::string_view end_of_get = "END\r\n";
-
-/// Writes "VALUE <key> <flags> <bytes>[ <cas>]", the value, and `behind`, which is the end of the get or empty.
-[[gnu::always_inline]] inline void write_value(Item& item, bool with_cas, std::string_view behind, Reply& reply) noexcept {
-  constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
-  require(item.key_bytes <= key_bytes_max, "memcached: length of a stored key", item.key_bytes);
-  const std::string_view value = item.value_line();
-  const bool copied = value.size() <= Reply::copy_bytes_max;
-  char* const head = reply.room(head_bytes_max + (copied ? value.size() + behind.size() : 0));
-  if (head == nullptr) return;
-  char* at = put_text(head, "VALUE ");
-  at = put_text(at, item.key());
-  *at++ = ' ';
-  at = put_number(at, item.flags);
-  *at++ = ' ';
-  at = put_number(at, item.value_bytes);
-  if (with_cas) {
-    *at++ = ' ';
-    at = put_number(at, item.cas);
-  }
-  at = put_text(at, "\r\n");
-  if (copied) at = put_text(put_text(at, value), behind);
-  reply.advance(static_cast<std::size_t>(at - head));
-  if (copied) [[likely]]
-    return;
-  reply.refer(item, value);
-  reply.put(behind);
-}
-
-void count_miss(const Store::Found& found, Statistics& statistics) noexcept {
-  statistics.add(Count::get_misses);
-  if (found.expired) statistics.add(Count::get_expired);
-  if (found.flushed) statistics.add(Count::get_flushed);
-}
 
 }  // namespace
 
@@ -62,38 +28,13 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
     case Reading::failed_rest:
       return step_rest(input, context);
   }
-  if (input.size() >= 4 && std::memcmp(input.data(), "get ", 4) == 0) [[likely]] {
-    if (const std::size_t used = get_one(input, context); used != 0) [[likely]]
-      return used;
-    begin_get(false, false, context);
-    return 4 + step_keys(input.substr(4), context);
-  }
-  if (input.size() >= 4 && std::memcmp(input.data(), "set ", 4) == 0) [[likely]] {
-    if (const std::size_t used = set_one(input, context); used != 0) [[likely]]
-      return used;
-  }
+  if (const std::size_t used = whole_requests(input, context); used != 0) [[likely]]
+    return used;
   return step_line(input, context);
 }
 
-[[gnu::always_inline]] inline std::size_t TextProtocol::get_one(std::string_view input, Context& context) noexcept {
-  const char* const begin = input.data();
-  const char* const end = begin + input.size();
-  const char* const word = begin + 4;
-  const char* const at = detail::find_break(begin, word, end);
-  const std::string_view text(word, static_cast<std::size_t>(at - word));
-  if (text.empty() || !has_key(text) || end - at < 2 || at[0] != '\r' || at[1] != '\n') return 0;
-  Statistics& statistics = context.statistics;
-  statistics.add(Count::requests);
-  statistics.add(Count::cmd_get);
-  const Store::Found found = context.store().find(context.store().key(text), context.now);
-  if (found.item != nullptr) [[likely]] {
-    statistics.add(Count::get_hits);
-    write_value(*found.item, false, end_of_get, context.reply);
-  } else {
-    count_miss(found, statistics);
-    context.reply.put(end_of_get);
-  }
-  return static_cast<std::size_t>(at + 2 - begin);
+std::size_t TextProtocol::whole_requests(std::string_view input, Context& context) noexcept {
+  return handle_whole_requests(input, context.store(), context.service.clock, context.now, context.statistics, context.reply);
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {

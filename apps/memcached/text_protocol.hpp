@@ -62,11 +62,8 @@ class TextProtocol {
   [[nodiscard]] bool get_is_final(const Reply& reply) const noexcept {
     return reply.position() - get_start_ > values_held_bytes || reply.taken() > get_start_ || (reply.full() && reply.taken() >= get_start_);
   }
-  /// Handles a get of one key whose line has arrived whole, which nearly every get is. Returns 0, and has no effect, for any other line.
-  [[nodiscard]] static std::size_t get_one(std::string_view input, Context& context) noexcept;
-  /// Handles a set whose line and value have arrived whole, which nearly every set is. Returns 0 for any other input, and without memory
-  /// for the item. `input` MUST begin with "set ".
-  [[nodiscard]] static std::size_t set_one(std::string_view input, Context& context) noexcept;
+  /// See text_protocol_whole.hpp.
+  [[nodiscard]] static std::size_t whole_requests(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;

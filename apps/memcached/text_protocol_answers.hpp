@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "apps/memcached/copy.hpp"
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/protocol.hpp"
 
@@ -35,6 +36,16 @@ inline std::optional<Seconds> read_expiry(std::string_view word, const Context& 
 inline char* put_text(char* to, std::string_view text) noexcept {
   std::memcpy(to, text.data(), text.size());
   return to + text.size();
+}
+
+inline char* put_key(char* to, std::string_view key) noexcept {
+  copy_short(to, key.data(), key.size());
+  return to + key.size();
+}
+
+inline char* put_value(char* to, std::string_view value) noexcept {
+  copy_value(to, value.data(), value.size());
+  return to + value.size();
 }
 
 inline bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_max; }

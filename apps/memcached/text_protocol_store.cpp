@@ -6,6 +6,7 @@
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/text_protocol.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
+#include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::memcached {
@@ -31,29 +32,21 @@ using namespace text;
 
 }  // namespace
 
-std::size_t TextProtocol::set_one(std::string_view input, Context& context) noexcept {
-  const char* const begin = input.data();
-  const char* const end = begin + input.size();
-  if (end[-1] != '\n') return 0;  // ends each of the following searches
-  const char* const word = begin + 4;
-  const char* at = detail::find_break(begin, word, end);
-  const std::string_view text(word, static_cast<std::size_t>(at - word));
+const char* text::store_whole(const Key& key, const char* at, const char* end, Store& store, const Clock& clock, Seconds now) noexcept {
+  if (end[-1] != '\n' || store.is_short_of_memory()) return nullptr;  // the line end ends each search of `read_field`
   std::uint32_t flags = 0, expires = 0, bytes = 0;
-  if (text.empty() || !has_key(text) || !read_field(at, flags) || !read_field(at, expires) || !read_field(at, bytes)) return 0;
-  if (at[0] != '\r' || at[1] != '\n') return 0;
+  if (!read_field(at, flags) || !read_field(at, expires) || !read_field(at, bytes)) return nullptr;
+  const auto left = static_cast<std::size_t>(end - at);
+  if (left < std::size_t{bytes} + 4 || !is_line_end(at)) return nullptr;
   const char* const value = at + 2;
-  if (static_cast<std::size_t>(end - value) < std::size_t{bytes} + 2 || value[bytes] != '\r' || value[bytes + 1] != '\n') return 0;
-  Store& store = context.store();
-  auto [item, outcome] = store.allocate(store.key(text), flags, context.service.clock.expiry(expires, context.now), bytes, context.now);
+  if (!is_line_end(value + bytes)) return nullptr;
+  auto [item, outcome] = store.allocate(key, flags, clock.expiry(expires, now), bytes, now);
   if (!item) [[unlikely]]
-    return 0;
-  context.statistics.add(Count::requests);
-  context.statistics.add(Count::cmd_set);
+    return nullptr;
   require(bytes == item->value_bytes, "memcached: a value fits into its item", bytes);
-  std::memcpy(item->value_data(), value, bytes);
-  (void)store.commit(Mode::set, std::move(item), 0, context.now);  // without a condition, so it cannot fail
-  context.reply.put("STORED\r\n");
-  return static_cast<std::size_t>(value + bytes + 2 - begin);
+  copy_value(item->value_data(), value, bytes);
+  (void)store.commit(Mode::set, std::move(item), 0, now);  // without a condition, so it cannot fail
+  return value + bytes + 2;
 }
 
 std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {

@@ -108,20 +108,9 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
                      static_cast<std::uint16_t>(tag));
 }
 
-unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) noexcept {
-  // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
-  const std::uint32_t limit = std::min(budget, posted_);
-  for (std::uint32_t taken = 0;;) {  // two rounds if the ring's end is in between
-    const std::uint32_t run = std::min(limit - taken, ring_.size() - ring_.slot(head_));
-    const unsigned of_run = receive_run(receiver, run);
-    taken += of_run;
-    if (of_run != run || taken == limit) return taken;
-  }
-}
-
 // Most descriptors hold a whole frame without errors and without a stripped VLAN tag. One test of the status word detects this, for the
 // fast path; `take_piece` handles all other descriptors.
-unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
+[[gnu::always_inline]] inline unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
   // A length is valid if it is 1 to the size of a buffer. The bits of `wrong_length` are zero in (length - 1) of every valid length.
@@ -171,6 +160,17 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
     traffic_.rx_bytes.add(bytes);
   }
   return taken;
+}
+
+unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) noexcept {
+  // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
+  const std::uint32_t limit = std::min(budget, posted_);
+  for (std::uint32_t taken = 0;;) {  // two rounds if the ring's end is in between
+    const std::uint32_t run = std::min(limit - taken, ring_.size() - ring_.slot(head_));
+    const unsigned of_run = receive_run(receiver, run);
+    taken += of_run;
+    if (of_run != run || taken == limit) return taken;
+  }
 }
 
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {

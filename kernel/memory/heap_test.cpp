@@ -280,10 +280,32 @@ TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
     machine.on(0, [&] {
       if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
     });
-    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // 32 classes had a slab of 64 KiB each
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 19) <= slab_bytes;  // some 50 classes had a slab of 16 KiB each
   }));
   machine.on(0, [&] {
     for (void* const pointer : taken) deallocate(pointer);
+  });
+}
+
+// Most classes of a core have few objects, so their first slab is short.
+TEST_F(Heap, AFewObjectsTakeAShortSlabAndManyTakeWholeOnes) {
+  constexpr std::uint64_t short_slab = 16'384, slab = 65'536;
+  HostMachine machine{8};
+  machine.on(7, [&] {
+    const std::uint64_t before = heap_counters().slab_bytes;
+    for (const std::size_t bytes : {std::size_t{16}, std::size_t{1'000}, object_bytes_max}) {
+      const std::uint64_t start = heap_counters().slab_bytes;
+      std::vector<Object> objects{Object::make(bytes, 16, 1)};
+      EXPECT_EQ(heap_counters().slab_bytes, start + short_slab) << bytes;
+      while (heap_counters().slab_bytes < start + short_slab + 2 * slab) objects.push_back(Object::make(bytes, 16, objects.size()));
+      EXPECT_EQ(heap_counters().slab_bytes, start + short_slab + 2 * slab) << bytes;
+      for (const Object& object : objects) {
+        EXPECT_TRUE(object.intact());
+        deallocate(object.bytes);
+      }
+    }
+    // Each class keeps one slab, and the core some empty ones for any class.
+    EXPECT_LE(heap_counters().slab_bytes, before + 3 * slab + 4 * slab);
   });
 }
 

@@ -42,6 +42,8 @@ struct SleepPlan {
   bool returns_at_once = false;      ///< MWAIT returns at once, so it is repeated
   bool flush_line = false;           ///< flush the line before MONITOR: an erratum (models.hpp)
   bool called_by_interrupt = false;  ///< `mwait`: by another erratum, a write alone does not always end the sleep
+
+  [[nodiscard]] constexpr bool unusual() const noexcept { return flush_line || returns_at_once; }
 };
 
 /// The ways in which this CPU can sleep; found once at boot.
@@ -114,14 +116,17 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
   return {.cause = called ? WakeCause::memory : WakeCause::unknown, .vector = 0};
 }
 
-/// Repeats an MWAIT that returns at once, as if it slept. Returns false if there is work, so that the core MUST NOT sleep.
+/// Sleeps on a CPU whose MONITOR has an erratum, or whose MWAIT returns at once and is repeated, as if it slept. Returns false if there is
+/// work, so that the core MUST NOT sleep.
 template <typename Cpu>
-[[gnu::noinline]] bool repeat_mwait(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const volatile void* line,
-                                    bool (*still_idle)() noexcept) noexcept {
+[[gnu::noinline]] bool mwait_on_unusual_cpu(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const volatile void* line,
+                                            bool (*still_idle)() noexcept) noexcept {
+  if (plan.flush_line) cpu.flush(line);
+  cpu.monitor(line);
   const WatchedLine before(line);
   if (word.was_called() || !still_idle()) return false;
   do cpu.mwait(plan.hint);
-  while (cpu.first_vector_taken() == 0 && !before.changed());
+  while (plan.returns_at_once && cpu.first_vector_taken() == 0 && !before.changed());
   return true;
 }
 
@@ -134,15 +139,19 @@ template <typename Cpu>
   require(plan.way != Way::watch || watched != nullptr, "a core would sleep on no line");
   bool slept = false;
   if (word.announce_sleep(plan)) {
-    const volatile void* const line = plan.way == Way::mwait ? word.line() : watched;
-    if (plan.flush_line) [[unlikely]]
-      cpu.flush(line);
-    if (plan.way != Way::halt) cpu.monitor(line);
-    if (plan.returns_at_once) [[unlikely]] {
-      slept = repeat_mwait(cpu, word, plan, line, still_idle);
-    } else if (!word.was_called() && still_idle()) {
-      slept = true;
-      plan.way == Way::halt ? cpu.halt() : cpu.mwait(plan.hint);
+    if (plan.way == Way::halt) {
+      if (!word.was_called() && still_idle()) {
+        slept = true;
+        cpu.halt();
+      }
+    } else if (const volatile void* const line = plan.way == Way::watch ? watched : word.line(); plan.unusual()) [[unlikely]] {
+      slept = mwait_on_unusual_cpu(cpu, word, plan, line, still_idle);
+    } else {
+      cpu.monitor(line);
+      if (!word.was_called() && still_idle()) {
+        slept = true;
+        cpu.mwait(plan.hint);
+      }
     }
   }
   const bool called = word.mark_awake();

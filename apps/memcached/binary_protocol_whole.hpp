@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSL-1.0
+// Binary requests that have arrived whole: gets that find a small value, and sets without a CAS id.
+//
+// As text_protocol_whole.hpp, for the binary protocol. Any other request is left to `BinaryProtocol`. Internal to memcached.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "apps/memcached/binary_protocol.hpp"
+#include "apps/memcached/copy.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap::memcached::binary {
+
+template <std::unsigned_integral T>
+inline T read_big(const char* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return std::byteswap(value);
+}
+
+template <std::unsigned_integral T>
+inline void write_big(char* to, T value) noexcept {
+  value = std::byteswap(value);
+  std::memcpy(to, &value, sizeof value);
+}
+
+constexpr std::uint8_t opcode_get = 0x00, opcode_set = 0x01;
+
+/// Writes the 24 bytes of a successful answer's header, without a key. `request`: the request's header.
+inline void write_answer_head(char* to, const char* request, std::uint8_t extras_bytes, std::uint32_t body_bytes,
+                              std::uint64_t cas) noexcept {
+  const std::uint64_t first = 0x81U | std::uint64_t{static_cast<std::uint8_t>(request[1])} << 8 | std::uint64_t{extras_bytes} << 32;
+  std::memcpy(to, &first, sizeof first);
+  write_big(to + 8, body_bytes);
+  detail::copy_word<std::uint32_t>(to + 12, request + 12);  // opaque
+  write_big(to + 16, cas);
+}
+
+/// Stores the value of the whole set at `begin`, which has a key of `key_bytes`, and returns the item's CAS id. Returns 0, with no effect,
+/// if memory is short or the value too large.
+[[nodiscard]] std::uint64_t store_whole(const char* begin, std::size_t key_bytes, std::size_t value_bytes, Store& store, const Clock& clock,
+                                        Seconds now) noexcept;
+
+/// Handles the whole requests at the front of `input`, up to the first other request, and until the reply is full. Returns the consumed
+/// bytes.
+[[gnu::always_inline]] inline std::size_t handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now,
+                                                                Statistics& statistics, Reply& reply) noexcept {
+  constexpr std::size_t header_bytes = BinaryProtocol::header_bytes, set_extras_bytes = 8;
+  const char* begin = input.data();  // of the next request
+  const char* const end = begin + input.size();
+  std::uint32_t gets = 0, sets = 0;
+  while (static_cast<std::size_t>(end - begin) > header_bytes && begin[0] == BinaryProtocol::request_magic) {
+    const auto opcode = static_cast<std::uint8_t>(begin[1]);
+    const std::size_t key_bytes = read_big<std::uint16_t>(begin + 2);
+    const auto extras_bytes = static_cast<std::uint8_t>(begin[4]);
+    const std::size_t body_bytes = read_big<std::uint32_t>(begin + 8);
+    if (key_bytes - 1 >= key_bytes_max || body_bytes > static_cast<std::size_t>(end - begin) - header_bytes) break;
+    if (opcode == opcode_get && extras_bytes == 0 && body_bytes == key_bytes) {
+      const std::string_view text{begin + header_bytes, key_bytes};
+      const Store::Found found = store.find({.text = text, .hash = hash_key(text, store.seed())}, now);
+      if (found.item == nullptr || found.item->value_bytes > Reply::copy_bytes_max) break;
+      const Item& item = *found.item;
+      const std::uint32_t value_bytes = item.value_bytes;
+      char* const to = reply.room(header_bytes + 4 + value_bytes);
+      if (to == nullptr) break;
+      write_answer_head(to, begin, 4, 4 + value_bytes, item.cas);
+      write_big(to + header_bytes, item.flags);
+      copy_value(to + header_bytes + 4, item.value().data(), value_bytes);
+      reply.advance(header_bytes + 4 + value_bytes);
+      ++gets;
+    } else if (opcode == opcode_set && extras_bytes == set_extras_bytes && body_bytes >= set_extras_bytes + key_bytes &&
+               read_big<std::uint64_t>(begin + 16) == 0) {
+      char* const to = reply.room(header_bytes);
+      if (to == nullptr) break;
+      const std::uint64_t cas = store_whole(begin, key_bytes, body_bytes - set_extras_bytes - key_bytes, store, clock, now);
+      if (cas == 0) break;
+      write_answer_head(to, begin, 0, 0, cas);
+      reply.advance(header_bytes);
+      ++sets;
+    } else {
+      break;
+    }
+    begin += header_bytes + body_bytes;
+    if (reply.full()) break;
+  }
+  if (gets != 0) {
+    statistics.add(Count::cmd_get, gets);
+    statistics.add(Count::get_hits, gets);
+  }
+  if (sets != 0) statistics.add(Count::cmd_set, sets);
+  statistics.add(Count::requests, std::uint64_t{gets} + sets);
+  return static_cast<std::size_t>(begin - input.data());
+}
+
+}  // namespace neap::memcached::binary

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSL-1.0
+// Requests that have arrived whole: gets of one key, and sets. Nearly all requests of a cache are one of these.
+//
+// The session handles them in one pass over the received bytes, in one function (always_inline): the calls and saved registers of separate
+// functions cost as much as the work. Any other request, or a request with anything unusual, is left to the parsers. Internal to memcached.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "apps/memcached/protocol.hpp"
+#include "apps/memcached/text_protocol_answers.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap::memcached::text {
+
+constexpr std::string_view end_of_get = "END\r\n";
+
+/// The four bytes of `letters`, as they are loaded.
+constexpr std::uint32_t word_of(const char (&letters)[5]) noexcept {
+  return std::bit_cast<std::uint32_t>(std::array{letters[0], letters[1], letters[2], letters[3]});
+}
+
+/// True if a line ends at `at`, where two bytes MUST exist.
+inline bool is_line_end(const char* at) noexcept {
+  std::uint16_t bytes = 0;
+  std::memcpy(&bytes, at, sizeof bytes);
+  return bytes == std::bit_cast<std::uint16_t>(std::array{'\r', '\n'});
+}
+
+/// Writes "VALUE <key> <flags> <bytes>[ <cas>]", the value, and `behind`, which is the end of the get or empty.
+[[gnu::always_inline]] inline void write_value(Item& item, bool with_cas, std::string_view behind, Reply& reply) noexcept {
+  constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
+  const std::size_t key_bytes = item.key_bytes;
+  require(key_bytes <= key_bytes_max, "memcached: length of a stored key", key_bytes);
+  const std::size_t value_bytes = std::size_t{item.value_bytes} + 2;
+  const bool copied = value_bytes <= Reply::copy_bytes_max;
+  char* const head = reply.room(head_bytes_max + (copied ? value_bytes + behind.size() : 0));
+  if (head == nullptr) [[unlikely]]
+    return;
+  char* at = put_text(head, "VALUE ");
+  copy_short(at, item.key_data(), key_bytes);
+  at += key_bytes;
+  *at++ = ' ';
+  at = put_number(at, item.flags);
+  *at++ = ' ';
+  at = put_number(at, value_bytes - 2);
+  if (with_cas) {
+    *at++ = ' ';
+    at = put_number(at, item.cas);
+  }
+  at = put_text(at, "\r\n");
+  const char* const value = item.key_data() + key_bytes;
+  if (copied) [[likely]] {
+    copy_value(at, value, value_bytes);
+    at = put_text(at + value_bytes, behind);
+    reply.advance(static_cast<std::size_t>(at - head));
+    return;
+  }
+  reply.advance(static_cast<std::size_t>(at - head));
+  reply.refer(item, {value, value_bytes});
+  reply.put(behind);
+}
+
+inline void count_miss(const Store::Found& found, Statistics& statistics) noexcept {
+  statistics.add(Count::get_misses);
+  if (found.expired) statistics.add(Count::get_expired);
+  if (found.flushed) statistics.add(Count::get_flushed);
+}
+
+/// Stores the value of "set <key>" whose rest begins at `at`. Returns the end of the request. Returns null, with no effect, if the request
+/// has not arrived whole or is unusual, and if memory is short.
+[[nodiscard]] const char* store_whole(const Key& key, const char* at, const char* end, Store& store, const Clock& clock,
+                                      Seconds now) noexcept;
+
+/// Handles the whole requests at the front of `input`, up to the first other request, and until the reply is full. Returns the consumed
+/// bytes.
+[[gnu::always_inline]] inline std::size_t handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now,
+                                                                Statistics& statistics, Reply& reply) noexcept {
+  const char* begin = input.data();  // of the next request
+  const char* const end = begin + input.size();
+  std::uint32_t gets = 0, hits = 0, sets = 0;
+  while (end - begin > 4) {
+    std::uint32_t command = 0;
+    std::memcpy(&command, begin, sizeof command);
+    const bool is_get = command == word_of("get ");
+    if (!is_get && command != word_of("set ")) break;
+    const char* const word = begin + 4;
+    const char* const at = detail::find_break(begin, word, end);
+    const auto key_bytes = static_cast<std::size_t>(at - word);
+    if (key_bytes - 1 >= key_bytes_max || end - at < 2) break;
+    if (is_get && !is_line_end(at)) break;
+    const Key key{.text = {word, key_bytes}, .hash = hash_key({word, key_bytes}, store.seed())};
+    if (is_get) [[likely]] {
+      ++gets;
+      const Store::Found found = store.find(key, now);
+      if (found.item != nullptr) [[likely]] {
+        ++hits;
+        write_value(*found.item, false, end_of_get, reply);
+      } else {
+        count_miss(found, statistics);
+        reply.put(end_of_get);
+      }
+      begin = at + 2;
+    } else {
+      const char* const behind = store_whole(key, at, end, store, clock, now);
+      if (behind == nullptr) break;
+      ++sets;
+      reply.put("STORED\r\n");
+      begin = behind;
+    }
+    if (reply.full()) break;
+  }
+  if (gets != 0) {
+    statistics.add(Count::cmd_get, gets);
+    statistics.add(Count::get_hits, hits);
+  }
+  if (sets != 0) statistics.add(Count::cmd_set, sets);
+  statistics.add(Count::requests, std::uint64_t{gets} + sets);
+  return static_cast<std::size_t>(begin - input.data());
+}
+
+}  // namespace neap::memcached::text
