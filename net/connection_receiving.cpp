@@ -58,12 +58,13 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   window = sum >= window ? sum : static_cast<tcpwnd_size_t>(-1);
 }
 
-/// tcp_receive(): takes the window that the segment announces. The segment is the next in sequence and acknowledges no less than any
-/// before, so it is not newer than the last update only if it repeats both numbers. Then only a larger window counts.
+/// tcp_receive(): takes the window that the segment announces, unless a segment with a later number has announced one, which may have
+/// overtaken this segment. `acknowledgement` is not below that of an earlier update.
 [[gnu::always_inline]] inline void update_send_window(tcp_pcb& pcb, std::uint32_t sequence, std::uint32_t acknowledgement,
                                                       std::uint16_t unscaled_window) noexcept {
   const auto window = static_cast<tcpwnd_size_t>(SND_WND_SCALE(&pcb, unscaled_window));
-  if (pcb.snd_wl1 != sequence || pcb.snd_wl2 != acknowledgement || window > pcb.snd_wnd) [[likely]] {
+  const bool newer = pcb.snd_wl1 == sequence ? pcb.snd_wl2 != acknowledgement : TCP_SEQ_LT(pcb.snd_wl1, sequence);
+  if (newer || (pcb.snd_wl2 == acknowledgement && window > pcb.snd_wnd)) [[likely]] {
     pcb.snd_wnd = window;
     if (pcb.snd_wnd_max < window) pcb.snd_wnd_max = window;
     pcb.snd_wl1 = sequence;
@@ -194,9 +195,9 @@ bool ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, 
     return true;
   }
   pcb.rcv_nxt += bytes;
-  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. More than one MSS is a frame that
-  // the card has made of several segments.
-  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > pcb.mss;
+  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. The peer's segments have at most
+  // TCP_MSS bytes, so a longer one is a frame that the card has made of several segments.
+  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > TCP_MSS;
   pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
   if (buffer.next == nullptr) [[likely]] {
     deliver(segment.payload(), bytes, buffer);

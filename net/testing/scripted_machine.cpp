@@ -10,6 +10,8 @@
 
 namespace neap::net::testing {
 
+using namespace std::chrono_literals;
+
 namespace {
 
 constexpr std::size_t answered_bytes = 64;  ///< with the habit `answer`, one answer for so many bytes
@@ -178,6 +180,11 @@ void ScriptedMachine::step() {
   return below(3) == 0 ? application_step(number, peer) : usual_step(number, peer);
 }
 
+ScriptedMachine::Habit ScriptedMachine::any_habit() {
+  const auto habit = static_cast<Habit>(below(habits - 1));
+  return habit == Habit::echo && !options_.echoes ? Habit::answer : habit;
+}
+
 void ScriptedMachine::open(unsigned number, Peer& peer) {
   const bool again = peer.port != 0 && chance(200);  // the same port, whose connection may be in TIME-WAIT
   const std::uint64_t mac = peer.mac;
@@ -201,6 +208,7 @@ void ScriptedMachine::open(unsigned number, Peer& peer) {
   send(peer, {.sequence = 0, .acknowledged = 0, .flags = syn_flag, .options = options});
   flush(false);
   settle();
+  for (auto waited = std::chrono::milliseconds(0); !peer.answered && waited < options_.card.read_delay; waited += 50ms) advance(50ms);
   if (!peer.answered) return note("without success");
   if (scaled) peer.window = std::max<std::uint32_t>(peer.window >> peer.scale, 1);
   peer.sent = 1;
@@ -208,7 +216,7 @@ void ScriptedMachine::open(unsigned number, Peer& peer) {
   send(peer, {.sequence = 1, .acknowledged = peer.received});
   flush(false);
   settle();
-  const auto habit = static_cast<Habit>(below(habits - 1));
+  const Habit habit = any_habit();
   const std::size_t answer = chance(700) ? below(1400) : below(20'000);
   const bool by_reference = below(2) == 0, closes = below(3) != 0;
   const std::size_t piece = below(3) == 0 ? 1 + below(2000) : 16384;
@@ -367,7 +375,7 @@ void ScriptedMachine::application_step(unsigned, Peer& peer) {
   const std::size_t bytes = chance(600) ? 1 + below(1460) : chance(800) ? below(20'000) : below(100'000);
   const bool by_reference = below(2) == 0;
   const std::size_t piece = below(3) == 0 ? 1 + below(2000) : 16384;
-  const auto habit = static_cast<Habit>(below(habits - 1));
+  const Habit habit = any_habit();
   note("application", what, bytes, by_reference ? "by reference" : "by copy", "pieces of", piece);
   machine_.on(0, [&] {
     if (peer.handler == nullptr) return;
@@ -576,6 +584,7 @@ void ScriptedMachine::record_fields() {
       const tcp_pcb* const pcb = state.pcb();
       if (pcb == nullptr) continue;
       peer.edge = pcb->rcv_nxt + pcb->rcv_wnd - peer.first;
+      peer.taken = pcb->rcv_nxt - peer.first;
       add("state", pcb->state);
       add("link", link_ ? 1 : 0);
       add("flags", pcb->flags);

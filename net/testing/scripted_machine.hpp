@@ -67,6 +67,7 @@ struct ScriptOptions {
   const char* tso = "off";
   /// Chances in 1000: of a step that only a faulty or hostile peer makes, and of a step that ends a connection.
   unsigned faults = 150, ends = 10;
+  bool echoes = true;  ///< applications may echo
   /// Echoed bytes are sent in the buffers in which they arrived. Otherwise a copy is sent, and the buffers are released at once.
   bool echo_by_reference = false;
   /// Of the peers' largest segments. More than a frame can carry, if the card shall have coalesced frames.
@@ -123,6 +124,7 @@ class ScriptedMachine {
   void faulty_step(unsigned number, Peer& peer);
   void ending_step(unsigned number, Peer& peer);
   void application_step(unsigned number, Peer& peer);
+  [[nodiscard]] Habit any_habit();
   void open(unsigned number, Peer& peer);
 
   // The wire.
