@@ -5,6 +5,7 @@
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/short_copy.hpp"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/tcp.h"
 #include "net/connection_state.hpp"
@@ -77,7 +78,7 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
   if (made == nullptr) [[unlikely]]
     return false;
-  std::memcpy(made->payload(), bytes.data(), bytes.size());
+  copy_medium(reinterpret_cast<char*>(made->payload()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (self.waiting_bytes() == 0) [[likely]] {
     self.ready_ = made;
     self.ready_bytes_ = static_cast<std::uint32_t>(bytes.size());

@@ -8,6 +8,7 @@
 #include "apps/memcached/binary_protocol_whole.hpp"
 #include "apps/memcached/numbers.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -91,7 +92,7 @@ std::uint64_t binary::store_whole(const char* begin, std::size_t key_bytes, std:
   if (!item) [[unlikely]]
     return 0;
   require(value_bytes == item->value_bytes, "memcached: a value fits into its item", value_bytes);
-  copy_value(item->value_data(), key + key_bytes, value_bytes);
+  copy_medium(item->value_data(), key + key_bytes, value_bytes);
   return store.commit(Mode::set, std::move(item), 0, now).cas;  // without a condition, so it cannot fail
 }
 

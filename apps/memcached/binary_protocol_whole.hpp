@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "apps/memcached/binary_protocol.hpp"
-#include "apps/memcached/copy.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached::binary {
 
@@ -29,15 +29,22 @@ inline void write_big(char* to, T value) noexcept {
   std::memcpy(to, &value, sizeof value);
 }
 
-constexpr std::uint8_t opcode_get = 0x00, opcode_set = 0x01;
+constexpr std::uint8_t opcode_set = 0x01;
 
-/// Writes the 24 bytes of a successful answer's header, without a key. `request`: the request's header.
-inline void write_answer_head(char* to, const char* request, std::uint8_t extras_bytes, std::uint32_t body_bytes,
+/// True for get, getk and their quiet forms, 0x00, 0x0c, 0x09 and 0x0d, which answer a hit alike.
+constexpr bool is_get(std::uint8_t opcode) noexcept { return opcode < 16 && (0b11'0010'0000'0001U >> opcode & 1) != 0; }
+/// True for getk and its quiet form, whose answers have the key.
+constexpr bool is_get_with_key(std::uint8_t opcode) noexcept { return (opcode & 4) != 0; }
+static_assert(is_get(0x00) && is_get(0x09) && is_get(0x0c) && is_get(0x0d) && !is_get(0x01) && !is_get(0x04) && !is_get(0x08));
+
+/// Writes the 24 bytes of a successful answer's header. `request`: the request's header. `key_bytes`: at most 255.
+inline void write_answer_head(char* to, const char* request, std::uint8_t extras_bytes, std::size_t key_bytes, std::size_t body_bytes,
                               std::uint64_t cas) noexcept {
-  const std::uint64_t first = 0x81U | std::uint64_t{static_cast<std::uint8_t>(request[1])} << 8 | std::uint64_t{extras_bytes} << 32;
+  const std::uint64_t first = 0x81U | std::uint64_t{static_cast<std::uint8_t>(request[1])} << 8 | std::uint64_t{key_bytes} << 24 |
+                              std::uint64_t{extras_bytes} << 32;
   std::memcpy(to, &first, sizeof first);
-  write_big(to + 8, body_bytes);
-  detail::copy_word<std::uint32_t>(to + 12, request + 12);  // opaque
+  write_big(to + 8, static_cast<std::uint32_t>(body_bytes));
+  neap::detail::copy_word<std::uint32_t>(to + 12, request + 12);  // opaque
   write_big(to + 16, cas);
 }
 
@@ -60,18 +67,22 @@ inline void write_answer_head(char* to, const char* request, std::uint8_t extras
     const auto extras_bytes = static_cast<std::uint8_t>(begin[4]);
     const std::size_t body_bytes = read_big<std::uint32_t>(begin + 8);
     if (key_bytes - 1 >= key_bytes_max || body_bytes > static_cast<std::size_t>(end - begin) - header_bytes) break;
-    if (opcode == opcode_get && extras_bytes == 0 && body_bytes == key_bytes) {
+    if (is_get(opcode) && extras_bytes == 0 && body_bytes == key_bytes) {
       const std::string_view text{begin + header_bytes, key_bytes};
       const Store::Found found = store.find({.text = text, .hash = hash_key(text, store.seed())}, now);
       if (found.item == nullptr || found.item->value_bytes > Reply::copy_bytes_max) break;
       const Item& item = *found.item;
-      const std::uint32_t value_bytes = item.value_bytes;
-      char* const to = reply.room(header_bytes + 4 + value_bytes);
-      if (to == nullptr) break;
-      write_answer_head(to, begin, 4, 4 + value_bytes, item.cas);
-      write_big(to + header_bytes, item.flags);
-      copy_value(to + header_bytes + 4, item.value().data(), value_bytes);
-      reply.advance(header_bytes + 4 + value_bytes);
+      const std::size_t value_bytes = item.value_bytes, answer_key_bytes = is_get_with_key(opcode) ? key_bytes : 0;
+      char* const head = reply.room(header_bytes + 4 + key_bytes_max + value_bytes);
+      if (head == nullptr) break;
+      write_answer_head(head, begin, 4, answer_key_bytes, 4 + answer_key_bytes + value_bytes, item.cas);
+      char* at = head + header_bytes;
+      write_big(at, item.flags);
+      at += 4;
+      if (answer_key_bytes != 0) copy_short(at, text.data(), key_bytes);
+      at += answer_key_bytes;
+      copy_medium(at, item.key_data() + key_bytes, value_bytes);
+      reply.advance(static_cast<std::size_t>(at + value_bytes - head));
       ++gets;
     } else if (opcode == opcode_set && extras_bytes == set_extras_bytes && body_bytes >= set_extras_bytes + key_bytes &&
                read_big<std::uint64_t>(begin + 16) == 0) {
@@ -79,7 +90,7 @@ inline void write_answer_head(char* to, const char* request, std::uint8_t extras
       if (to == nullptr) break;
       const std::uint64_t cas = store_whole(begin, key_bytes, body_bytes - set_extras_bytes - key_bytes, store, clock, now);
       if (cas == 0) break;
-      write_answer_head(to, begin, 0, 0, cas);
+      write_answer_head(to, begin, 0, 0, 0, cas);
       reply.advance(header_bytes);
       ++sets;
     } else {

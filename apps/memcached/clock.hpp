@@ -19,12 +19,17 @@ class Clock {
  public:
   using Source = std::uint64_t (*)() noexcept;
 
-  /// `now_ns` counts nanoseconds from an arbitrary start. `unix_at_zero_s` is the date of that start, in seconds since 1970.
-  Clock(Source now_ns, std::uint64_t unix_at_zero_s) noexcept
-      : now_ns_(now_ns), created_ns_(now_ns()), created_unix_s_(static_cast<std::int64_t>(unix_at_zero_s + created_ns_ / ns_per_s)) {}
+  /// `ticks` counts from an arbitrary start, `ticks_per_s` in a second. `unix_at_zero_s` is the date of that start, in seconds since 1970.
+  Clock(Source ticks, std::uint64_t unix_at_zero_s, std::uint64_t ticks_per_s = 1'000'000'000) noexcept
+      : ticks_(ticks),
+        ticks_per_s_(ticks_per_s),
+        created_ticks_(ticks()),
+        created_unix_s_(static_cast<std::int64_t>(unix_at_zero_s + created_ticks_ / ticks_per_s)) {}
 
-  [[nodiscard]] Seconds now() const noexcept { return static_cast<Seconds>(since_creation_ns() / ns_per_s) + first_second; }
-  [[nodiscard]] std::uint64_t since_creation_ns() const noexcept { return now_ns_() - created_ns_; }
+  [[nodiscard]] Seconds now() const noexcept { return second_of(ticks_since_creation()); }
+  [[nodiscard]] std::uint64_t ticks_since_creation() const noexcept { return ticks_() - created_ticks_; }
+  [[nodiscard]] std::uint64_t ticks_per_s() const noexcept { return ticks_per_s_; }
+  [[nodiscard]] Seconds second_of(std::uint64_t ticks) const noexcept { return static_cast<Seconds>(ticks / ticks_per_s_) + first_second; }
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
@@ -38,29 +43,31 @@ class Clock {
     return on_our_count <= 1 ? expired_already : static_cast<Seconds>(on_our_count);
   }
 
-  static constexpr std::uint64_t ns_per_s = 1'000'000'000;
   static constexpr Seconds first_second = 2;
 
  private:
-  Source now_ns_;
-  std::uint64_t created_ns_;
+  Source ticks_;
+  std::uint64_t ticks_per_s_, created_ticks_;
   std::int64_t created_unix_s_;
 };
 
 /// Reads a clock without a division, except once a second. A core has one.
 class ClockReader {
  public:
-  [[nodiscard]] Seconds now(const Clock& clock) noexcept {
-    const std::uint64_t ns = clock.since_creation_ns();
-    if (ns - second_began_ns_ >= Clock::ns_per_s) [[unlikely]] {
-      second_ = static_cast<Seconds>(ns / Clock::ns_per_s) + Clock::first_second;
-      second_began_ns_ = ns / Clock::ns_per_s * Clock::ns_per_s;
-    }
+  [[nodiscard]] [[gnu::always_inline]] Seconds now(const Clock& clock) noexcept {
+    const std::uint64_t ticks = clock.ticks_since_creation();
+    if (ticks - second_began_ >= clock.ticks_per_s()) [[unlikely]]
+      begin_second(clock, ticks);
     return second_;
   }
 
  private:
-  std::uint64_t second_began_ns_ = 0;
+  [[gnu::noinline]] void begin_second(const Clock& clock, std::uint64_t ticks) noexcept {
+    second_ = clock.second_of(ticks);
+    second_began_ = ticks - ticks % clock.ticks_per_s();
+  }
+
+  std::uint64_t second_began_ = 0;  // in ticks since the clock was created
   Seconds second_ = Clock::first_second;
 };
 

@@ -65,7 +65,7 @@ struct Item {
 
   /// Notes a use at `now`. Writes only if eviction has cleared the mark, or if the noted use is at least `note_interval_s` old. A write
   /// moves the cache line away from the other cores, so a popular item is written at most once in that interval, as in memcached.
-  void note_use(Seconds now) noexcept {
+  [[gnu::always_inline]] void note_use(Seconds now) noexcept {
     const std::uint32_t noted = accessed.load(std::memory_order_relaxed);
     if ((noted & 1) == 0 || now - (noted >> 1) >= note_interval_s) accessed.store(now << 1 | 1, std::memory_order_relaxed);
   }

@@ -89,7 +89,7 @@ class Reply {
       return cursor_;
     return make_room(bytes);
   }
-  void advance(std::size_t bytes) noexcept {
+  [[gnu::always_inline]] void advance(std::size_t bytes) noexcept {
     require(bytes <= static_cast<std::size_t>(limit_ - cursor_), "memcached: a reply exceeds its chunk", bytes);
     cursor_ += bytes;
   }

@@ -9,9 +9,9 @@
 #include <new>
 #include <utility>
 
-#include "apps/memcached/copy.hpp"
 #include "apps/memcached/numbers.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached {
 

@@ -241,7 +241,7 @@ class Store {
     std::array<SizeClass, size_classes> sizes{};
   };
 
-  [[nodiscard]] bool is_dead(const Item& item, Seconds now) const noexcept {
+  [[nodiscard]] [[gnu::always_inline]] bool is_dead(const Item& item, Seconds now) const noexcept {
     const Seconds expires = item.expires.load(std::memory_order_relaxed);
     return (expires != expires_never && expires <= now) || item.cas <= flushed_cas_.load(std::memory_order_relaxed);
   }

@@ -11,6 +11,8 @@
 // shards. So a lock covers whole chains in the old and in the new table.
 #pragma once
 
+#include <emmintrin.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -34,7 +36,7 @@ class Table {
   [[nodiscard]] bool valid() const noexcept { return current_.load(std::memory_order_relaxed) != nullptr; }
 
   /// Returns the item with this key, or null. Under the shard's lock it is valid until the unlock, otherwise until the end of the event.
-  [[nodiscard]] Item* find(std::string_view key, std::uint32_t hash) const noexcept {
+  [[nodiscard]] [[gnu::always_inline]] Item* find(std::string_view key, std::uint32_t hash) const noexcept {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
     while (item != nullptr) {
@@ -78,9 +80,16 @@ class Table {
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
-  /// Compares without a call for the usual lengths of keys.
-  [[nodiscard]] static bool same_bytes(const char* one, const char* other, std::size_t bytes) noexcept {
-    if (bytes < 8 || bytes > 16) return std::memcmp(one, other, bytes) == 0;
+  /// Compares without a call, except for keys of less than 8 bytes. The last vector or word overlaps the one before it.
+  [[nodiscard]] [[gnu::always_inline]] static bool same_bytes(const char* one, const char* other, std::size_t bytes) noexcept {
+    if (bytes >= 16) {
+      const auto load = [](const char* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); };
+      const std::size_t last = bytes - 16;
+      __m128i different = _mm_xor_si128(load(one + last), load(other + last));
+      for (std::size_t at = 0; at < last; at += 16) different = _mm_or_si128(different, _mm_xor_si128(load(one + at), load(other + at)));
+      return _mm_movemask_epi8(_mm_cmpeq_epi8(different, _mm_setzero_si128())) == 0xFFFF;
+    }
+    if (bytes < 8) return std::memcmp(one, other, bytes) == 0;
     std::uint64_t first[2], last[2];
     std::memcpy(&first[0], one, 8);
     std::memcpy(&first[1], other, 8);

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string_view>
 
-#include "apps/memcached/copy.hpp"
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/protocol.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached::text {
 
@@ -44,7 +44,7 @@ inline char* put_key(char* to, std::string_view key) noexcept {
 }
 
 inline char* put_value(char* to, std::string_view value) noexcept {
-  copy_value(to, value.data(), value.size());
+  copy_medium(to, value.data(), value.size());
   return to + value.size();
 }
 

@@ -8,6 +8,7 @@
 #include "apps/memcached/text_protocol_answers.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -44,7 +45,7 @@ const char* text::store_whole(const Key& key, const char* at, const char* end, S
   if (!item) [[unlikely]]
     return nullptr;
   require(bytes == item->value_bytes, "memcached: a value fits into its item", bytes);
-  copy_value(item->value_data(), value, bytes);
+  copy_medium(item->value_data(), value, bytes);
   (void)store.commit(Mode::set, std::move(item), 0, now);  // without a condition, so it cannot fail
   return value + bytes + 2;
 }

@@ -14,6 +14,7 @@
 #include "apps/memcached/protocol.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached::text {
 
@@ -42,7 +43,7 @@ inline bool is_line_end(const char* at) noexcept {
   if (head == nullptr) [[unlikely]]
     return;
   char* at = put_text(head, "VALUE ");
-  copy_short(at, item.key_data(), key_bytes);
+  copy_medium(at, item.key_data(), key_bytes);
   at += key_bytes;
   *at++ = ' ';
   at = put_number(at, item.flags);
@@ -55,7 +56,7 @@ inline bool is_line_end(const char* at) noexcept {
   at = put_text(at, "\r\n");
   const char* const value = item.key_data() + key_bytes;
   if (copied) [[likely]] {
-    copy_value(at, value, value_bytes);
+    copy_medium(at, value, value_bytes);
     at = put_text(at + value_bytes, behind);
     reply.advance(static_cast<std::size_t>(at - head));
     return;
