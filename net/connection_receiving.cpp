@@ -111,10 +111,10 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   pcb.rttest = 0;
 }
 
-/// tcp_receive(): an acknowledgement of `bytes` new bytes. Returns the bytes of the segments that it completes.
-/// The poll timer is left alone: it counts only for connections that this side has closed, which lwIP handles.
-[[gnu::always_inline]] inline std::uint32_t take_acknowledgement(tcp_pcb& pcb, std::uint32_t acknowledgement,
-                                                                 std::uint32_t bytes) noexcept {
+/// tcp_receive(): an acknowledgement of `bytes` new bytes, which arrived in so many segments. Returns the bytes of the segments that it
+/// completes. The poll timer is left alone: it counts only for connections that this side has closed, which lwIP handles.
+[[gnu::always_inline]] inline std::uint32_t take_acknowledgement(tcp_pcb& pcb, std::uint32_t acknowledgement, std::uint32_t bytes,
+                                                                 unsigned acknowledgements) noexcept {
   if (pcb.nrtx != 0) [[unlikely]] {  // only retransmissions change the time-out
     pcb.nrtx = 0;
     pcb.rto = static_cast<s16_t>((pcb.sa >> 3) + pcb.sv);
@@ -122,7 +122,7 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   pcb.dupacks = 0;
   pcb.lastack = acknowledgement;
   if (pcb.cwnd < pcb.ssthresh) {  // slow start, RFC 3465
-    increase(pcb.cwnd, std::min<tcpwnd_size_t>(bytes, tcpwnd_size_t{2} * pcb.mss));
+    increase(pcb.cwnd, std::min<tcpwnd_size_t>(bytes, tcpwnd_size_t{2} * pcb.mss * acknowledgements));
   } else {
     increase(pcb.bytes_acked, bytes);
     if (pcb.bytes_acked >= pcb.cwnd) {
@@ -187,7 +187,7 @@ bool ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, 
   update_send_window(pcb, sequence, acknowledgement, segment.window());
   stack_.mark_dirty_at_receipt(*this);
   if (newly_acknowledged != 0) {
-    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged);
+    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged, 1 + stack_.take_merged());
     if (sent != 0) acknowledged();
   }
   if (bytes == 0) {
@@ -302,13 +302,15 @@ template <typename T>
   return cached;
 }
 
-// The fields that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
-[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes,
-                                                          ReceiveInfo info) noexcept {
-  using Headers = SegmentHeaders;
-  constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
-  if (!short_path_ || frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad())
-    return false;
+namespace {
+
+using Headers = SegmentHeaders;
+constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
+
+/// True if the card found the frame's checksums right, and its headers are those of a segment as `ArrivedSegment` describes it. The fields
+/// that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
+[[gnu::always_inline]] inline bool has_ordinary_headers(const ReceiveBuffer& frame, ReceiveInfo info) noexcept {
+  if (frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad()) return false;
   const std::byte* const at = frame.data;
   // EtherType IPv4, version 4, a header without options; the type of service may have any value.
   constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;
@@ -316,14 +318,37 @@ template <typename T>
   constexpr std::uint32_t protocol_mask = 0xFF00'FFBF, protocol = std::uint32_t{IP_PROTO_TCP} << 24;
   // A header without options, ACK, perhaps PSH.
   constexpr unsigned flags_mask = 0xFFFF & ~(unsigned{TCP_PSH} << 8), flags = 0x50 | unsigned{TCP_ACK} << 8;
-  if ((at[0] & std::byte{1}) != std::byte{0} || (read_raw<std::uint32_t>(at + ip - 2) & type_mask) != type ||
-      (read_raw<std::uint32_t>(at + ip + 6) & protocol_mask) != protocol || (read_raw<std::uint16_t>(at + tcp + 12) & flags_mask) != flags)
-    return false;
+  return (at[0] & std::byte{1}) == std::byte{0} && (read_raw<std::uint32_t>(at + ip - 2) & type_mask) == type &&
+         (read_raw<std::uint32_t>(at + ip + 6) & protocol_mask) == protocol &&
+         (read_raw<std::uint16_t>(at + tcp + 12) & flags_mask) == flags;
+}
+
+SegmentAddresses addresses_of(const std::byte* frame) noexcept {
+  return {.addresses = read_raw<std::uint64_t>(frame + ip + 12), .ports = read_raw<std::uint32_t>(frame + tcp)};
+}
+
+/// True if `next` makes the acknowledgement in `frame`, which carries no payload, superfluous: it is a segment of the same connection with
+/// the same sequence number and a greater acknowledgement number.
+bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
+  if (!has_ordinary_headers(*next.frame, next.info) || !(addresses_of(next.frame->data) == addresses_of(frame))) return false;
+  const ArrivedSegment one(frame + tcp), other(next.frame->data + tcp);
+  return other.sequence() == one.sequence() && TCP_SEQ_GT(other.acknowledgement(), one.acknowledgement());
+}
+
+}  // namespace
+
+[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info,
+                                                          const ReceivedFrame* next) noexcept {
+  if (!short_path_ || !has_ordinary_headers(frame, info)) return false;
+  const std::byte* const at = frame.data;
   const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(at + ip + 2));
   if (ip_bytes < Headers::bytes - ip || ip_bytes > bytes - ip) return false;  // Ethernet pads short packets
-
-  ConnectionState* const connection =
-      find({.addresses = read_raw<std::uint64_t>(at + ip + 12), .ports = read_raw<std::uint32_t>(at + tcp)});
+  if (ip_bytes == Headers::bytes - ip && next != nullptr && supersedes(*next, at)) {
+    ++merged_acknowledgements_;
+    release_chain(&frame);
+    return true;
+  }
+  ConnectionState* const connection = find(addresses_of(at));
   if (connection == nullptr) return false;
   wake_clock(true);
   return connection->take_segment(ArrivedSegment(at + tcp), static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)), frame, buffers);
@@ -343,7 +368,8 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
       ++buffers;
     }
     sum += bytes;
-    if (take_in_segment(*received.frame, buffers, bytes, received.info)) [[likely]] {
+    const ReceivedFrame* const next = &received + 1 != frames.data() + frames.size() ? &received + 1 : nullptr;
+    if (take_in_segment(*received.frame, buffers, bytes, received.info, next)) [[likely]] {
       ++segments;
     } else {
       take_in(received.frame, bytes, received.info);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "kernel/counter.hpp"
 #include "kernel/events.hpp"
@@ -187,6 +188,8 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] std::uint64_t lwip_uses() const noexcept { return lwip_uses_; }
   /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads.
   void note_lwip_use() noexcept { ++lwip_uses_; }
+  /// Returns the number of acknowledgements that were dropped because the segment that is being handled supersedes them.
+  [[nodiscard]] unsigned take_merged() noexcept { return std::exchange(merged_acknowledgements_, 0U); }
   void mark_dirty(ConnectionState& connection) noexcept {
     mark_dirty_at_receipt(connection);
     end_of_event_.request();
@@ -275,7 +278,8 @@ class Stack final : public FrameReceiver {
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
   /// Handles a frame with an ordinary segment of an open connection (connection_receiving.cpp). Returns false, with no change, for others.
-  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info) noexcept;
+  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info,
+                                     const ReceivedFrame* next) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
   [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
@@ -356,6 +360,7 @@ class Stack final : public FrameReceiver {
   /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
   std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
   std::uint64_t lwip_uses_ = 1;
+  unsigned merged_acknowledgements_ = 0;
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;
