@@ -88,12 +88,7 @@ std::uint64_t binary::store_whole(const char* begin, std::size_t key_bytes, std:
   const char* const extras = begin + BinaryProtocol::header_bytes;
   const char* const key = extras + 8;
   const Seconds expires = clock.expiry(read_big<std::uint32_t>(extras + 4), now);
-  auto [item, outcome] = store.allocate(store.key({key, key_bytes}), read_big<std::uint32_t>(extras), expires, value_bytes, now);
-  if (!item) [[unlikely]]
-    return 0;
-  require(value_bytes == item->value_bytes, "memcached: a value fits into its item", value_bytes);
-  copy_medium(item->value_data(), key + key_bytes, value_bytes);
-  return store.commit(Mode::set, std::move(item), 0, now).cas;  // without a condition, so it cannot fail
+  return store.set(store.key({key, key_bytes}), read_big<std::uint32_t>(extras), expires, {key + key_bytes, value_bytes}, now).cas;
 }
 
 // --- Bytes to requests -------------------------------------------------------------------------------------------------------------------

@@ -256,7 +256,7 @@ bool Exchange::send_pieces(std::size_t bytes) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
     const bool may_go_on = may_parse();
-    while (may_go_on && !reply_.full()) {
+    while (may_go_on && !reply_.full() && (!input_.empty() || !conversation_.idle())) {
       const std::size_t used = parse();
       parsed += used;
       if (input_.empty() || conversation_.closing() || conversation_.waits()) break;
