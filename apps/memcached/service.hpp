@@ -36,6 +36,8 @@ struct alignas(64) CoreState {
   Service* service = nullptr;
   unsigned index = 0;                ///< the core's number
   std::unique_ptr<Holder> exchange;  ///< an idle `Exchange` (session.hpp), which serves the next request; null: not made yet
+  std::array<std::unique_ptr<Holder>, 7> spare_exchanges;  ///< further idle ones, `spare_count` of them
+  unsigned spare_count = 0;
   ClockReader clock;
   CoalescedCall shed_call{&shed_here, this};  ///< other cores use it to call `shed_holders` on this core
   [[nodiscard]] Seconds now() noexcept;

@@ -29,16 +29,23 @@ Session::~Session() {
   core_.statistics.add(Count::closed_connections);
 }
 
+/// Called if the core's exchange has left with another session. Returns false if there is no memory for a new one.
+bool Session::make_exchange() noexcept {
+  if (core_.spare_count != 0) {
+    core_.exchange = std::move(core_.spare_exchanges[--core_.spare_count]);
+  } else {
+    core_.exchange.reset(new (std::nothrow) Exchange(core_));
+  }
+  return core_.exchange != nullptr;
+}
+
 [[gnu::always_inline]] inline Exchange* Session::open() noexcept {
   if (exchange_ != nullptr) return exchange_.get();
-  if (core_.exchange == nullptr) [[unlikely]] {
-    core_.exchange.reset(new (std::nothrow) Exchange(core_));
-    if (core_.exchange == nullptr) {
-      core_.statistics.add(Count::reply_no_memory);
-      ended_ = true;
-      connection().abort();
-      return nullptr;
-    }
+  if (core_.exchange == nullptr && !make_exchange()) [[unlikely]] {
+    core_.statistics.add(Count::reply_no_memory);
+    ended_ = true;
+    connection().abort();
+    return nullptr;
   }
   auto* const exchange = static_cast<Exchange*>(core_.exchange.get());
   exchange->begin(*this);
@@ -52,6 +59,8 @@ Session::~Session() {
       return;
     if (core_.exchange == nullptr) {
       core_.exchange = std::move(exchange_);
+    } else if (core_.spare_count < core_.spare_exchanges.size()) {
+      core_.spare_exchanges[core_.spare_count++] = std::move(exchange_);
     } else {
       exchange_.reset();
     }
@@ -61,7 +70,9 @@ Session::~Session() {
 }
 
 [[gnu::always_inline]] inline bool Session::answer_at_once(net::Buffer& data) {
-  if (exchange_ != nullptr || core_.exchange == nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
+  if (exchange_ != nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
+  if (core_.exchange == nullptr && !make_exchange()) [[unlikely]]
+    return false;
   return static_cast<Exchange&>(*core_.exchange).answer_at_once(protocol_, connection(), data);
 }
 
@@ -69,6 +80,10 @@ void Session::received(net::Buffer data) {
   check_core();
   if (ended_) return;
   core_.statistics.add(Count::bytes_read, data.bytes());
+  if (exchange_ != nullptr) {  // the segment may have acknowledged all replies in flight
+    exchange_->settle();
+    release_if_idle(*exchange_);
+  }
   if (answer_at_once(data)) [[likely]]
     return;
   Exchange* const exchange = open();
@@ -256,7 +271,7 @@ bool Exchange::send_pieces(std::size_t bytes) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
     const bool may_go_on = may_parse();
-    while (may_go_on && !reply_.full()) {
+    while (may_go_on && !reply_.full() && (!input_.empty() || !conversation_.idle())) {
       const std::size_t used = parse();
       parsed += used;
       if (input_.empty() || conversation_.closing() || conversation_.waits()) break;

@@ -42,6 +42,7 @@ class Session final : public net::ConnectionHandler {
   void check_core() const noexcept;
   /// Returns the exchange that serves this session; null, after the connection was aborted, if there is no memory for it.
   [[nodiscard]] Exchange* open() noexcept;
+  [[nodiscard]] bool make_exchange() noexcept;
   /// Answers the requests in `data`, if the exchange is not needed longer than for this call. Otherwise returns false, and `data` has the
   /// requests that are not handled yet.
   [[nodiscard]] bool answer_at_once(net::Buffer& data);

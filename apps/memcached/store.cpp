@@ -81,7 +81,7 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
 
 /// Returns the item with this key, or null. Unlinks the expired and flushed items of the chain, so that writers free such items as fast as
 /// they store new ones. MUST be called under the shard's lock.
-Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
+[[gnu::always_inline]] inline Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   Item* found = nullptr;
   Item* oldest = nullptr;  // chains begin with their newest item
   unsigned items = 0;
@@ -148,6 +148,24 @@ void Store::retire(Item& item, std::size_t bytes) noexcept {
 
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
+  return make_item(key, flags, expires, value_bytes, now);
+}
+
+Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
+  return link_item(mode, std::move(item), expected_cas, now);
+}
+
+Store::Done Store::set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept {
+  auto [item, outcome] = make_item(key, flags, expires, value.size(), now);
+  if (!item) [[unlikely]]
+    return {.outcome = outcome};
+  require(value.size() == item->value_bytes, "memcached: a value fits into its item", value.size());
+  copy_medium(item->value_data(), value.data(), value.size());
+  return link_item(Mode::set, std::move(item), 0, now);
+}
+
+[[gnu::always_inline]] inline Store::Allocated Store::make_item(const Key& key, std::uint32_t flags, Seconds expires,
+                                                                std::uint64_t value_bytes, Seconds now) noexcept {
   require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
   if (value_bytes > value_bytes_max_) return {.item = {}, .outcome = Outcome::too_large};
   const std::size_t bytes = footprint(key.text.size(), value_bytes);
@@ -171,7 +189,8 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   return {.item = ItemPointer(item), .outcome = Outcome::stored};
 }
 
-Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
+[[gnu::always_inline]] inline Store::Done Store::link_item(Mode mode, ItemPointer&& item, std::uint64_t expected_cas,
+                                                           Seconds now) noexcept {
   require(item && item->store == index_ && item->cas == 0, "memcached: only an item that was never linked is committed");
   if (mode == Mode::append || mode == Mode::prepend) return join(*item.get(), mode == Mode::append, expected_cas, now);
   Shard& shard = shard_of(item->hash);

@@ -168,6 +168,8 @@ class Store {
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
   /// `prepend`. In mode `cas`, 0 matches no item, because no item has the id 0.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
+  /// Stores `value` without a condition: `allocate` and `commit` in one call. Outcomes: `stored`, and those of `allocate`.
+  [[nodiscard]] Done set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
@@ -251,6 +253,8 @@ class Store {
   void flush_due(Seconds now) noexcept;
   void flush_up_to_now() noexcept;
 
+  [[nodiscard]] Allocated make_item(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept;
+  [[nodiscard]] Done link_item(Mode mode, ItemPointer&& item, std::uint64_t expected_cas, Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
   enum class Swap : std::uint8_t { done, changed };
   Swap swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept;

@@ -132,7 +132,7 @@ class Table {
 /// changed once. In the opposite order, the reads could return only the old array, and the change would be lost. No bucket of this shard
 /// can be copied meanwhile, because the caller holds the shard's lock.
 template <typename Change>
-inline void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
+[[gnu::always_inline]] inline void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
   Buckets* const growing = growing_.load(std::memory_order_acquire);
   Buckets* const current = current_.load(std::memory_order_acquire);
   change(*current);

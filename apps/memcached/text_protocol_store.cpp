@@ -41,13 +41,8 @@ const char* text::store_whole(const Key& key, const char* at, const char* end, S
   if (left < std::size_t{bytes} + 4 || !is_line_end(at)) return nullptr;
   const char* const value = at + 2;
   if (!is_line_end(value + bytes)) return nullptr;
-  auto [item, outcome] = store.allocate(key, flags, clock.expiry(expires, now), bytes, now);
-  if (!item) [[unlikely]]
-    return nullptr;
-  require(bytes == item->value_bytes, "memcached: a value fits into its item", bytes);
-  copy_medium(item->value_data(), value, bytes);
-  (void)store.commit(Mode::set, std::move(item), 0, now);  // without a condition, so it cannot fail
-  return value + bytes + 2;
+  const Store::Done done = store.set(key, flags, clock.expiry(expires, now), {value, bytes}, now);
+  return done.outcome == Outcome::stored ? value + bytes + 2 : nullptr;
 }
 
 std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
