@@ -246,7 +246,7 @@ void EventLoop::run_local() noexcept {
   self_->counters.events.add(ran);
 }
 
-bool EventLoop::run_idle_hooks() noexcept {
+[[gnu::always_inline]] inline bool EventLoop::run_idle_hooks() noexcept {
   bool found = false;
   for (IdleHook* hook = idle_hooks_; hook != nullptr; hook = idle_next_) {
     idle_next_ = hook->next_;
@@ -361,7 +361,8 @@ bool EventLoop::watch_card() noexcept {
 // `machine::sleep` calls this function last. A wake-up that arrives after the call has begun ends the sleep.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
-  return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&
+  const Core& self = *loop.self_;
+  return self.remote.empty() && self.handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&
          !loop.watched_.changed();
 }
 

@@ -36,7 +36,8 @@ namespace neap::x86::power {
 
 enum class Way : std::uint8_t { halt, mwait, watch };
 
-struct SleepPlan {
+/// Eight bytes, so that a table of plans is indexed by a shift.
+struct alignas(8) SleepPlan {
   Way way = Way::halt;
   std::uint8_t hint = 0;             ///< EAX of MWAIT
   bool returns_at_once = false;      ///< MWAIT returns at once, so it is repeated
