@@ -270,7 +270,7 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   fill_in_headers(made.headers, bytes, is_long, flags);
   made.headers.sequence = sequence;
   if (pcb.rtime < 0) pcb.rtime = 0;
-  if (pcb.rttest == 0 && pcb.rtt_tick != tcp_ticks) {  // lwip-patches/0028
+  if (pcb.rttest == 0 && (pcb.rtt_tick != tcp_ticks || pcb.rto > 3)) {  // lwip-patches/0028
     pcb.rtt_tick = tcp_ticks;
     pcb.rttest = tcp_ticks;
     pcb.rtseq = sequence;
