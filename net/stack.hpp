@@ -277,7 +277,8 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  /// Handles a frame with an ordinary segment of an open connection (connection_receiving.cpp). Returns false, with no change, for others.
+  /// Handles a frame with an ordinary segment of an open connection (connection_receiving.cpp). `next`: the frame behind it in the same
+  /// event; null: none. Returns false, with no change, for others.
   [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info,
                                      const ReceivedFrame* next) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
