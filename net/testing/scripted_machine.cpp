@@ -2,11 +2,10 @@
 #include "net/testing/scripted_machine.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
+#include <chrono>
 
 #include "kernel/policy.hpp"
-#include "lwip/priv/tcp_priv.h"
+#include "net/testing/scripted_handler.hpp"
 
 namespace neap::net::testing {
 
@@ -14,114 +13,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t answered_bytes = 64;  ///< with the habit `answer`, one answer for so many bytes
-constexpr std::size_t held_bytes_max = 200'000;
-
 Ipv4Address address_of(unsigned peer) { return {0x0A000010 + peer}; }
 
-std::int64_t relative(std::uint32_t number, std::uint32_t first) { return static_cast<std::int32_t>(number - first); }
-
 }  // namespace
-
-// --- The application ---------------------------------------------------------------------------------------------------------------------
-class ScriptedMachine::Handler final : public ConnectionHandler {
- public:
-  Handler(ScriptedMachine& script, unsigned peer) : script_(script), peer_(peer), number_(script.connections_++) {
-    script_.peers_[peer_].handler = this;
-    record(HandlerCall::Kind::accepted);
-  }
-  ~Handler() override {
-    if (script_.peers_[peer_].handler == this) script_.peers_[peer_].handler = nullptr;
-  }
-
-  void received(Buffer data) override {
-    Bytes bytes;
-    for (const Buffer::Piece* piece = data.first(); piece != nullptr; piece = piece->next) {
-      bytes.insert(bytes.end(), piece->data, piece->data + piece->bytes);
-    }
-    const std::size_t before = received_bytes_;
-    received_bytes_ += bytes.size();
-    record(HandlerCall::Kind::received, bytes);
-    if (throws) throw std::bad_alloc();
-    switch (habit) {
-      case Habit::release:
-        return;
-      case Habit::hold:
-        return hold(std::move(data));
-      case Habit::hold_half: {
-        hold(std::move(data));
-        return kept_.drop_front(kept_.bytes() / 2);
-      }
-      case Habit::echo:
-        if (!script_.options_.echo_by_reference) {
-          if (bytes.size() <= connection().send_space_bytes()) static_cast<void>(connection().send(Buffer::copy(bytes)));
-          return;
-        }
-        hold(std::move(data));
-        if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
-        return;
-      case Habit::answer:
-        for (std::size_t i = before / answered_bytes; i < received_bytes_ / answered_bytes; ++i) send(answer_bytes);
-        return;
-      case Habit::close:
-        return connection().close();
-    }
-  }
-  void writable() override { record(HandlerCall::Kind::writable); }
-  void peer_closed() override {
-    record(HandlerCall::Kind::peer_closed);
-    if (answers_close) connection().close();
-  }
-  void closed() override { record(HandlerCall::Kind::closed); }
-
-  void send(std::size_t bytes) {
-    Buffer data;
-    for (std::size_t left = std::min(bytes, connection().send_space_bytes()); left > 0;) {
-      const std::size_t now = std::min(left, piece_bytes);
-      auto* const block = new Bytes(now);
-      for (std::size_t i = 0; i < now; ++i) (*block)[i] = pattern(sent_bytes_ + i, 80 + peer_);
-      if (by_reference) {
-        // The release overwrites the bytes, so a later read of them shows as wrong bytes or a sanitizer's report.
-        data.append(Buffer::reference(
-            *block,
-            [](void* owner) noexcept {
-              auto* const own = static_cast<Bytes*>(owner);
-              std::memset(own->data(), 0xEE, own->size());
-              delete own;
-            },
-            block));
-      } else {
-        data.append(Buffer::copy(*block));
-        delete block;
-      }
-      sent_bytes_ += now;
-      left -= now;
-    }
-    if (!data.empty()) static_cast<void>(connection().send(std::move(data)));
-  }
-  void release(std::size_t bytes) { kept_.drop_front(std::min(kept_.bytes(), bytes)); }
-  [[nodiscard]] std::size_t kept_bytes() const { return kept_.bytes(); }
-  [[nodiscard]] ConnectionState& state() { return ConnectionState::of(connection()); }
-
-  Habit habit = Habit::release;
-  std::size_t answer_bytes = 100, piece_bytes = 16384;
-  bool by_reference = false, answers_close = true, throws = false;
-
- private:
-  void hold(Buffer data) {
-    kept_.append(std::move(data));
-    if (kept_.bytes() > held_bytes_max) kept_.clear();
-  }
-  void record(HandlerCall::Kind kind, Bytes bytes = {}) {
-    const std::lock_guard lock(script_.lock_);
-    script_.calls_.push_back({.kind = kind, .connection = number_, .bytes = std::move(bytes)});
-  }
-
-  ScriptedMachine& script_;
-  const unsigned peer_, number_;
-  std::size_t received_bytes_ = 0, sent_bytes_ = 0;
-  Buffer kept_;
-};
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
 ScriptedMachine::ScriptedMachine(const ScriptOptions& options) : options_(options), random_(options.seed), card_(options.card) {
@@ -551,115 +445,6 @@ void ScriptedMachine::introduce(unsigned number) {
   peers_[number].mac = neighbour_mac + 1 + below(200);
   card_.arrive(arp_answer(address_of(number), machine_address, card_.mac(), 1, peers_[number].mac), 0);
   settle();
-}
-
-// --- The record --------------------------------------------------------------------------------------------------------------------------
-namespace {
-
-std::int64_t segments_in(const tcp_seg* list) {
-  std::int64_t count = 0;
-  for (; list != nullptr; list = list->next) ++count;
-  return count;
-}
-
-std::int64_t bytes_in(const tcp_seg* list) {
-  std::int64_t bytes = 0;
-  for (; list != nullptr; list = list->next) bytes += list->len;
-  return bytes;
-}
-
-}  // namespace
-
-void ScriptedMachine::record_fields() {
-  machine_.on(0, [this] {
-    std::vector<Field>& fields = now().fields;
-    for (unsigned number = 0; number < peers_max; ++number) {
-      Peer& peer = peers_[number];
-      if (peer.handler == nullptr) continue;
-      const ConnectionState& state = peer.handler->state();
-      const auto add = [&](const char* name, std::int64_t value) { fields.push_back({.name = name, .peer = number, .value = value}); };
-      add("unacknowledged_bytes", static_cast<std::int64_t>(state.unacknowledged_bytes()));
-      add("held_bytes", static_cast<std::int64_t>(state.held_bytes()));
-      add("charged_bytes", static_cast<std::int64_t>(state.charged_bytes()));
-      const tcp_pcb* const pcb = state.pcb();
-      if (pcb == nullptr) continue;
-      peer.edge = pcb->rcv_nxt + pcb->rcv_wnd - peer.first;
-      peer.taken = pcb->rcv_nxt - peer.first;
-      add("state", pcb->state);
-      add("link", link_ ? 1 : 0);
-      add("flags", pcb->flags);
-      add("polltmr", pcb->polltmr);
-      add("tmr", static_cast<std::int64_t>(tcp_ticks - pcb->tmr));
-      add("rcv_nxt", relative(pcb->rcv_nxt, peer.first));
-      add("rcv_wnd", pcb->rcv_wnd);
-      add("rcv_ann_wnd", pcb->rcv_ann_wnd);
-      add("rcv_ann_right_edge", relative(pcb->rcv_ann_right_edge, peer.first));
-      add("rtime", pcb->rtime);
-      add("mss", pcb->mss);
-      add("rttest", pcb->rttest == 0 ? -1 : static_cast<std::int64_t>(tcp_ticks - pcb->rttest));
-      add("rtseq", pcb->rttest == 0 ? 0 : relative(pcb->rtseq, peer.machine_first));
-      add("sa", pcb->sa);
-      add("sv", pcb->sv);
-      add("rto", pcb->rto);
-      add("nrtx", pcb->nrtx);
-      add("dupacks", pcb->dupacks);
-      add("lastack", relative(pcb->lastack, peer.machine_first));
-      add("cwnd", pcb->cwnd);
-      add("ssthresh", pcb->ssthresh);
-      add("rto_end", (pcb->flags & TF_RTO) == 0 ? 0 : relative(pcb->rto_end, peer.machine_first));
-      add("snd_nxt", relative(pcb->snd_nxt, peer.machine_first));
-      add("snd_lbb", relative(pcb->snd_lbb, peer.machine_first));
-      add("snd_wl1", relative(pcb->snd_wl1, peer.first));
-      add("snd_wl2", relative(pcb->snd_wl2, peer.machine_first));
-      add("snd_wnd", pcb->snd_wnd);
-      add("snd_wnd_max", pcb->snd_wnd_max);
-      add("snd_buf", pcb->snd_buf);
-      add("snd_queuelen", pcb->snd_queuelen);
-      add("unsent_oversize", pcb->unsent_oversize);
-      add("bytes_acked", pcb->bytes_acked);
-      add("unsent_segments", segments_in(pcb->unsent));
-      add("unsent_bytes", bytes_in(pcb->unsent));
-      add("unacked_segments", segments_in(pcb->unacked));
-      add("unacked_bytes", bytes_in(pcb->unacked));
-      add("ooseq_segments", segments_in(pcb->ooseq));
-      add("ooseq_bytes", bytes_in(pcb->ooseq));
-      add("persist_cnt", pcb->persist_cnt);
-      add("persist_backoff", pcb->persist_backoff);
-      add("persist_probe", pcb->persist_probe);
-      add("keep_cnt_sent", pcb->keep_cnt_sent);
-    }
-    const auto add = [&](const char* name, std::uint64_t value) {
-      fields.push_back({.name = name, .peer = peers_max, .value = static_cast<std::int64_t>(value)});
-    };
-    const Counters counters = net::counters(0);
-    add("frames_received", counters.frames_received);
-    add("frames_sent", counters.frames_sent);
-    add("bytes_sent", counters.bytes_sent);
-    add("segments_received", counters.segments_received);
-    add("segments_sent", counters.segments_sent);
-    add("retransmissions", counters.retransmissions);
-    add("transmit_full", counters.transmit_full);
-    add("transmit_failed", counters.transmit_failed);
-    add("transmit_copied", counters.transmit_copied);
-    add("receive_copied", counters.receive_copied);
-    add("segments_refused", counters.segments_refused);
-    add("challenge_acks", counters.challenge_acks);
-    add("dropped_checksum", counters.dropped_checksum);
-    add("dropped_protocol", counters.dropped_protocol);
-    add("dropped_malformed", counters.dropped_malformed);
-    add("dropped_memory", counters.dropped_memory);
-    add("payload_refused", counters.payload_refused);
-    add("discarded_bytes", counters.discarded_bytes);
-    add("out_of_order_dropped", counters.out_of_order_dropped);
-    add("connections_open", counters.connections_open);
-    add("connections_reset", counters.connections_reset);
-    add("connections_evicted", counters.connections_evicted);
-    add("handler_out_of_memory", counters.handler_out_of_memory);
-    add("held_bytes", counters.held_bytes);
-    const Waits waits = net::waits();
-    add("tcp_ms", waits.tcp_ms);
-    add("connections_ms", waits.connections_ms);
-  });
 }
 
 }  // namespace neap::net::testing
