@@ -113,7 +113,7 @@ inline void write_msr_known(std::uint32_t msr, std::uint64_t value) {
 struct Features {
   bool x2apic, tsc_deadline, huge_pages, xsave, rdrand, hypervisor, tsc_adjust, machine_check;
   bool fast_strings;  ///< REP MOVSB and REP STOSB are fast for long areas (ERMS)
-  bool modelled;  ///< this is the model machine (sim/machine, for tests), which imitates a real CPU without a hypervisor
+  bool modelled;      ///< this is the model machine (sim/machine, for tests), which imitates a real CPU without a hypervisor
   std::uint32_t largest_leaf;
   bool intel;
   std::uint8_t family, model;  ///< including CPUID's extended family and model
