@@ -32,7 +32,8 @@ pub enum Process {
 }
 
 pub const ETC_GAPS: Distribution = Distribution::GeneralisedPareto { location: 0.0, scale: 16.0292, shape: 0.154971 };
-pub const GRAMMAR: &str = "exponential, fixed, bursts:REQUESTS, bursts:REQUESTS:fixed (equal gaps), gpareto (ETC's), gpareto:LOCATION:SCALE:SHAPE";
+pub const GRAMMAR: &str = "exponential, fixed, bursts:REQUESTS, bursts:REQUESTS:fixed (equal gaps), gpareto (ETC's), \
+                           gpareto:LOCATION:SCALE:SHAPE";
 
 impl FromStr for Process {
     type Err = String;
