@@ -372,6 +372,7 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
     if (take_in_segment(*received.frame, buffers, bytes, received.info, next)) [[likely]] {
       ++segments;
     } else {
+      merged_acknowledgements_ = 0;
       take_in(received.frame, bytes, received.info);
     }
   }

@@ -102,7 +102,7 @@ TEST_P(Copies, FillWritesExactlyItsBytes) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(, Copies, testing::Bool(), [](const auto& info) { return info.param ? "repeated" : "vectors"; });
+INSTANTIATE_TEST_SUITE_P(, Copies, testing::Bool(), [](const auto& tested) { return tested.param ? "repeated" : "vectors"; });
 
 // The first difference decides, at each place, and bytes count as unsigned.
 TEST(Comparison, FindsTheFirstDifference) {
