@@ -81,4 +81,4 @@ def test_a_client_that_cannot_be_had_does_not_stop_the_other_clients(
     assert rows["load.rate.10%"]["target"] == 1.0
     assert bench.bench(["load"], as_json=False) == 0
     table = capsys.readouterr().out
-    assert re.search(r"^good +10 ", table, re.MULTILINE) and re.search(r"^load\.rate\.10% +0\.5 +< 1 ", table, re.MULTILINE), table
+    assert re.search(r"^good +10 ", table, re.MULTILINE) and re.search(r"^load\.rate\.10% +0\.500 +< 1 ", table, re.MULTILINE), table

@@ -205,7 +205,7 @@ def queues(core: Core) -> list[tuple[str, list[str]]]:
 
 def pending_timers(core: Core) -> list[tuple[int, str]]:
     """Returns deadline in ns since boot and name of the callback of each pending timer, the earliest first."""
-    wheel = core.own("neap::(anonymous namespace)::wheel")
+    wheel = core.own("neap::timer_wheel")
     heads, used = wheel["heads_"], wheel["used_"]
     lists = [wheel["due_"]]
     for level in range(used.type.range()[1] + 1):
@@ -282,7 +282,7 @@ class Timers(gdb.Command):
     def invoke(self, _argument: str, _from_tty: bool) -> None:
         for core in cores():
             pending = pending_timers(core)
-            looked_ns = int(core.own("neap::(anonymous namespace)::wheel")["elapsed_"]) << TICK_BITS
+            looked_ns = int(core.own("neap::timer_wheel")["elapsed_"]) << TICK_BITS
             print(f"core {core.number}: {len(pending)} timers; its wheel stands at {looked_ns / 1e9:.6f} s")
             say([f"    {deadline / 1e9:.6f} s: {name}" for deadline, name in pending], "timers")
 

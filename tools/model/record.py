@@ -36,6 +36,8 @@ TEXTS = ("model", "load", "memory", "protocol")
 LISTS = ("arguments", "faults", "world_options")
 FLAGS = ("trace_interrupts", "trace", "smt")
 OPTIONAL = ("keys", "value_bytes", "instructions_max")
+# A profile does not change the run, and is no result of it.
+LEFT_OUT = ("profile",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,7 @@ def write(application: str, image: Path, wanted: Experiment, directory: Path) ->
         "version": VERSION,
         "application": application,
         "image": str(image.resolve()),
-        "experiment": wanted.about(),
+        "experiment": {name: value for name, value in wanted.about().items() if name not in LEFT_OUT},
         "programs": programs_of(wanted, image, Programs.built()),
         "files": results_of(directory),
     }
@@ -117,7 +119,7 @@ def _texts(value: object) -> dict[str, str] | None:
 
 
 def _experiment(value: object) -> Experiment | None:
-    fields = {field.name for field in dataclasses.fields(Experiment)}
+    fields = {field.name for field in dataclasses.fields(Experiment)} - set(LEFT_OUT)
     if not isinstance(value, dict) or value.keys() != fields:
         return None
     if not all(_has_type(name, one) for name, one in value.items()):
