@@ -34,10 +34,8 @@ VERSION = 1
 # The JSON types of an Experiment's fields; all others are numbers.
 TEXTS = ("model", "load", "memory", "protocol")
 LISTS = ("arguments", "faults", "world_options")
-FLAGS = ("trace_interrupts", "trace", "smt")
+FLAGS = ("trace_interrupts", "trace", "smt", "profile")
 OPTIONAL = ("keys", "value_bytes", "instructions_max")
-# A profile does not change the run, and is no result of it.
-LEFT_OUT = ("profile",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +78,7 @@ def write(application: str, image: Path, wanted: Experiment, directory: Path) ->
         "version": VERSION,
         "application": application,
         "image": str(image.resolve()),
-        "experiment": {name: value for name, value in wanted.about().items() if name not in LEFT_OUT},
+        "experiment": wanted.about(),
         "programs": programs_of(wanted, image, Programs.built()),
         "files": results_of(directory),
     }
@@ -119,7 +117,9 @@ def _texts(value: object) -> dict[str, str] | None:
 
 
 def _experiment(value: object) -> Experiment | None:
-    fields = {field.name for field in dataclasses.fields(Experiment)} - set(LEFT_OUT)
+    fields = {field.name for field in dataclasses.fields(Experiment)}
+    if isinstance(value, dict):
+        value = {"profile": False, **value}  # earlier records have no such member
     if not isinstance(value, dict) or value.keys() != fields:
         return None
     if not all(_has_type(name, one) for name, one in value.items()):
