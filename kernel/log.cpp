@@ -359,12 +359,13 @@ TrafficTotals traffic(unsigned core) noexcept {
 
 void count_control(const ControlTraffic& passed) noexcept { writer.count_control(passed); }
 
-void interrupt() noexcept {
+// `interrupt` and `poll` are flattened: `record` inlined with a constant kind costs five instructions less (`./neap bench observe`).
+[[gnu::flatten]] void interrupt() noexcept {
   if (writer.on()) [[unlikely]]
     writer.record(Kind::interrupt);
 }
 
-void poll() noexcept {
+[[gnu::flatten]] void poll() noexcept {
   if (writer.on()) [[unlikely]]
     writer.record(Kind::poll);
 }

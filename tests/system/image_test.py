@@ -155,7 +155,8 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
         assert quiet, waiting
         for core, waits in enumerate(waiting):
             due = {name: left for name, left in waits.items() if name.endswith("_ms") and name != "next_ms" and left}
-            assert waits["pending"] == bool(due), f"core {core} has an unlisted timer: {waits}"
+            # The core that answers control has sent frames just now, so its driver's watchdog is armed, too (docs/kernel.md).
+            assert waits["pending"] - bool(due) in ((0, 1) if core == own else (0,)), f"core {core} has an unlisted timer: {waits}"
             assert core == own or "connections_ms" in due, f"core {core} has connections: {waits}"
             for name, left in due.items():
                 assert core == own or (left <= IDLE_PERIODS_MS[name] and waits["next_ms"] <= left + 1), f"core {core}: {waits}"
