@@ -5,8 +5,8 @@
 // in some 700 instructions. Here queued bytes become one object with all of these (outgoing_segment.hpp). A long object has up to 64 KiB,
 // and the card cuts it into segments (TSO), so the cost of a long reply does not grow with its segments. The same changes are made to
 // lwIP's state of the connection (tcp_pcb) as by lwIP, which keeps the objects, and sends them again if they are lost (lwip-patches/0025,
-// 0027). Whatever is not ordinary is left to lwIP: closed windows, the end of a connection, a neighbour whose address is not known. The
-// comments name the function of lwIP whose effects a part has.
+// 0027). Closed windows, the end of a connection and a neighbour whose address is not known are left to lwIP. The comments name the
+// function of lwIP whose effects a part has.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -212,7 +212,6 @@ class Store {
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
   /// Returns the memory of an item, including the header and the allocator's rounding.
-  /// The kernel's heap (kernel/memory/heap.hpp) gives whole pages above 8 KiB, and below has four sizes for each doubling.
   [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
     return memory::heap_bytes(Item::memory_bytes(key_bytes, value_bytes));
   }
