@@ -72,20 +72,28 @@ void Link::closed() {
 /// Alternates between consuming and sending until neither makes progress.
 void Link::work() {
   const std::uint64_t messages = session_->messages();
-  for (bool going = true; going;) {
-    going = false;
-    while (!input_.empty()) {
-      const std::size_t used = session_->consume(input_.front());
-      require(used <= input_.front().size(), "netpipe: a session consumed more than its input", used);
-      if (used == 0) break;
-      input_.drop_front(used);
-      going = true;
-    }
-    if (send_output()) going = true;
-  }
+  do {
+    consume_input();
+  } while (send_output() && !input_.empty());
   if (session_->messages() > messages) log::count_requests(session_->messages() - messages);
-  if (session_->awaits_mark()) watch_for_silence();
+  if (session_->awaits_mark()) [[unlikely]]
+    watch_for_silence();
   end_if_done();
+}
+
+/// Consumes input until output has to be sent first.
+inline void Link::consume_input() {
+  while (!input_.empty()) {
+    std::size_t used = static_cast<std::size_t>(std::min<std::uint64_t>(session_->skippable_bytes(), input_.bytes()));
+    if (used != 0) [[likely]] {
+      session_->skip(used);
+    } else {
+      used = session_->consume(input_.front());
+      require(used <= input_.front().size(), "netpipe: a session consumed more than its input", used);
+      if (used == 0) return;
+    }
+    input_.drop_front(used);
+  }
 }
 
 /// Postpones the moment at which silence ends the message in progress.
@@ -111,9 +119,17 @@ bool Link::send_output() {
         bulk = static_cast<std::size_t>(std::min<std::uint64_t>(session_->bulk_bytes(), Filling::block_bytes));
         const std::uint64_t mark_bytes = session_->mark_bytes();
         if (mark_bytes > 0) bulk = static_cast<std::size_t>(std::min<std::uint64_t>(bulk, mark_bytes));
-        unsent_ = mark_bytes == 0 && session_->options().integrity
-                      ? checked_piece(*session_, bulk)
-                      : net::Buffer::reference(bulk == mark_bytes ? filling_.marked(bulk) : filling_.first(bulk), nullptr, nullptr);
+        if (mark_bytes == 0 && session_->options().integrity) {
+          unsent_ = checked_piece(*session_, bulk);
+        } else {
+          const std::span<const std::byte> bytes = bulk == mark_bytes ? filling_.marked(bulk) : filling_.first(bulk);
+          if (link_.send_copy(bytes)) {  // false for longer pieces
+            session_->bulk_sent(bulk);
+            any = true;
+            continue;
+          }
+          unsent_ = net::Buffer::reference(bytes, nullptr, nullptr);
+        }
       }
       if (unsent_.empty()) throw std::bad_alloc();
     }
