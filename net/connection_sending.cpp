@@ -88,9 +88,7 @@ bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_by
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
 // Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
 // acknowledgement, not all bytes are acknowledged.
-[[gnu::always_inline]] inline void ConnectionState::report_acknowledged() noexcept {
-  if (!acknowledged_) return;
-  acknowledged_ = false;
+void ConnectionState::report_acknowledged() noexcept {
   const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
   if (!room && unacknowledged_bytes() != 0) return;
   wanted_bytes_ = 0;
@@ -99,18 +97,22 @@ bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_by
 }
 
 // If a segment changed the connection without lwIP, and lwIP was not used since, only queued bytes and an acknowledgement may be due.
-void ConnectionState::settle() noexcept {
-  report_acknowledged();
+[[gnu::always_inline]] inline void ConnectionState::settle() noexcept {
+  if (std::exchange(acknowledged_, false) && (ready_ == nullptr || wanted_bytes_ != 0)) report_acknowledged();
   if (gone()) return;
   if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
     if (ready_ != nullptr && fits_now(ready_bytes_)) [[likely]] {
       if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false) == Sent::all) [[likely]]
-        return charge();
+        return charge_sent();
     } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
       return charge();
     }
   }
   settle_with_lwip();
+}
+
+void Stack::settle_dirty() noexcept {
+  while (ConnectionState* const connection = dirty_.pop_front()) connection->settle();
 }
 
 void ConnectionState::queue_ready() noexcept {
@@ -148,7 +150,7 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
 
 // tcp_write(), tcp_output() and ip4_output(). Avoids silly windows (RFC 9293, 3.8.6.2.1): only the last bytes of the queue are sent in a
 // segment that is not full.
-ConnectionState::Sent ConnectionState::send_queued() noexcept {
+[[gnu::noinline]] ConnectionState::Sent ConnectionState::send_queued() noexcept {
   queue_ready();
   tcp_pcb& pcb = *pcb_;
   if (headers_generation_ != etharp_generation || pcb.state != ESTABLISHED || end_wanted_) return Sent::not_possible;
@@ -333,7 +335,7 @@ ConnectionState::Sent ConnectionState::send_waiting() noexcept {
 }
 
 // tcp_send_empty_ack(). An acknowledgement with selective ones is left to lwIP.
-inline bool ConnectionState::acknowledge() noexcept {
+[[gnu::noinline]] bool ConnectionState::acknowledge() noexcept {
   tcp_pcb& pcb = *pcb_;
   if (headers_generation_ != etharp_generation || LWIP_TCP_SACK_VALID(&pcb, 0)) return false;
   OutgoingSegment* const made = OutgoingSegment::make(0);

@@ -147,6 +147,7 @@ Addresses Stack::addresses() const noexcept {
 }
 
 bool Stack::start_dhcp() noexcept {
+  note_lwip_use();
   const bool started = dhcp_start(&netif_) == ERR_OK;
   want_event_end();
   return started;
@@ -161,8 +162,12 @@ void Stack::end_of_event() noexcept {
   if (!dirty_.empty()) wake_clock(true);
   if (counters_.held_bytes.value() > memory_limit_bytes_ * memory::reset_factor) [[unlikely]]
     evict();
-  while (ConnectionState* connection = dirty_.pop_front()) connection->settle();
-  send_held();
+  settle_dirty();
+  if (joiner_.holds()) send_held();
+  // Addresses and times change only by lwIP and by its timers. The short path changes none of them, but may start TCP's ticks.
+  if (settled_lwip_uses_ == lwip_uses_ && !arp_dirty_ && !groups_dirty_ && times_.tcp >= timer_due_ms_) [[likely]]
+    return;
+  settled_lwip_uses_ = lwip_uses_;
   if (primary() && addresses() != published_) publish_addresses();
   update_timers();
 }

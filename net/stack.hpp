@@ -186,7 +186,8 @@ class Stack final : public FrameReceiver {
   // For connections (connection.cpp).
   /// How often lwIP has run on this core, and so may have changed any connection. Never 0.
   [[nodiscard]] std::uint64_t lwip_uses() const noexcept { return lwip_uses_; }
-  /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads.
+  /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads, and no time or
+  /// address of the stack.
   void note_lwip_use() noexcept { ++lwip_uses_; }
   /// Returns the number of acknowledgements that were dropped because the segment that is being handled supersedes them.
   [[nodiscard]] unsigned take_merged() noexcept { return std::exchange(merged_acknowledgements_, 0U); }
@@ -277,10 +278,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  /// Handles a frame with an ordinary segment of an open connection (connection_receiving.cpp). `next`: the frame behind it in the same
-  /// event; null: none. Returns false, with no change, for others.
-  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info,
-                                     const ReceivedFrame* next) noexcept;
+  /// Handles a frame with an ordinary segment of an open connection, and perhaps frames behind it (connection_receiving.cpp).
+  /// `frame_bytes`, `buffers`: the length of the first frame and the number of its buffers. Returns the number of handled frames; 0, with
+  /// no change, for other frames.
+  [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received, std::size_t frame_bytes, unsigned buffers) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
   [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
@@ -313,6 +314,8 @@ class Stack final : public FrameReceiver {
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
+  /// Settles all connections with work for the end of this event (connection_sending.cpp).
+  void settle_dirty() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
   void update_timers() noexcept;
@@ -361,6 +364,7 @@ class Stack final : public FrameReceiver {
   /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
   std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
   std::uint64_t lwip_uses_ = 1;
+  std::uint64_t settled_lwip_uses_ = 0;  ///< `lwip_uses_` at the end of the last event in which lwIP's times were looked at
   unsigned merged_acknowledgements_ = 0;
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {

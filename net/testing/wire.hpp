@@ -55,7 +55,7 @@ class WireCard final : public NetDevice {
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
   /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
-  /// Delivers frames to `core` in one event, as a driver does with the frames of one interrupt.
+  /// Delivers frames to `core` in one event and one call, as a driver does with the frames of one interrupt.
   void arrive_together(std::vector<Bytes> frames, unsigned core);
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
@@ -119,7 +119,9 @@ class WireCard final : public NetDevice {
   void send(Queue& own, Bytes bytes);
   void pass(Bytes bytes);
   [[nodiscard]] bool accepts(const Bytes& frame);
-  void deliver(unsigned core, Bytes frame) noexcept;
+  /// Appends a frame that has arrived for `core` to `received`, in buffers of its own.
+  void receive(std::vector<ReceivedFrame>& received, unsigned core, const Bytes& frame);
+  void pass(std::span<const ReceivedFrame> received, unsigned core) noexcept;
 
   CardOptions options_;
   WireCard* other_ = nullptr;
