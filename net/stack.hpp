@@ -232,7 +232,10 @@ class Stack final : public FrameReceiver {
   // transmitting, and waits until no frame is in flight.
   void abort_all() noexcept;
   void stop_transmitting() noexcept;
-  [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
+  [[nodiscard]] unsigned frames_in_flight() noexcept {
+    sender_->reap();
+    return frames_in_flight_;
+  }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);

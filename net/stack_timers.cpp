@@ -95,6 +95,7 @@ void Stack::end_pause(bool for_tcp) noexcept {
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   note_lwip_use();
+  if (frames_in_flight_ != 0) sender_->reap();  // lwIP does not retransmit a segment that the card holds
   if (times_.tcp_ticking) {
     make_up_ticks(now - TCP_TMR_INTERVAL);  // adds the ticks that a late call missed, so that ages follow the clock
     times_.tcp_counted += TCP_TMR_INTERVAL;

@@ -194,7 +194,7 @@ void WireCard::run_engine(Queue& own) {
     Bytes bytes;
     for (const TransmitPiece& piece : posted.pieces) bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
     if (posted.offload.segment_bytes != 0) {
-      if (FrameReceiver* const receiver = own.receiver) receiver->transmitted({&posted.token, 1});
+      own.complete(posted);
       send_segments(own, bytes, posted.offload);
       continue;
     }
@@ -210,11 +210,21 @@ void WireCard::run_engine(Queue& own) {
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
-    if (FrameReceiver* const receiver = own.receiver) receiver->transmitted({&posted.token, 1});
+    own.complete(posted);
     send(own, std::move(bytes));
   }
   if (std::exchange(own.said_full, false)) own.receiver.load()->transmit_room();
   if (!own.ring.empty() && !own.engine_runs) start_engine(own);
+}
+
+void WireCard::Queue::complete(const Posted& posted) {
+  completed.push_back(posted.token);
+  if (!card.options_.completes_late) reap();
+}
+
+void WireCard::Queue::reap() noexcept {
+  const std::vector<void*> tokens = std::exchange(completed, {});
+  if (FrameReceiver* const to = receiver; to != nullptr && !tokens.empty()) to->transmitted(tokens);
 }
 
 void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload offload) {
@@ -347,6 +357,7 @@ void WireCard::receive(std::vector<ReceivedFrame>& received, unsigned core, cons
 
 void WireCard::pass(std::span<const ReceivedFrame> received, unsigned core) noexcept {
   constexpr std::size_t frames_max = 64;  // as the driver passes in one call
+  if (!received.empty()) queues_[core - options_.first_core]->reap();
   while (!received.empty()) {
     const auto now = received.first(std::min(received.size(), frames_max));
     queues_[core - options_.first_core]->receiver->receive(now);

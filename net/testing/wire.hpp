@@ -34,6 +34,7 @@ struct CardOptions {
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
   std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
   std::chrono::microseconds read_delay{0};  ///< time before the card reads a frame
+  bool completes_late = false;              ///< reports completions only with the next received frame, or by `reap`
   double lost = 0, repeated = 0, late = 0;  ///< fractions of the sent frames
   unsigned seed = 1;
 };
@@ -100,8 +101,11 @@ class WireCard final : public NetDevice {
     [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
       return card.transmit(*this, {.pieces = {pieces.begin(), pieces.end()}, .offload = offload, .token = token});
     }
+    void reap() noexcept override;
+    void complete(const Posted& posted);
     WireCard& card;
     std::atomic<FrameReceiver*> receiver{nullptr};
+    std::vector<void*> completed;  ///< tokens that are reported late
     std::deque<Posted> ring;
     bool engine_runs = false, said_full = false;
     Timer engine;
