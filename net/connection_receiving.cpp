@@ -105,6 +105,17 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   pcb.rttest = 0;
 }
 
+/// The part of `take_acknowledgement` for an acknowledgement that leaves bytes in flight. Not inlined, because it needs many registers.
+[[gnu::noinline]] std::uint32_t release_part(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
+  std::uint32_t released = 0;
+  pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
+  if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
+  if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
+  pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
+  pcb.snd_buf += released;
+  return released;
+}
+
 /// tcp_receive(): an acknowledgement of `bytes` new bytes, which arrived in so many segments. Returns the bytes of the segments that it
 /// completes. The poll timer is left alone: it counts only for connections that this side has closed, which lwIP handles.
 [[gnu::always_inline]] inline std::uint32_t take_acknowledgement(tcp_pcb& pcb, std::uint32_t acknowledgement, std::uint32_t bytes,
@@ -136,13 +147,7 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
     pcb.rtime = -1;
     return released;
   }
-  std::uint32_t released = 0;
-  pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
-  if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
-  if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
-  pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
-  pcb.snd_buf += released;
-  return released;
+  return release_part(pcb, acknowledgement);
 }
 
 }  // namespace

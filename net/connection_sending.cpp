@@ -102,7 +102,7 @@ void ConnectionState::report_acknowledged() noexcept {
   if (gone()) return;
   if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
     if (ready_ != nullptr && fits_now(ready_bytes_)) [[likely]] {
-      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false) == Sent::all) [[likely]]
+      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false, false) == Sent::all) [[likely]]
         return charge_sent();
     } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
       return charge();
@@ -197,7 +197,7 @@ inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) no
   } else {
     queued_.drop_front(bytes);
   }
-  return pass(*made, flags_for_rest(), false);
+  return pass(*made, flags_for_rest(), false, control_);
 }
 
 // Short pieces are copied behind the headers, because a reference costs more. If there are too many pieces, or no memory for one, the
@@ -243,11 +243,12 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   made->segment.len = static_cast<u16_t>(done);
   made->segment.flags = TF_SEG_IN_PBUF | TF_SEG_LONG;
   queued_.drop_front(done);
-  return pass(*made, flags_for_rest(), true);
+  return pass(*made, flags_for_rest(), true, control_);
 }
 
 // Numbers the new segment before the card has accepted it, as lwIP does. So a segment that the card refuses waits in `unsent`.
-[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags, bool is_long) noexcept {
+[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags, bool is_long,
+                                                                          bool control) noexcept {
   tcp_pcb& pcb = *pcb_;
   const std::uint32_t bytes = made.segment.len;
   const std::uint32_t sequence = pcb.snd_lbb;
@@ -255,7 +256,7 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   pcb.snd_buf -= bytes;
   const std::uint16_t buffers = is_long ? pbuf_clen(&made.custom.pbuf) : std::uint16_t{1};
   pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen + buffers);
-  if (pass_to_card(made, sequence, flags, is_long)) [[likely]]
+  if (pass_to_card(made, sequence, flags, is_long, control)) [[likely]]
     return Sent::all;
   pcb.unsent = &made.segment;
   pcb.unsent_oversize = 0;
@@ -265,7 +266,7 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
 
 // tcp_output_segment(), and the part of tcp_output() for a segment that was sent.
 [[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags,
-                                                                 bool is_long) noexcept {
+                                                                 bool is_long, bool control) noexcept {
   tcp_pcb& pcb = *pcb_;
   tcp_seg& segment = made.segment;
   const std::uint32_t bytes = segment.len;
@@ -280,8 +281,8 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   std::uint32_t frames = 1;
   if (is_long) [[unlikely]] {
     frames = (bytes + pcb.mss - 1U) / pcb.mss;
-    if (!stack_.send_long_segment(made, pcb.mss, control_)) return false;
-  } else if (!stack_.send_segment(made, control_)) [[unlikely]] {
+    if (!stack_.send_long_segment(made, pcb.mss, control)) return false;
+  } else if (!stack_.send_segment(made, control)) [[unlikely]] {
     return false;
   }
   lwip_stats.tcp.xmit += frames;
@@ -328,7 +329,7 @@ ConnectionState::Sent ConnectionState::send_waiting() noexcept {
       sequence_of(segment) != pcb.snd_nxt || pcb.snd_nxt + segment.len != pcb.snd_lbb ||
       in_flight + segment.len > std::min(pcb.snd_wnd, pcb.cwnd) || (TCPH_FLAGS(segment.tcphdr) & TCP_FIN) != 0)
     return Sent::not_possible;
-  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest(), (segment.flags & TF_SEG_LONG) != 0)) return Sent::waits;
+  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest(), (segment.flags & TF_SEG_LONG) != 0, control_)) return Sent::waits;
   pcb.unsent = nullptr;
   pcb.persist_backoff = 0;
   return Sent::all;

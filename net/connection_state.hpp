@@ -160,9 +160,9 @@ class ConnectionState final : public Connection, public QueueLink {
   [[nodiscard]] Sent send_long(std::uint32_t bytes) noexcept;
   /// Sends a segment that the card did not take before.
   [[nodiscard]] Sent send_waiting() noexcept;
-  /// Makes `made` the connection's last segment, and sends it.
-  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags, bool is_long) noexcept;
-  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags, bool is_long) noexcept;
+  /// Makes `made` the connection's last segment, and sends it. `control` MUST be `control_`, which is false for an ordinary connection.
+  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags, bool is_long, bool control) noexcept;
+  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags, bool is_long, bool control) noexcept;
   /// PSH marks the last bytes of the queue.
   [[nodiscard]] unsigned flags_for_rest() const noexcept { return queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK; }
   void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;

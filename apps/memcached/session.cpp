@@ -168,7 +168,7 @@ Exchange::~Exchange() { settle_all(); }
       reply_.take_frame();
       return true;
     }
-    if (connection.send_copy(std::as_bytes(std::span(text)))) {
+    if (text.size() <= net::Connection::send_copy_bytes_max && connection.send_copy(std::as_bytes(std::span(text)))) {
       core_.statistics.add(Count::bytes_written, text.size());
       reply_.take_open_text();
       frame_fits_ = true;

@@ -26,7 +26,7 @@ Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const 
   require(session_ != nullptr, "netpipe: a link has a session");
   session_->begin();
   idle_timer_.arm(idle_check_interval, [this] { check_idle(); });
-  work();
+  work(input_);
 }
 
 Link::~Link() {
@@ -40,19 +40,23 @@ Link::~Link() {
 void Link::received(net::Buffer data) {
   if (ending_) return;
   active_ = true;
-  input_.append(std::move(data));
-  work();
+  if (!input_.empty()) [[unlikely]] {
+    input_.append(std::move(data));
+    return work(input_);
+  }
+  work(data);
+  if (!data.empty() && !ending_) input_ = std::move(data);
 }
 
 void Link::writable() {
   if (ending_) return;
   active_ = true;
-  work();
+  work(input_);
 }
 
 void Link::peer_closed() {
   if (ending_) return;
-  work();
+  work(input_);
   if (ending_) return;
   session_->connection_lost("the peer closed the connection");
   end_if_done();
@@ -70,29 +74,30 @@ void Link::closed() {
 }
 
 /// Alternates between consuming and sending until neither makes progress.
-void Link::work() {
+void Link::work(net::Buffer& input) {
   const std::uint64_t messages = session_->messages();
   do {
-    consume_input();
-  } while (send_output() && !input_.empty());
+    consume(input);
+  } while (send_output() && !input.empty());
   if (session_->messages() > messages) log::count_requests(session_->messages() - messages);
   if (session_->awaits_mark()) [[unlikely]]
     watch_for_silence();
-  end_if_done();
+  if (session_->state() != Session::State::running) [[unlikely]]
+    end_if_done();
 }
 
 /// Consumes input until output has to be sent first.
-inline void Link::consume_input() {
-  while (!input_.empty()) {
-    std::size_t used = static_cast<std::size_t>(std::min<std::uint64_t>(session_->skippable_bytes(), input_.bytes()));
+inline void Link::consume(net::Buffer& input) {
+  while (!input.empty()) {
+    std::size_t used = static_cast<std::size_t>(std::min<std::uint64_t>(session_->skippable_bytes(), input.bytes()));
     if (used != 0) [[likely]] {
       session_->skip(used);
     } else {
-      used = session_->consume(input_.front());
-      require(used <= input_.front().size(), "netpipe: a session consumed more than its input", used);
+      used = session_->consume(input.front());
+      require(used <= input.front().size(), "netpipe: a session consumed more than its input", used);
       if (used == 0) return;
     }
-    input_.drop_front(used);
+    input.drop_front(used);
   }
 }
 
@@ -104,7 +109,7 @@ void Link::watch_for_silence() {
 void Link::check_silence() {
   if (ending_ || !session_->awaits_mark()) return;
   session_->take_silence_as_mark();
-  work();
+  work(input_);
 }
 
 /// Sends output while the connection accepts it. Returns true if any byte was sent.

@@ -360,7 +360,7 @@ void WireCard::pass(std::span<const ReceivedFrame> received, unsigned core) noex
   if (!received.empty()) queues_[core - options_.first_core]->reap();
   while (!received.empty()) {
     const auto now = received.first(std::min(received.size(), frames_max));
-    queues_[core - options_.first_core]->receiver->receive(now);
+    queues_[core - options_.first_core]->receiver.load()->receive(now);
     received = received.subspan(now.size());
   }
 }
