@@ -113,16 +113,18 @@ bool reclaim_at_boundary(unsigned budget) noexcept {
     return false;
   }
   advance(core_state(this_core()), own);
-  if (own.ready.empty()) return false;
-  for (unsigned i = 0; i < budget; ++i) {
-    Node* const node = own.ready.pop_front();
-    if (node == nullptr) break;
-    require(progress.pending != 0, "more nodes are reclaimed than were retired");
-    --progress.pending;
-    EventLoop::begin_event(reinterpret_cast<std::uintptr_t>(node->reclaim));
+  Node* node = own.ready.pop_front();
+  if (node == nullptr) return false;
+  // All these calls are one event. An event for each node would take 12 instructions more for each.
+  EventLoop::begin_event(reinterpret_cast<std::uintptr_t>(node->reclaim));
+  std::uint64_t reclaimed = 0;
+  do {
     node->reclaim(node);
-    event_loop.finish_event();
-  }
+    ++reclaimed;
+  } while (reclaimed < budget && (node = own.ready.pop_front()) != nullptr);
+  require(progress.pending >= reclaimed, "more nodes are reclaimed than were retired", reclaimed);
+  progress.pending -= reclaimed;
+  event_loop.finish_event();
   if (progress.pending == 0) core_work &= ~work::rcu;
   return true;
 }
