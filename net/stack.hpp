@@ -128,7 +128,13 @@ class Stack final : public FrameReceiver {
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
   /// Returns true if it has passed the datagram on to another core and freed it.
   bool pass_on_reassembled(pbuf* datagram) noexcept;
+  /// Requests the end of the event, where connections with work are settled.
   void want_event_end() noexcept { end_of_event_.request(); }
+  /// Also requests the checks of `check_at_event_end`. MUST be called if a time-out, an address or memory may have changed.
+  void want_checks() noexcept {
+    checks_due_ = true;
+    end_of_event_.request();
+  }
   /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
   /// uses its time. With `for_tcp` the ticks start again, because TCP may have work pending after this event.
   void wake_clock(bool for_tcp) noexcept {
@@ -169,7 +175,7 @@ class Stack final : public FrameReceiver {
     makes_segments_ = use && limits_.checksum_offload;
   }
   /// Sets the limit of the core's held memory, above which payload is refused (for tests).
-  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
+  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes, checks_due_ = true; }
 
   void count_half_open(int change) noexcept {
     require(change >= 0 || counters_.half_open.value() >= static_cast<std::uint64_t>(-std::int64_t{change}),
@@ -188,7 +194,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] std::uint64_t lwip_uses() const noexcept { return lwip_uses_; }
   /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads, and no time or
   /// address of the stack.
-  void note_lwip_use() noexcept { ++lwip_uses_; }
+  void note_lwip_use() noexcept {
+    ++lwip_uses_;
+    checks_due_ = true;
+  }
   /// Returns the number of acknowledgements that were dropped because the segment that is being handled supersedes them.
   [[nodiscard]] unsigned take_merged() noexcept { return std::exchange(merged_acknowledgements_, 0U); }
   void mark_dirty(ConnectionState& connection) noexcept {
@@ -317,8 +326,10 @@ class Stack final : public FrameReceiver {
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
+  void begin_checks() noexcept;
   /// Settles all connections with work for the end of this event (connection_sending.cpp).
   void settle_dirty() noexcept;
+  void check_at_event_end() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
   void update_timers() noexcept;
@@ -367,9 +378,9 @@ class Stack final : public FrameReceiver {
   /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
   std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
   std::uint64_t lwip_uses_ = 1;
-  std::uint64_t settled_lwip_uses_ = 0;  ///< `lwip_uses_` at the end of the last event in which lwIP's times were looked at
   unsigned merged_acknowledgements_ = 0;
   bool retry_blocked_ = false;
+  bool checks_due_ = true;  ///< an event may have changed more than the state of open connections without lwIP
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;
   } finish_;

@@ -143,18 +143,17 @@ Exchange::~Exchange() { settle_all(); }
     return false;
   }
   const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
-  const std::uint64_t requests = core_.statistics.value(Count::requests);
   Service& service = *core_.service;
   const Seconds now = core_.now();
   service.store.tick(now);
-  const std::size_t used = protocol == Conversation::Protocol::text
-                               ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
-                               : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  const auto [used, requests] = protocol == Conversation::Protocol::text
+                                    ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+                                    : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
   if (used == 0) [[unlikely]] {
     reply_.close_frame();
     return false;
   }
-  log::count_requests(core_.statistics.value(Count::requests) - requests);
+  log::count_requests(requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;
   if (core_.unchecked_bytes >= Holders::bytes_per_check) [[unlikely]] {
     core_.unchecked_bytes = 0;
