@@ -20,7 +20,7 @@
 #include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
-#include "drivers/ixgbe/receive_pool.hpp"
+#include "drivers/receive_pool.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/net_device.hpp"
 
