@@ -20,7 +20,7 @@ namespace neap::net {
 
 namespace {
 
-constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // lwIP calls `on_poll` once a second
+constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // while this side is closed, lwIP calls `on_poll` once a second
 constexpr std::chrono::seconds connect_limit{10};
 /// A connection that this side closed is aborted after this many seconds without an acknowledgement from the peer.
 constexpr unsigned quiet_polls_max = 60;
@@ -139,9 +139,6 @@ Endpoint Connection::remote() const noexcept {
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
     : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
   tcp_arg(pcb, this);
-  tcp_recv(pcb, &on_received);
-  tcp_sent(pcb, &on_sent);
-  tcp_err(pcb, &on_error);
   tcp_nagle_disable(pcb);
   ip_set_option(pcb, SOF_KEEPALIVE);
   remember_addresses();
@@ -183,9 +180,6 @@ void ConnectionState::request_abort() noexcept {
 void ConnectionState::detach() noexcept {
   require(!gone(), "a connection is detached from lwIP once", core_);
   tcp_arg(pcb_, nullptr);
-  tcp_recv(pcb_, nullptr);
-  tcp_sent(pcb_, nullptr);
-  tcp_err(pcb_, nullptr);
   tcp_poll(pcb_, nullptr, 0);
   clear_lwip();
   orderly_ = true;
@@ -280,25 +274,23 @@ void ConnectionState::open_window() noexcept {
   }
 }
 
-err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
+void ConnectionState::on_received(pbuf* data) noexcept {
   if (data == nullptr) {
-    if (!self.close_wanted_ && !self.abort_wanted_ && self.handler_ != nullptr) {
-      self.call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
+    if (!close_wanted_ && !abort_wanted_ && handler_ != nullptr) {
+      call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
     }
-    return ERR_OK;
+    return;
   }
-  if (self.close_wanted_ || self.abort_wanted_ || self.handler_ == nullptr) {
-    self.stack_.counters().discarded_bytes.add(data->tot_len);
-    self.released_bytes_ += data->tot_len;
-    self.stack_.mark_dirty(self);
+  if (close_wanted_ || abort_wanted_ || handler_ == nullptr) {
+    stack_.counters().discarded_bytes.add(data->tot_len);
+    released_bytes_ += data->tot_len;
+    stack_.mark_dirty(*this);
     pbuf_free(data);
-    return ERR_OK;
+    return;
   }
-  Buffer received = self.take_received(data);
-  if (received.empty()) return ERR_OK;
-  self.call_handler([&](ConnectionHandler& handler) { handler.received(std::move(received)); });
-  return ERR_OK;
+  Buffer received = take_received(data);
+  if (received.empty()) return;
+  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(received)); });
 }
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
@@ -322,12 +314,10 @@ bool ConnectionState::write_queued() noexcept {
   return true;
 }
 
-err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  self.quiet_polls_ = 0;
-  self.acknowledged();
-  self.stack_.mark_dirty(self);
-  return ERR_OK;
+void ConnectionState::on_sent() noexcept {
+  quiet_polls_ = 0;
+  acknowledged();
+  stack_.mark_dirty(*this);
 }
 
 void ConnectionState::settle_with_lwip() noexcept {
@@ -348,59 +338,84 @@ void ConnectionState::settle_with_lwip() noexcept {
       complete = false;
     }
   }
-  if (close_wanted_) tcp_poll(pcb_, &on_poll, poll_ticks);
+  if (close_wanted_) tcp_poll(pcb_, nullptr, poll_ticks);
   if (sent != Sent::waits && !output()) complete = false;
   if (!complete) stack_.mark_blocked(*this);
   if (!gone()) charge();
 }
 
-// --- lwIP's callbacks --------------------------------------------------------------------------------------------------------------------
-err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  if (!self.close_wanted_) return ERR_OK;
-  if (++self.quiet_polls_ > quiet_polls_max || now_s() - self.closing_since_s_ > closing_s_max) self.request_abort();
-  return ERR_OK;
+// --- lwIP's events -----------------------------------------------------------------------------------------------------------------------
+void ConnectionState::on_poll() noexcept {
+  if (!close_wanted_) return;
+  if (++quiet_polls_ > quiet_polls_max || now_s() - closing_since_s_ > closing_s_max) request_abort();
 }
 
-void ConnectionState::on_error(void* argument, err_t error) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  self.clear_lwip();
-  self.orderly_ = error == ERR_CLSD;
-  if (self.attempt_ != nullptr) {
-    ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+void ConnectionState::on_error(err_t error) noexcept {
+  clear_lwip();
+  orderly_ = error == ERR_CLSD;
+  if (attempt_ != nullptr) {
+    ConnectAttempt& attempt = *std::exchange(attempt_, nullptr);
     attempt.limit.cancel();
     attempt.done.fulfil(error == ERR_RST ? failure(ErrorCode::closed, "the peer refused the connection")
                                          : failure(ErrorCode::timeout, "the peer does not answer"));
   }
-  self.stack_.mark_gone(self);
+  stack_.mark_gone(*this);
 }
 
-err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  require(self.attempt_ != nullptr, "an established connection had an attempt", self.core_);
-  ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+void ConnectionState::on_connected() noexcept {
+  require(attempt_ != nullptr, "an established connection had an attempt", core_);
+  ConnectAttempt& attempt = *std::exchange(attempt_, nullptr);
   attempt.limit.cancel();
-  self.remember_addresses();
-  self.stack_.counters().connections_made.add();
-  if (self.adopt(self.make_handler(attempt.acceptor))) {
+  remember_addresses();
+  stack_.counters().connections_made.add();
+  if (adopt(make_handler(attempt.acceptor))) {
     attempt.done.fulfil({});
   } else {
     attempt.done.fulfil(failure(ErrorCode::closed, "no handler was made for the connection"));
   }
-  return ERR_OK;
 }
 
 }  // namespace neap::net
 
+// `pcb` is null for errors, because it is freed already.
+extern "C" err_t lwip_tcp_event(void* argument, tcp_pcb* pcb, lwip_event event, pbuf* data, u16_t, err_t error) {
+  using namespace neap::net;
+  if (event == LWIP_EVENT_ACCEPT) return Stack::accepted(argument, pcb);
+  if (argument == nullptr) {  // a connection that was given up
+    if (data != nullptr) pbuf_free(data);
+    return ERR_OK;
+  }
+  ConnectionState& connection = *static_cast<ConnectionState*>(argument);
+  switch (event) {
+    case LWIP_EVENT_RECV:
+      connection.on_received(data);
+      break;
+    case LWIP_EVENT_SENT:
+      connection.on_sent();
+      break;
+    case LWIP_EVENT_POLL:
+      connection.on_poll();
+      break;
+    case LWIP_EVENT_CONNECTED:
+      connection.on_connected();
+      break;
+    case LWIP_EVENT_ERR:
+      connection.on_error(error);
+      break;
+    case LWIP_EVENT_ACCEPT:
+      break;
+  }
+  return ERR_OK;
+}
+
 extern "C" int neap_lwip_input_done(tcp_pcb* pcb) {
   using namespace neap::net;
-  // `callback_arg` points to the listener before the connection is accepted, and is null after an orderly end.
-  if (pcb->state == SYN_RCVD || pcb->callback_arg == nullptr) return 1;
-  auto& connection = *static_cast<ConnectionState*>(pcb->callback_arg);
+  ConnectionState* const connection = ConnectionState::of(*pcb);
+  if (connection == nullptr) return 1;
   if (pcb->state == TIME_WAIT) {
-    connection.detach();
+    connection->detach();
     return 1;
   }
-  Stack::here()->mark_dirty(connection);
+  Stack::here()->mark_dirty(*connection);
   return 0;
 }

@@ -44,12 +44,16 @@ struct ConnectAttempt {
 
 class ConnectionState final : public Connection, public QueueLink {
  public:
-  /// `pcb` is new or was just accepted. The constructor registers lwIP's callbacks for it.
+  /// `pcb` is new or was just accepted. lwIP's further events of it are this connection's.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
   ConnectionState& operator=(ConnectionState&&) = delete;
 
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
+  /// The connection of lwIP's `pcb`; null before the connection is accepted, and after its orderly end.
+  static ConnectionState* of(const tcp_pcb& pcb) noexcept {
+    return pcb.state == SYN_RCVD ? nullptr : static_cast<ConnectionState*>(pcb.callback_arg);
+  }
 
   /// Takes the handler and returns true. A null handler resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
@@ -96,7 +100,7 @@ class ConnectionState final : public Connection, public QueueLink {
   }
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
-  /// Removes the connection's callbacks from lwIP's pcb, which is in TIME-WAIT after an orderly close.
+  /// Gives up lwIP's pcb, which is in TIME-WAIT after an orderly close.
   void detach() noexcept;
 
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
@@ -112,11 +116,14 @@ class ConnectionState final : public Connection, public QueueLink {
   friend class Connection;
   ~ConnectionState() = default;
 
-  static err_t on_received(void* argument, tcp_pcb* pcb, pbuf* data, err_t error) noexcept;
-  static err_t on_sent(void* argument, tcp_pcb* pcb, std::uint16_t bytes) noexcept;
-  static err_t on_poll(void* argument, tcp_pcb* pcb) noexcept;
-  static void on_error(void* argument, err_t error) noexcept;
-  friend err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept;
+  // lwIP's events.
+  friend err_t(::lwip_tcp_event)(void*, tcp_pcb*, lwip_event, pbuf*, u16_t, err_t);
+  /// `data` is null if the peer has closed its side.
+  void on_received(pbuf* data) noexcept;
+  void on_sent() noexcept;
+  void on_poll() noexcept;
+  void on_error(err_t error) noexcept;
+  void on_connected() noexcept;
 
   template <typename Call>
   void call_handler(Call call) noexcept {

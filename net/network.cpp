@@ -197,7 +197,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
   pcb->local_port = port;
   const ip_addr_t address{.addr = lwip_htonl(remote.address.value)};
-  const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
+  const err_t error = tcp_connect(pcb, &address, remote.port, nullptr);
   stack.want_event_end();
   if (error != ERR_OK) {
     tcp_abort(pcb);  // `on_error` reports the end

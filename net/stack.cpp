@@ -232,25 +232,23 @@ void Stack::publish_addresses() noexcept {
 }
 
 // --- Listeners ---------------------------------------------------------------------------------------------------------------------------
-struct ListenerCallbacks {
-  static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
-    Stack& stack = *Stack::here();
-    if (pcb == nullptr || error != ERR_OK) {
-      stack.counters().connections_refused.add();  // no free connection
-      stack.counters().syns_refused.add();
-      return ERR_VAL;
-    }
-    auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
-    if (connection == nullptr) {
-      stack.counters().connections_refused.add();
-      tcp_abort(pcb);
-      return ERR_ABRT;
-    }
-    stack.counters().connections_accepted.add();
-    connection->adopt(connection->make_handler(static_cast<Stack::Listener*>(argument)->acceptor));
-    return ERR_OK;
+err_t Stack::accepted(void* listener, tcp_pcb* pcb) noexcept {
+  Stack& stack = *here();
+  if (pcb == nullptr) {
+    stack.counters().connections_refused.add();  // no free connection
+    stack.counters().syns_refused.add();
+    return ERR_VAL;
   }
-};
+  auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
+  if (connection == nullptr) {
+    stack.counters().connections_refused.add();
+    tcp_abort(pcb);
+    return ERR_ABRT;
+  }
+  stack.counters().connections_accepted.add();
+  connection->adopt(connection->make_handler(static_cast<Listener*>(listener)->acceptor));
+  return ERR_OK;
+}
 
 Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor) {
   auto listener = std::make_unique<Listener>(Listener{.acceptor = acceptor, .port = port});
@@ -268,7 +266,6 @@ Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_p
     return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
   }
   tcp_arg(listening, listener.get());
-  tcp_accept(listening, &ListenerCallbacks::accepted);
   listener->pcb = listening;
   listener->next = listeners_;
   listeners_ = listener.release();

@@ -234,6 +234,8 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
+  /// Handles lwIP's report that a connection has arrived at a listener. `pcb` is null if there was no memory for the connection.
+  static err_t accepted(void* listener, tcp_pcb* pcb) noexcept;
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
   void stop_listening(std::uint16_t port) noexcept;
 
@@ -247,7 +249,6 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool wants_group(std::uint32_t group) const noexcept;
 
  private:
-  friend struct ListenerCallbacks;
   friend struct CookieCallbacks;
   friend struct DatagramCallbacks;
   struct DatagramPort {

@@ -70,9 +70,10 @@ pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header
 // If the window is closed, nothing is refused here: lwIP drops the payload and answers it, as RFC 9293, 3.8.6.1 requires for window probes.
 extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
   using namespace neap::net;
-  if (pcb->state < ESTABLISHED || pcb->callback_arg == nullptr || pcb->rcv_wnd == 0) return 0;
+  const ConnectionState* const connection = ConnectionState::of(*pcb);
+  if (pcb->state < ESTABLISHED || connection == nullptr || pcb->rcv_wnd == 0) return 0;
   Stack& stack = *Stack::here();
-  if (!stack.refuses(*static_cast<const ConnectionState*>(pcb->callback_arg))) return 0;
+  if (!stack.refuses(*connection)) return 0;
   stack.counters().payload_refused.add();
   return 1;
 }
