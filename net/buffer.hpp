@@ -3,7 +3,7 @@
 //
 // Received bytes are in the card's buffers. Bytes sent by reference stay in the application's memory and MUST NOT change before their
 // release. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So bytes are not copied, and no piece
-// is freed while the card may still read it.
+// is freed while the card may still read it. A Buffer MUST NOT grow beyond 4 GiB - 1.
 #pragma once
 
 #include <cstddef>
@@ -116,7 +116,7 @@ class Buffer {
 
   Piece* first_ = nullptr;
   Piece* last_ = nullptr;
-  std::size_t bytes_ = 0, pieces_ = 0;
+  std::uint32_t bytes_ = 0, pieces_ = 0;
 };
 
 }  // namespace neap::net

@@ -58,7 +58,7 @@ Result<void> Connection::send(Buffer&& data) {
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
   if (data.bytes() > send_space_bytes()) {
-    self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
+    self.wanted_bytes_ = static_cast<std::uint32_t>(std::min(data.bytes(), send_queue_bytes_max));
     return failure(ErrorCode::full, "too many bytes are unacknowledged", data.bytes());
   }
   self.queue_ready();
@@ -72,7 +72,7 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_ || self.abort_wanted_ || bytes.size() > send_copy_bytes_max) return false;
   if (bytes.size() > send_space_bytes()) [[unlikely]] {
-    self.wanted_bytes_ = bytes.size();
+    self.wanted_bytes_ = static_cast<std::uint32_t>(bytes.size());
     return false;
   }
   OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
@@ -81,7 +81,6 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   copy_medium(reinterpret_cast<char*>(made->payload()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (self.waiting_bytes() == 0) [[likely]] {
     self.ready_ = made;
-    self.ready_bytes_ = static_cast<std::uint32_t>(bytes.size());
   } else {
     self.queue_ready();
     self.queued_.append(Buffer(made->as_piece()));
@@ -117,22 +116,20 @@ void Connection::close() {
   self.close_wanted_ = self.end_wanted_ = true;
   self.ordinary_at_ = 0;
   self.quiet_polls_ = 0;
-  self.closing_since_s_ = now_s();
+  self.closing_since_s_ = static_cast<std::uint16_t>(now_s());
   self.stack_.mark_dirty(self);
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
 
 Endpoint Connection::local() const noexcept {
-  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
-  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses >> 32))},
-          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16))};
+  const ConnectionHeaders& headers = ConnectionState::of(*this).headers_;
+  return {.address = {lwip_ntohl(headers.from)}, .port = lwip_ntohs(headers.from_port)};
 }
 
 Endpoint Connection::remote() const noexcept {
-  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
-  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses))},
-          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports))};
+  const ConnectionHeaders& headers = ConnectionState::of(*this).headers_;
+  return {.address = {lwip_ntohl(headers.to)}, .port = lwip_ntohs(headers.to_port)};
 }
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
@@ -147,8 +144,10 @@ ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
 }
 
 void ConnectionState::remember_addresses() noexcept {
-  addresses_ = SegmentAddresses::of(ip4_addr_get_u32(&pcb_->remote_ip), ip4_addr_get_u32(&pcb_->local_ip), lwip_htons(pcb_->remote_port),
-                                    lwip_htons(pcb_->local_port));
+  headers_.from = ip4_addr_get_u32(&pcb_->local_ip);
+  headers_.to = ip4_addr_get_u32(&pcb_->remote_ip);
+  headers_.from_port = lwip_htons(pcb_->local_port);
+  headers_.to_port = lwip_htons(pcb_->remote_port);
 }
 
 bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {
@@ -157,16 +156,25 @@ bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept
     request_abort();
     return false;
   }
-  require(handler_ == nullptr, "a connection has one handler", addresses_.ports);
-  handler_ = std::move(handler);
+  require(handler_ == nullptr && !connecting_, "a connection has one handler", core_);
+  handler_ = handler.release();
   bind(*handler_);
   return true;
 }
 
 void ConnectionState::begin_attempt(ConnectAttempt& attempt) {
-  require(attempt_ == nullptr, "a connection has one attempt", core_);
+  require(handler_ == nullptr && !connecting_, "a connection has one attempt", core_);
+  connecting_ = true;
   attempt_ = &attempt;
   attempt.limit.arm(connect_limit, [this] { request_abort(); });
+}
+
+ConnectAttempt& ConnectionState::take_attempt() noexcept {
+  require(connecting_, "an established connection had an attempt", core_);
+  connecting_ = false;
+  ConnectAttempt& attempt = *attempt_;
+  handler_ = nullptr;
+  return attempt;
 }
 
 void ConnectionState::request_abort() noexcept {
@@ -195,6 +203,7 @@ void ConnectionState::clear_lwip() noexcept {
 
 void ConnectionState::finish() noexcept {
   require(this_core() == core_ && gone(), "a handler ends on its own core, after lwIP released the connection", core_);
+  require(!connecting_, "an attempt ends before its connection", core_);
   if (!orderly_) stack_.counters().connections_reset.add();
   if (handler_ != nullptr) {
     try {
@@ -202,7 +211,7 @@ void ConnectionState::finish() noexcept {
     } catch (const std::bad_alloc&) {
       stack_.counters().handler_out_of_memory.add();
     }
-    handler_.reset();
+    delete std::exchange(handler_, nullptr);
   }
   queue_ready();
   queued_.clear();
@@ -244,7 +253,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
       piece.piece = {
           .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_received, .owner = &piece};
       data.append_piece(piece.piece);
-      received_memory_ += Stack::memory_of(piece.buffer());
+      received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(piece.buffer()));
       ++references_;
     }
     chain = rest;
@@ -256,7 +265,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
 void ConnectionState::piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references) noexcept {
   require(held_bytes_ >= bytes && received_memory_ >= memory_bytes, "no more bytes are released than were received", bytes);
   held_bytes_ -= bytes;
-  received_memory_ -= memory_bytes;
+  received_memory_ -= static_cast<std::uint32_t>(memory_bytes);
   if (!gone()) {
     released_bytes_ += bytes;
     stack_.mark_dirty(*this);
@@ -347,14 +356,14 @@ void ConnectionState::settle_with_lwip() noexcept {
 // --- lwIP's events -----------------------------------------------------------------------------------------------------------------------
 void ConnectionState::on_poll() noexcept {
   if (!close_wanted_) return;
-  if (++quiet_polls_ > quiet_polls_max || now_s() - closing_since_s_ > closing_s_max) request_abort();
+  if (++quiet_polls_ > quiet_polls_max || static_cast<std::uint16_t>(now_s() - closing_since_s_) > closing_s_max) request_abort();
 }
 
 void ConnectionState::on_error(err_t error) noexcept {
   clear_lwip();
   orderly_ = error == ERR_CLSD;
-  if (attempt_ != nullptr) {
-    ConnectAttempt& attempt = *std::exchange(attempt_, nullptr);
+  if (connecting_) {
+    ConnectAttempt& attempt = take_attempt();
     attempt.limit.cancel();
     attempt.done.fulfil(error == ERR_RST ? failure(ErrorCode::closed, "the peer refused the connection")
                                          : failure(ErrorCode::timeout, "the peer does not answer"));
@@ -363,8 +372,7 @@ void ConnectionState::on_error(err_t error) noexcept {
 }
 
 void ConnectionState::on_connected() noexcept {
-  require(attempt_ != nullptr, "an established connection had an attempt", core_);
-  ConnectAttempt& attempt = *std::exchange(attempt_, nullptr);
+  ConnectAttempt& attempt = take_attempt();
   attempt.limit.cancel();
   remember_addresses();
   stack_.counters().connections_made.add();

@@ -261,7 +261,7 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   piece.pbuf.ref = retained;
   ReceiveBuffer& buffer = piece.buffer();
   stack_.hold_buffer(buffer);
-  received_memory_ += Stack::memory_of(buffer);
+  received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(buffer));
   held_bytes_ += piece.pbuf.len;
   ++references_;
   pcb_->rcv_wnd -= piece.pbuf.len;

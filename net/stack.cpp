@@ -80,7 +80,9 @@ Stack::Stack(StackGroup& group, unsigned core)
   start_lwip_once();
   netif_add_noaddr(&netif_, nullptr, &initialise_interface, &ethernet_input);
   const MacAddress mac = group.device.mac();
-  for (std::size_t i = 0; i < mac.size(); ++i) netif_.hwaddr[i] = mac[i];
+  for (std::size_t i = 0; i < mac.size(); ++i) netif_.hwaddr[i] = common_headers_.from_mac[i] = mac[i];
+  common_headers_.ethertype = ETHTYPE_IP;
+  common_headers_.version_and_length = SegmentHeaders::version_4_without_options;
   netif_set_hostname(&netif_, "neap");
   checksum_base_ = NETIF_CHECKSUM_ENABLE_ALL;
   if (limits_.checksum_offload) {
@@ -170,30 +172,42 @@ void Stack::end_of_event() noexcept {
 void Stack::mark_gone(ConnectionState& connection) noexcept {
   require(this_core() == core_ && connection.gone(), "a connection ends on its own core, after lwIP released it", core_);
   if (is_queued<QueueLink>(connection)) dirty_.remove(connection);
-  blocked_.remove(connection);
   gone_.push_back(connection);
   if (!is_queued(finish_)) hand_over(core_, finish_);
 }
 
+// Connections that are gone leave the blocked ones together, because one could be removed only in a walk through all of them.
 void Stack::finish_gone() noexcept {
+  IntrusiveQueue<ConnectionState, BlockedLink> blocked = std::move(blocked_);
+  while (ConnectionState* connection = blocked.pop_front()) {
+    if (!connection->gone()) blocked_.push_back(*connection);
+  }
   while (ConnectionState* connection = gone_.pop_front()) connection->finish();
 }
 
-void Stack::add(ConnectionState& connection) noexcept {
+void Stack::add(const ConnectionState&) noexcept {
   require(this_core() == core_, "a connection begins on the core of its stack", core_);
-  all_.push_back(connection);
   counters_.connections_open.add();
 }
 
-void Stack::forget(ConnectionState& connection) noexcept {
+void Stack::forget(const ConnectionState& connection) noexcept {
   require(this_core() == core_ && connections() > 0, "a connection ends once, on the core of its stack", core_);
-  all_.remove(connection);
+  require(!is_queued<QueueLink>(connection) && !is_queued<BlockedLink>(connection), "a connection ends without work", core_);
   counters_.connections_open.subtract(1);
+}
+
+void Stack::begin_lwip_uses() noexcept {
+  lwip_uses_ = 1;
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
+    if (ConnectionState* const connection = ConnectionState::of(*pcb); connection != nullptr) connection->forget_ordinary();
+  }
 }
 
 void Stack::abort_all() noexcept {
   while (listeners_ != nullptr) stop_listening(listeners_->port);
-  for (ConnectionState* connection = all_.front(); connection != nullptr; connection = all_.next(*connection)) connection->request_abort();
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
+    if (ConnectionState* const connection = ConnectionState::of(*pcb); connection != nullptr) connection->request_abort();
+  }
 }
 
 void Stack::stop_transmitting() noexcept {
