@@ -123,13 +123,14 @@ void Connection::close() {
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
 
 Endpoint Connection::local() const noexcept {
-  const ConnectionHeaders& headers = ConnectionState::of(*this).headers_;
-  return {.address = {lwip_ntohl(headers.from)}, .port = lwip_ntohs(headers.from_port)};
+  const SegmentAddresses sent = ConnectionState::of(*this).sent_addresses();
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(sent.addresses))}, .port = lwip_ntohs(static_cast<std::uint16_t>(sent.ports))};
 }
 
 Endpoint Connection::remote() const noexcept {
-  const ConnectionHeaders& headers = ConnectionState::of(*this).headers_;
-  return {.address = {lwip_ntohl(headers.to)}, .port = lwip_ntohs(headers.to_port)};
+  const SegmentAddresses received = ConnectionState::of(*this).sent_addresses().reversed();
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(received.addresses))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(received.ports))};
 }
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
@@ -144,10 +145,7 @@ ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
 }
 
 void ConnectionState::remember_addresses() noexcept {
-  headers_.from = ip4_addr_get_u32(&pcb_->local_ip);
-  headers_.to = ip4_addr_get_u32(&pcb_->remote_ip);
-  headers_.from_port = lwip_htons(pcb_->local_port);
-  headers_.to_port = lwip_htons(pcb_->remote_port);
+  headers_.set_addresses(lwip_ntohl(pcb_->local_ip.addr), lwip_ntohl(pcb_->remote_ip.addr), pcb_->local_port, pcb_->remote_port);
 }
 
 bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {

@@ -289,7 +289,7 @@ template <typename T>
 
 [[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
   ConnectionState*& cached = found_[addresses.hash(found_bits)];
-  if (cached != nullptr && cached->addresses() == addresses) [[likely]]
+  if (cached != nullptr && cached->sent_addresses() == addresses.reversed()) [[likely]]
     return cached;
   const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
       to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};

@@ -126,8 +126,7 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
   SegmentHeaders headers;
   headers.read(frame.payload);
   if (headers.ethertype != ETHTYPE_IP || headers.version_and_length != SegmentHeaders::version_4_without_options ||
-      headers.protocol != IP_PROTO_TCP || headers.service != 0 || headers.time_to_live != TCP_TTL || headers.from.raw() != headers_.from ||
-      headers.to.raw() != headers_.to || headers.from_port.raw() != headers_.from_port || headers.to_port.raw() != headers_.to_port ||
+      headers.protocol != IP_PROTO_TCP || headers.service != 0 || headers.time_to_live != TCP_TTL || !headers_.has_addresses_of(headers) ||
       std::memcmp(headers.from_mac, stack_.common_headers().from_mac, sizeof headers.from_mac) != 0)
     return;
   ip_hdr ip;

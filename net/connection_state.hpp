@@ -111,9 +111,8 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
-  [[nodiscard]] SegmentAddresses addresses() const noexcept {
-    return SegmentAddresses::of(headers_.to, headers_.from, headers_.to_port, headers_.from_port);
-  }
+  /// Of the segments that the connection sends.
+  [[nodiscard]] SegmentAddresses sent_addresses() const noexcept { return {.addresses = headers_.addresses, .ports = headers_.ports}; }
   void begin_attempt(ConnectAttempt& attempt);
   void request_abort() noexcept;
   /// MUST be called when the count of `Stack::lwip_uses` begins again.
@@ -215,7 +214,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   std::uint32_t reordered_memory_ = 0;  // memory of lwIP's out-of-order queue
   std::uint32_t charged_bytes_ = 0;     // bytes last added to the core's count of held memory
   std::uint16_t core_;
-  bool acknowledged_ : 1 = false;  // in this event the peer acknowledged bytes
+  bool acknowledged_ = false;      // in this event the peer acknowledged bytes
   bool end_wanted_ : 1 = false;    // close this side after all data was sent
   bool close_wanted_ : 1 = false;  // as `end_wanted_`, and discard received bytes
   bool abort_wanted_ : 1 = false, end_sent_ : 1 = false, orderly_ : 1 = false;

@@ -70,10 +70,19 @@ struct ConnectionHeaders {
   std::uint16_t checksum;  ///< the sum of the pseudo header, without the length
   std::uint8_t to_mac[6];
   // As in `SegmentHeaders` from `from` on. `generation` has the place of the sequence number.
-  std::uint32_t from, to;
-  std::uint16_t from_port, to_port;
+  std::uint64_t addresses;   ///< `from` and `to`
+  std::uint32_t ports;       ///< `from_port` and `to_port`
   std::uint32_t generation;  ///< `checksum` and `to_mac` are valid while lwIP's `etharp_generation` (never 0) has this value
 
+  void set_addresses(Big<std::uint32_t> from, Big<std::uint32_t> to, Big<std::uint16_t> from_port, Big<std::uint16_t> to_port) noexcept {
+    addresses = std::uint64_t{to.raw()} << 32 | from.raw();
+    ports = std::uint32_t{to_port.raw()} << 16 | from_port.raw();
+  }
+  [[nodiscard]] bool has_addresses_of(const SegmentHeaders& headers) const noexcept {
+    ConnectionHeaders own;
+    own.set_addresses(headers.from, headers.to, headers.from_port, headers.to_port);
+    return own.addresses == addresses && own.ports == ports;
+  }
   /// Writes the part into `headers`, and `common`. The fields that the two parts do not have are not written.
   void write(const CommonHeaders& common, SegmentHeaders& headers) const noexcept {
     constexpr std::size_t first_bytes = sizeof checksum + sizeof to_mac;
@@ -84,7 +93,7 @@ struct ConnectionHeaders {
     std::memcpy(frame + offsetof(SegmentHeaders, from), own + first_bytes, sizeof *this - first_bytes);
   }
 };
-static_assert(sizeof(ConnectionHeaders) == 24 && offsetof(ConnectionHeaders, from) == offsetof(SegmentHeaders, from_mac));
+static_assert(sizeof(ConnectionHeaders) == 24 && offsetof(ConnectionHeaders, addresses) == offsetof(SegmentHeaders, from_mac));
 static_assert(offsetof(SegmentHeaders, from_mac) + sizeof(CommonHeaders) == offsetof(SegmentHeaders, time_to_live));
 static_assert(offsetof(SegmentHeaders, sequence) - offsetof(SegmentHeaders, from) == 12);
 

@@ -184,7 +184,7 @@ class Stack final : public FrameReceiver {
 
   /// Removes the connection from those that arriving segments find without lwIP.
   void forget_addresses(const ConnectionState& connection) noexcept {
-    ConnectionState*& cached = found_[connection.addresses().hash(found_bits)];
+    ConnectionState*& cached = found_[connection.sent_addresses().reversed().hash(found_bits)];
     if (cached == &connection) cached = nullptr;
   }
 

@@ -54,10 +54,11 @@ class Session final : public net::ConnectionHandler {
 
   std::unique_ptr<Exchange> exchange_;  ///< set while a request or a reply is in progress at the end of an event
   // One word: a CoreState's address is a multiple of 64, so six bits are free.
-  std::uintptr_t core_granule_ : 58;
   Conversation::Protocol protocol_ : 2 = Conversation::Protocol::unknown;
   bool peer_closed_ : 1 = false;
   bool ended_ : 1 = false;  ///< closed or aborted by this session; later input is dropped
+  std::uintptr_t : 2;
+  std::uintptr_t core_granule_ : 58;
 };
 static_assert(alignof(CoreState) == 64 && sizeof(Session) == 32, "the memory of an idle connection: see request.connection_bytes.idle");
 
