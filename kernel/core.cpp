@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/core.hpp"
 
+#include "kernel/core_work.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap {
+
+constinit thread_local std::uint32_t core_work = 0;
+
 namespace {
 
 // Filled by core 0 before the other cores run, then constant. Starting a core orders these stores before that core's plain loads.
@@ -35,8 +39,6 @@ Core* this_core_state() noexcept {
   return core < machine::cores_max ? cores[core] : nullptr;
 }
 
-void wake_if_asleep(Core& core, unsigned index) noexcept {
-  if (core.asleep.load(std::memory_order_seq_cst) && core.asleep.exchange(false, std::memory_order_seq_cst)) machine::wake(index);
-}
+void wake(unsigned core) noexcept { announce_work(core_state(core), core, WakeWord::call); }
 
 }  // namespace neap

@@ -15,6 +15,7 @@
 #include "kernel/machine.hpp"
 #include "kernel/power.hpp"
 #include "kernel/remote_queue.hpp"
+#include "kernel/wake_word.hpp"
 
 namespace neap {
 
@@ -23,7 +24,7 @@ enum class Segmentation : std::uint8_t;
 }
 
 /// One interrupt vector of a core. The core runs the callback only in the state `owned`.
-struct VectorSlot {
+struct alignas(64) VectorSlot {  // the alignment makes it 128 bytes, so that a vector's slot is found by a shift
   enum class State : std::uint8_t { free, changing, owned };
   std::atomic<State> state{State::free};
   Callback callback;
@@ -36,7 +37,7 @@ struct VectorSlot {
   ReleaseNode release{{.run = &VectorSlot::release_callback}, this};
 };
 
-/// Counters of a core. Only the core itself writes them.
+/// Counters of a core. Only the core itself writes them. `events` does not include the callbacks of vectors.
 struct CoreCounters {
   Counter events, interrupts, spurious, alarms, remote_received, remote_refused, polling_phases;
   std::array<Counter, c_states> sleeps, asleep_ticks;  // for each C-state that was requested
@@ -54,14 +55,13 @@ struct PolicySlot {
 };
 
 struct Core {
-  /// The value of `quiescent_epoch` for a core that sleeps or has not started. Such a core has no pointer to an RCU node.
+  /// The value of `quiescent_epoch` for a core whose loop does not run. Such a core has no pointer to an RCU node.
   static constexpr std::uint64_t offline = ~std::uint64_t{0};
 
   RemoteQueue<Callback, remote_queue_capacity> remote;
   alignas(64) RemoteList<RemoteNode, &queue_end<RemoteNode>> handed_over;
-  /// The core sets `asleep`, then checks its queues a last time. A sender queues its work, then checks `asleep`, and clears it to wake the
-  /// core. All these accesses are sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
-  alignas(64) std::atomic<bool> asleep{false};
+  /// Announces work in the two queues above. A core that sleeps by this word has no pointer to an RCU node, either.
+  WakeWord wake_word;
   /// The last RCU epoch that this core saw at an event boundary (rcu.cpp).
   alignas(64) std::atomic<std::uint64_t> quiescent_epoch{offline};
   alignas(64) CoreCounters counters;
@@ -77,7 +77,11 @@ void release_cores() noexcept;
 [[nodiscard]] Core& core_state(unsigned core) noexcept;
 /// The calling core's state; null on a thread that is no core (tests).
 [[nodiscard]] Core* this_core_state() noexcept;
-/// Wakes `core` if it sleeps. Called after work was queued for it.
-void wake_if_asleep(Core& core, unsigned index) noexcept;
+/// Announces work for `core`, whose state is `state`, and ends its sleep if it sleeps. Called after the work was queued.
+inline void announce_work(Core& state, unsigned core, WakeWord::Request what) noexcept {
+  if (state.wake_word.request(what)) machine::end_sleep(core);
+}
+/// Ends the present or next sleep of `core`, without work. A wake is never lost, and is cheap if the core does not sleep.
+void wake(unsigned core) noexcept;
 
 }  // namespace neap

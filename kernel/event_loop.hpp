@@ -3,6 +3,9 @@
 //
 // One iteration runs a bounded number of events of each kind. So a flood of one kind delays the others by a few events and never starves
 // them.
+//
+// The iteration that matters most is one that an interrupt caused, with nothing else to do, and with a sleep of a fixed state behind it. It
+// tests two words, `core_work` and the core's wake word, and takes few branches. All else is in functions that are not inlined.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +36,10 @@ class EventLoop {
   constexpr EventLoop() = default;
 
   /// Queues an event of this core: `node.run(&node)` is called after the events already queued. Cannot fail. `node` MUST NOT be in a queue.
-  void enqueue(RemoteNode& node) noexcept { local_.push_back(node); }
+  void enqueue(RemoteNode& node) noexcept {
+    local_.push_back(node);
+    core_work |= work::local;
+  }
 
   /// MUST be called before each callback of any kind. The watchdog finds the event's name by `code`, the callback's address.
   static void begin_event(std::uintptr_t code) noexcept {
@@ -46,6 +52,8 @@ class EventLoop {
     self_->counters.events.add();
     end_event();
   }
+  /// As `finish_event`, for a callback that is counted otherwise.
+  static void end_event() noexcept;
   /// This core's state; null before its loop runs.
   [[nodiscard]] Core* core() const noexcept { return self_; }
 
@@ -53,7 +61,10 @@ class EventLoop {
   void give_back_event_memory(void* memory) noexcept;
 
   void run() noexcept;
-  void stop() noexcept { stop_ = true; }
+  void stop() noexcept {
+    stop_ = true;
+    core_work |= work::policy;  // an iteration tests `stop_` only behind `core_work`
+  }
 
   /// What a core does when it has no work.
   struct Idling {
@@ -66,52 +77,51 @@ class EventLoop {
   /// another caller than this loop.
   void idle_by(const Idling& idling) noexcept;
 
-  void request(EventEndHook& hook) noexcept;
-  void withdraw(EventEndHook& hook) noexcept;
+  void add(EventEndHook& hook, EventEndHook::Place place) noexcept;
+  void remove(EventEndHook& hook) noexcept;
   void add(IdleHook& hook) noexcept;
   void remove(IdleHook& hook) noexcept;
 
  private:
-  void end_event() noexcept {
-    if (hooks_wait_) [[unlikely]]
-      run_hooks();
-  }
-  [[nodiscard]] IntrusiveQueue<EventEndHook, QueueLink>& queue_of(const EventEndHook& hook) noexcept {
-    return hook.place_ == EventEndHook::Place::last ? last_hooks_ : hooks_;
-  }
   bool run_iteration() noexcept;
-  void run_handed_over() noexcept;
-  void run_remote() noexcept;
-  void run_local() noexcept;
+  [[nodiscard]] bool has_more_work() const noexcept;
+  void end_iteration(bool again) noexcept;
+  bool run_queued() noexcept;
+  bool run_handed_over() noexcept;
+  bool run_remote() noexcept;
+  bool run_local() noexcept;
   bool run_idle_hooks() noexcept;
   void found_work() noexcept;
   void be_idle() noexcept;
-  void poll() noexcept;
+  void be_idle_by_policy() noexcept;
+  void note_policy() noexcept;
+  void poll(std::uint64_t now) noexcept;
   [[nodiscard]] bool keeps_polling() noexcept;
   void end_gap() noexcept;
   void begin_polling_phase() noexcept;
   void end_polling_phase() noexcept;
   [[nodiscard]] bool watch_card() noexcept;
   void sleep() noexcept;
+  Sleep sleep_in(IdleState state, std::uint64_t from_tsc, const WatchedLine* watched, std::uint64_t& until_tsc) noexcept;
   [[nodiscard]] IdleState choose_state(std::uint64_t alarm_ns) noexcept;
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
   void check_hardware_errors(std::uint64_t now_tsc) noexcept;
-  static bool still_idle() noexcept;
 
   Core* self_ = nullptr;
-  IntrusiveQueue<RemoteNode> local_;     // events of this core
-  IntrusiveQueue<RemoteNode> received_;  // events from other cores, moved here from `Core::handed_over`
+  const std::atomic<bool>* heap_flag_ = nullptr;  // memory::boundary_flag
+  IntrusiveQueue<RemoteNode> local_;              // events of this core
+  IntrusiveQueue<RemoteNode> received_;           // events from other cores, moved here from `Core::handed_over`
+  std::uint32_t requests_ = 0;                    // requests of the wake word whose queues may have work left
   struct SpareEvent {
     SpareEvent* next;
   };
   static constexpr unsigned spare_events_kept = 64;
-  SpareEvent* spare_events_ = nullptr;                  // memory of finished events
-  unsigned events_in_memory_ = 0;                       // queued, running and spare; `sleep` frees all but `spare_events_kept` spare ones
-  IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // hooks requested in this event
-  IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // hooks of place `last` requested in this event
-  bool hooks_wait_ = false;
+  SpareEvent* spare_events_ = nullptr;  // memory of finished events
+  unsigned events_in_memory_ = 0;       // queued, running and spare; an idle core frees all but `spare_events_kept` spare ones
+  static constexpr unsigned last_hooks_max = 8;
+  EventEndHook* hooks_[work::end_hooks_max] = {};  // by the number of the hook's bit
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // the next hook, while the loop runs the hooks
   bool stop_ = false;
@@ -132,6 +142,10 @@ class EventLoop {
 
 extern constinit thread_local EventLoop event_loop;
 
+inline void EventLoop::end_event() noexcept {
+  if ((core_work & work::end_hooks) != 0) event_loop.run_hooks();
+}
+
 // Parts of an iteration that other files implement. The `run_…` functions return true if they ran something.
 /// The vectors whose interrupts have arrived and whose callbacks have not run, in the order of their arrival. The interrupt handler runs
 /// only in this core's interrupt windows, so handler and loop never write these at the same time.
@@ -140,33 +154,32 @@ class MarkedInterrupts {
   void mark(std::uint8_t vector) noexcept {
     if (marked_[vector]) return;
     marked_[vector] = true;
-    order_[end_++] = vector;
+    order_[static_cast<std::uint8_t>(begin_ + count_)] = vector;
+    ++count_;
   }
-  [[nodiscard]] bool any() const noexcept { return begin_ != end_; }
-  /// The number of a position that no vector has reached yet.
-  [[nodiscard]] std::uint8_t end() const noexcept { return end_; }
-  [[nodiscard]] std::uint8_t begin() const noexcept { return begin_; }
+  [[nodiscard]] std::uint8_t count() const noexcept { return count_; }
   /// Removes the oldest vector. There MUST be one.
   std::uint8_t take() noexcept {
     const std::uint8_t vector = order_[begin_++];
+    --count_;
     marked_[vector] = false;
     return vector;
   }
 
  private:
-  // Positions wrap at 256. Each vector has at most one, and the CPU's exceptions have none, so the positions are never all in use.
-  std::uint8_t begin_ = 0, end_ = 0;
+  // Positions wrap at 256. Each vector has at most one, and the CPU's exceptions have none, so the count never reaches 256.
+  std::uint8_t begin_ = 0, count_ = 0;
   bool marked_[256] = {};
   std::uint8_t order_[256] = {};
 };
 extern constinit thread_local MarkedInterrupts marked_interrupts;
-[[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.any(); }
+[[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.count() != 0; }
 inline void run_vector(Core& self, std::uint8_t vector) noexcept {
   const unsigned index = vector - machine::vector_first;  // wraps to a large value for a vector below the first
   if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == VectorSlot::State::owned) [[likely]] {
     EventLoop::begin_event(self.vectors[index].callback.code());
     self.vectors[index].callback();
-    event_loop.finish_event();
+    EventLoop::end_event();
   } else {
     self.counters.spurious.add();
   }
@@ -174,8 +187,7 @@ inline void run_vector(Core& self, std::uint8_t vector) noexcept {
 }
 /// Runs the callbacks of the vectors that are marked now.
 inline void run_marked_interrupts(Core& self) noexcept {
-  const std::uint8_t end = marked_interrupts.end();
-  while (marked_interrupts.begin() != end) run_vector(self, marked_interrupts.take());
+  for (std::uint8_t left = marked_interrupts.count(); left != 0; --left) run_vector(self, marked_interrupts.take());
 }
 extern constinit thread_local TimerWheel timer_wheel;
 extern constinit thread_local std::uint64_t armed_alarm_ns;  // the time of the alarm that is set and has not fired
@@ -190,6 +202,11 @@ inline std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
     arm_earlier_alarm(latest_ns);
   return armed_alarm_ns;
 }
+/// The same without `latest_ns`, for a core that has just found that no timer is due.
+inline void arm_alarm_for_sleep() noexcept {
+  if (armed_alarm_ns > timer_wheel.next_look_ns()) [[unlikely]]
+    arm_earlier_alarm(machine::alarm_none);
+}
 /// The alarm has fired, so none is armed.
 inline void forget_alarm() noexcept { armed_alarm_ns = machine::alarm_none; }
 
@@ -200,19 +217,28 @@ struct Progress {
 };
 extern constinit thread_local Progress progress;
 extern constinit std::atomic<std::uint64_t> epoch;
+/// Stores the present epoch for the other cores. `self` is the calling core, which MUST NOT hold an RCU pointer.
+void publish(Core& self) noexcept;
 bool reclaim_at_boundary(unsigned budget) noexcept;
 [[nodiscard]] bool prepare_sleep_with_pending() noexcept;
 
+/// True if `pass_boundary` has work. Without pending nodes, which `core_work` shows, this only loads a cache line that seldom changes.
+[[nodiscard]] inline bool epoch_changed() noexcept { return epoch.load(std::memory_order_seq_cst) != progress.seen; }
 /// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over. Returns true
-/// if it reclaimed one. In an ordinary round of the loop it only loads a cache line that seldom changes.
+/// if it reclaimed one.
 inline bool pass_boundary(unsigned budget) noexcept {
-  if (progress.pending == 0 && epoch.load(std::memory_order_relaxed) == progress.seen) [[likely]]
+  if ((core_work & work::rcu) == 0 && !epoch_changed()) [[likely]]
     return false;
   return reclaim_at_boundary(budget);
 }
 /// Returns false if a node can be reclaimed now. Otherwise it ensures that this core is woken when its nodes' grace period ends.
 [[nodiscard]] inline bool prepare_sleep() noexcept { return progress.pending == 0 || prepare_sleep_with_pending(); }
-/// From now on no grace period waits for this core, until the core calls `come_online`. `self` is the calling core.
+/// The core has slept, and its wake word no longer shows it. MUST be called before the core reads an RCU pointer.
+inline void end_sleep(Core& self) noexcept {
+  if (epoch_changed()) [[unlikely]]
+    publish(self);
+}
+/// The core's loop ends: from now on no grace period waits for this core, until the core calls `come_online`.
 inline void go_offline(Core& self) noexcept { self.quiescent_epoch.store(Core::offline, std::memory_order_seq_cst); }
 inline void come_online(Core& self) noexcept {
   require(self.quiescent_epoch.load(std::memory_order_relaxed) == Core::offline, "a core comes online twice");

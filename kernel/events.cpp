@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/events.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <utility>
 
 #include "kernel/core.hpp"
@@ -36,7 +38,7 @@ Result<void> spawn_on(unsigned core, Callback callback) {
     if (Core* const self = this_core_state(); self != nullptr) self->counters.remote_refused.add();
     return failure(ErrorCode::full, "remote queue of the core is full", core);
   }
-  wake_if_asleep(target, core);
+  announce_work(target, core, WakeWord::remote_event);
   return {};
 }
 
@@ -50,7 +52,7 @@ void hand_over(unsigned core, RemoteNode& node) noexcept {
   Core& target = core_state(core);
   require(!is_queued(node), "a node is handed over at most once");
   target.handed_over.push(node);
-  wake_if_asleep(target, core);
+  announce_work(target, core, WakeWord::handed_over);
 }
 
 void run_event_loop() { event_loop.run(); }
@@ -75,9 +77,11 @@ EventCounters event_counters(unsigned core) noexcept {
     all_ticks += ticks;
   }
   static_assert(static_cast<unsigned>(IdleState::c1) == 1 && static_cast<unsigned>(IdleState::c7) == c_states - 1);
-  return {.events = counters.events.value(),
-          .interrupts = counters.interrupts.value(),
-          .spurious = counters.spurious.value(),
+  // Each interrupt that is not spurious is one callback. An interrupt is counted after the callback, a spurious one before.
+  const std::uint64_t interrupts = counters.interrupts.value(), spurious = counters.spurious.value();
+  return {.events = counters.events.value() + interrupts - std::min(spurious, interrupts),
+          .interrupts = interrupts,
+          .spurious = spurious,
           .alarms = counters.alarms.value(),
           .remote_received = counters.remote_received.value(),
           .remote_refused = counters.remote_refused.value(),
@@ -98,11 +102,12 @@ EventCounters event_counters(unsigned core) noexcept {
           .asleep_c7_ns = asleep_ns[5]};
 }
 
-EventEndHook::~EventEndHook() {
-  if (is_queued<QueueLink>(*this)) event_loop.withdraw(*this);
+EventEndHook::EventEndHook(Callback run, Place place) : run_(std::move(run)) {
+  require(run_ != nullptr, "an event-end hook without a callback");
+  event_loop.add(*this, place);
 }
 
-void EventEndHook::enqueue() noexcept { event_loop.request(*this); }
+EventEndHook::~EventEndHook() { event_loop.remove(*this); }
 
 IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)) {
   require(look_ != nullptr, "an idle hook without a function");
@@ -112,21 +117,32 @@ IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)
 IdleHook::~IdleHook() { event_loop.remove(*this); }
 
 // --- The loop ----------------------------------------------------------------------------------------------------------------------------
-void EventLoop::request(EventEndHook& hook) noexcept {
-  queue_of(hook).push_back(hook);
-  hooks_wait_ = true;
+void EventLoop::add(EventEndHook& hook, EventEndHook::Place place) noexcept {
+  const bool last = place == EventEndHook::Place::last;
+  const unsigned end = last ? work::end_hooks_max : work::end_hooks_max - last_hooks_max;
+  for (unsigned number = last ? end - last_hooks_max : 0; number < end; ++number) {
+    if (hooks_[number] != nullptr) continue;
+    hooks_[number] = &hook;
+    hook.bit_ = 1U << number;
+    return;
+  }
+  panic("a core has too many event-end hooks");
 }
 
-void EventLoop::withdraw(EventEndHook& hook) noexcept { queue_of(hook).remove(hook); }
+void EventLoop::remove(EventEndHook& hook) noexcept {
+  const auto number = static_cast<unsigned>(std::countr_zero(hook.bit_));
+  require(hooks_[number] == &hook, "an event-end hook belongs to another core", number);
+  hooks_[number] = nullptr;
+  core_work &= ~hook.bit_;
+}
 
+// The lowest bit is the next hook's. Hooks of place `last` have the highest bits.
 void EventLoop::run_hooks() noexcept {
-  for (;;) {
-    EventEndHook* hook = hooks_.pop_front();
-    if (hook == nullptr) hook = last_hooks_.pop_front();
-    if (hook == nullptr) break;
-    hook->run_();
+  while ((core_work & work::end_hooks) != 0) {
+    EventEndHook& hook = *hooks_[std::countr_zero(core_work)];
+    core_work &= core_work - 1;
+    hook.run_();
   }
-  hooks_wait_ = false;
 }
 
 void EventLoop::add(IdleHook& hook) noexcept {
@@ -150,17 +166,18 @@ void EventLoop::remove(IdleHook& hook) noexcept {
 void EventLoop::run() noexcept {
   self_ = &core_state(this_core());
   require(this_core() < core_count(), "an event loop on a thread that is no core", this_core());
+  heap_flag_ = &memory::boundary_flag();
   stop_ = false;
+  note_policy();
   rcu::come_online(*self_);
-  while (!stop_) {
-    // Without an interrupt that announces a frame, the rings are checked beside other work, too.
+  for (;;) {
     bool again = run_iteration();
+    // Without an interrupt that announces a frame, the rings are checked beside other work, too.
     if (!again || interrupt_off_) again |= run_idle_hooks();
-    again |= rcu::pass_boundary(reclaim_budget);
-    again |= memory::pass_boundary();
-    if (again) {
-      found_work();
-    } else if (!stop_) {
+    if (again || has_more_work()) [[unlikely]] {
+      end_iteration(again);
+      if (stop_) break;
+    } else {
       be_idle();
     }
   }
@@ -176,47 +193,69 @@ void EventLoop::run() noexcept {
   bool ran = false;
   for (unsigned windows = 1;; ++windows) {
     machine::open_interrupt_window();
-    if (!interrupts_marked()) {
-      if (windows != 1) found_work();
-      break;
-    }
+    if (!interrupts_marked()) break;
     run_marked_interrupts(*self_);
+    if ((core_work & work::policy) != 0) [[unlikely]]
+      found_work();
     if (windows == interrupt_windows) {
       ran = true;
       break;
     }
   }
-  if (!received_.empty() || !self_->handed_over.empty()) {
-    run_handed_over();
-    ran = true;
-  }
-  if (!self_->remote.empty()) {
-    run_remote();
-    ran = true;
-  }
-  if (!local_.empty()) {
-    run_local();
-    ran = true;
-  }
-  ran |= timer_wheel.run_due(timer_budget);
+  if ((core_work & (work::local | work::remote)) != 0 || self_->wake_word.any()) [[unlikely]]
+    ran |= run_queued();
   return ran;
 }
 
-void EventLoop::run_handed_over() noexcept {
+/// True if this core does not sleep at once in a fixed state: there is work, RCU waits for this core, or the idle policy has to decide.
+[[gnu::always_inline]] inline bool EventLoop::has_more_work() const noexcept {
+  return core_work != 0 || rcu::epoch_changed() || heap_flag_->load(std::memory_order_relaxed);
+}
+
+/// `again`: the iteration has run events, so the next one follows without a sleep.
+[[gnu::noinline]] void EventLoop::end_iteration(bool again) noexcept {
+  end_event();  // hooks that an idle hook has requested
+  again |= (core_work & work::local) != 0;
+  again |= rcu::pass_boundary(reclaim_budget);
+  if ((core_work & work::heap) != 0 || heap_flag_->load(std::memory_order_relaxed)) again |= memory::pass_boundary();
+  again |= timer_wheel.run_due(timer_budget, machine::timestamp());
+  if (again) {
+    found_work();
+  } else if (!stop_) {
+    be_idle_by_policy();
+  }
+}
+
+[[gnu::noinline]] bool EventLoop::run_queued() noexcept {
+  if (self_->wake_word.any()) requests_ |= self_->wake_word.take();
+  requests_ &= ~WakeWord::call;
+  bool ran = false;
+  if ((requests_ & WakeWord::handed_over) != 0) ran |= run_handed_over();
+  if ((requests_ & WakeWord::remote_event) != 0) ran |= run_remote();
+  if ((core_work & work::local) != 0) ran |= run_local();
+  core_work = requests_ != 0 ? core_work | work::remote : core_work & ~work::remote;
+  return ran;
+}
+
+bool EventLoop::run_handed_over() noexcept {
+  unsigned ran = 0;
   if (received_.empty()) received_.take_reversed(self_->handed_over.take_newest_first());
-  for (unsigned i = 0; i < handed_over_budget; ++i) {
+  while (ran < handed_over_budget) {
     RemoteNode* const node = received_.pop_front();
     if (node == nullptr) break;
+    ++ran;
     self_->counters.remote_received.add();
     begin_event(*node);
     node->run(node);
     finish_event();
   }
+  if (received_.empty() && self_->handed_over.empty()) requests_ &= ~WakeWord::handed_over;
+  return ran != 0;
 }
 
 // Interrupts are taken between two events, here and in `run_local`. After an interrupt, the iteration runs no more queued events, so the
 // interrupt's callback waits for one event at most.
-void EventLoop::run_remote() noexcept {
+bool EventLoop::run_remote() noexcept {
   unsigned ran = 0;
   while (Callback* const callback = self_->remote.front()) {
     begin_event(callback->code());
@@ -230,9 +269,11 @@ void EventLoop::run_remote() noexcept {
   }
   self_->counters.remote_received.add(ran);
   self_->counters.events.add(ran);
+  if (self_->remote.empty()) requests_ &= ~WakeWord::remote_event;
+  return ran != 0;
 }
 
-void EventLoop::run_local() noexcept {
+bool EventLoop::run_local() noexcept {
   unsigned ran = 0;
   while (RemoteNode* const node = local_.pop_front()) {
     begin_event(*node);
@@ -244,6 +285,8 @@ void EventLoop::run_local() noexcept {
     if (interrupts_marked()) break;
   }
   self_->counters.events.add(ran);
+  if (local_.empty()) core_work &= ~work::local;
+  return ran != 0;
 }
 
 [[gnu::always_inline]] inline bool EventLoop::run_idle_hooks() noexcept {
@@ -253,11 +296,9 @@ void EventLoop::run_local() noexcept {
     if (hook->look_()) {
       found = true;
       finish_event();
-    } else {
-      end_event();
     }
   }
-  return found || !local_.empty();
+  return found;
 }
 
 // --- The idle loop -----------------------------------------------------------------------------------------------------------------------
@@ -267,12 +308,31 @@ void EventLoop::found_work() noexcept {
   found_none_at_tsc_ = 0;
 }
 
+/// Sleeps in a fixed state. There is no work, and `core_work` is zero, so the policy is one that allows this.
 [[gnu::always_inline]] inline void EventLoop::be_idle() noexcept {
-  if (watchdog::on) [[unlikely]]
-    watchdog::idle();
   log::before_sleep();
+  const std::uint64_t now_tsc = machine::timestamp();
+  if (timer_wheel.run_due(timer_budget, now_tsc)) [[unlikely]]
+    return;
+  arm_alarm_for_sleep();
+  if (core_work != 0) [[unlikely]]
+    return;  // `before_sleep` has ended the log's run, which queues an event
+  std::uint64_t until_tsc = 0;
+  static_cast<void>(sleep_in(idle_state_, now_tsc, nullptr, until_tsc));
+  if (until_tsc >= next_error_check_tsc_) [[unlikely]]
+    check_hardware_errors(until_tsc);
+}
+
+/// As `be_idle`, with every idle policy, for a core with or without nodes of RCU.
+void EventLoop::be_idle_by_policy() noexcept {
+  if (watchdog::on) watchdog::idle();
+  log::before_sleep();
+  if ((core_work & work::spare) != 0) {
+    free_spare_events(spare_events_kept);
+    core_work &= ~work::spare;
+  }
   if (idle_state_ == IdleState::poll) {
-    poll();
+    poll(machine::timestamp());
   } else if (may_poll_ && keeps_polling()) {
     machine::pause();
   } else {
@@ -280,10 +340,15 @@ void EventLoop::found_work() noexcept {
   }
 }
 
+// Called whenever one of these has changed. The watchdog is switched on and off before cores run.
+void EventLoop::note_policy() noexcept {
+  const bool fixed = static_cast<unsigned>(idle_state_) < c_states && !may_poll_ && !watchdog::on && !stop_;
+  core_work = fixed ? core_work & ~work::policy : core_work | work::policy;
+}
+
 // A polling core is never `asleep`, so no sender interrupts it: its next check finds queued work. The log counts the time between two
 // checks as idle if the first check found no work.
-void EventLoop::poll() noexcept {
-  const std::uint64_t now = machine::timestamp();
+void EventLoop::poll(std::uint64_t now) noexcept {
   if (found_none_at_tsc_ != 0) log::slept(IdleState::poll, found_none_at_tsc_, now, {});
   found_none_at_tsc_ = now;
   if (now >= next_error_check_tsc_) [[unlikely]]
@@ -302,6 +367,7 @@ void EventLoop::idle_by(const Idling& idling) noexcept {
   poll_budget_ns_ = idling.poll_budget_ns;
   adaptation_.limit(idling.adaptive_poll_ns);
   may_poll_ = poll_budget_ns_ != 0 || adaptation_.on();
+  note_policy();
 }
 
 // The time at which the core had no work is kept while it sleeps, so that a gap that a sleep ended counts in full.
@@ -339,8 +405,8 @@ void EventLoop::end_polling_phase() noexcept {
 }
 
 // Called before the core sleeps until the card's next write. Copies the line that the card writes next, then checks the rings once more. A
-// write after the copy changes the line, which `still_idle` checks; a write after MONITOR ends the sleep. Returns false if there is work,
-// or if the driver offers no line now. The core then checks again soon. Without a card the core halts.
+// write after the copy changes the line, which `machine::sleep` checks; a write after MONITOR ends the sleep. Returns false if there is
+// work, or if the driver offers no line now. The core then checks again soon. Without a card the core halts.
 bool EventLoop::watch_card() noexcept {
   const policy::Device* const device = policy::device();
   if (device == nullptr) return true;
@@ -350,7 +416,9 @@ bool EventLoop::watch_card() noexcept {
     return false;
   }
   const WatchedLine before(line);
-  if (run_idle_hooks()) {
+  const bool found = run_idle_hooks();
+  end_event();
+  if (found || (core_work & work::local) != 0) {
     found_work();
     return false;
   }
@@ -358,17 +426,22 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// `machine::sleep` calls this function last. A wake-up that arrives after the call has begun ends the sleep.
-bool EventLoop::still_idle() noexcept {
-  const EventLoop& loop = event_loop;
-  const Core& self = *loop.self_;
-  return self.remote.empty() && self.handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&
-         !loop.watched_.changed();
+/// Sleeps in `state`, and counts and records the sleep. There is no work on this core, and no interrupt has arrived that is not handled.
+[[gnu::always_inline]] inline Sleep EventLoop::sleep_in(IdleState state, std::uint64_t from_tsc, const WatchedLine* watched,
+                                                        std::uint64_t& until_tsc) noexcept {
+  const auto index = static_cast<unsigned>(state);
+  self_->counters.sleeps[index].add();
+  Sleep how = machine::sleep(state, self_->wake_word, watched);
+  until_tsc = machine::timestamp();
+  rcu::end_sleep(*self_);
+  self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
+  if (watched != nullptr && how.cause == WakeCause::unknown && watched->changed()) how.cause = WakeCause::memory;
+  how.state = state;
+  log::slept(idle_state_, from_tsc, until_tsc, how);
+  return how;
 }
 
-[[gnu::always_inline]] inline void EventLoop::sleep() noexcept {
-  require(!hooks_wait_ || (hooks_.empty() && last_hooks_.empty()), "a core sleeps with event-end hooks to run");
-  free_spare_events(spare_events_kept);
+[[gnu::noinline]] void EventLoop::sleep() noexcept {
   if (!rcu::prepare_sleep()) return;
   IdleState state = idle_state_;
   if (state == IdleState::monitor) {
@@ -376,28 +449,15 @@ bool EventLoop::still_idle() noexcept {
     state = watched_.line() != nullptr ? monitor_state_ : IdleState::halt;
   }
   const std::uint64_t alarm_ns = arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
-  if (state == IdleState::menu) [[unlikely]]
-    state = choose_state(alarm_ns);
-  rcu::go_offline(*self_);
-  self_->asleep.store(true, std::memory_order_seq_cst);
-  const auto index = static_cast<unsigned>(state);
-  self_->counters.sleeps[index].add();
+  if (state == IdleState::menu) state = choose_state(alarm_ns);
+  if ((core_work & (work::end_hooks | work::local)) != 0 || interrupts_marked()) return;
   const std::uint64_t from_tsc = machine::timestamp();
-  Sleep how = machine::sleep(state, watched_.line(), &EventLoop::still_idle);
-  const std::uint64_t until_tsc = machine::timestamp();
-  self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
-  self_->asleep.store(false, std::memory_order_relaxed);
-  rcu::come_online(*self_);
-  if (watched_.line() != nullptr) [[unlikely]] {
-    if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
-    watched_ = {};
-  }
-  how.state = state;
-  log::slept(idle_state_, from_tsc, until_tsc, how);
-  if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep) [[unlikely]]
+  std::uint64_t until_tsc = 0;
+  const Sleep how = sleep_in(state, from_tsc, watched_.line() != nullptr ? &watched_ : nullptr, until_tsc);
+  watched_ = {};
+  if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep)
     governor_.woke(machine::power_abilities(), state, nanoseconds(until_tsc - from_tsc));
-  if (until_tsc >= next_error_check_tsc_) [[unlikely]]
-    check_hardware_errors(until_tsc);
+  if (until_tsc >= next_error_check_tsc_) check_hardware_errors(until_tsc);
 }
 
 IdleState EventLoop::choose_state(std::uint64_t alarm_ns) noexcept {
@@ -431,7 +491,7 @@ void* EventLoop::take_event_memory() {
   SpareEvent* const spare = spare_events_;
   if (spare == nullptr) [[unlikely]] {
     void* const memory = ::operator new(detail::event_bytes);
-    ++events_in_memory_;
+    if (++events_in_memory_ > spare_events_kept) core_work |= work::spare;
     return memory;
   }
   spare_events_ = spare->next;

@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernel/core_work.hpp"
 #include "kernel/error.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/intrusive_queue.hpp"
@@ -76,29 +77,24 @@ class CoalescedCall : RemoteNode {
 };
 
 /// Work that is done once at the end of the present event, however often it is requested. For example, a driver writes the tail register
-/// once for all frames of an event. A hook belongs to the core that uses it. Hooks run in the order of the requests; hooks of place `last`
-/// run when no other hook is left. A hook may request others, which run in the same pass. A hook MUST NOT be destroyed by its own `run`.
-class EventEndHook : QueueLink {
+/// once for all frames of an event. A hook MUST be made, used and destroyed on one core, which has at most 16 hooks of place `first` and 8
+/// of place `last`. Requested hooks run in the order in which they were made, hooks of place `last` when no other hook is left. A hook may
+/// request others, which run in the same pass. A hook MUST NOT be destroyed by its own `run`.
+class EventEndHook {
  public:
   /// `last` is for a hook that handles the results of all others: a driver's hook sends the frames that other hooks queued.
-  enum class Place : std::uint8_t { as_asked, last };
+  enum class Place : std::uint8_t { first, last };
 
-  explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {
-    require(run_ != nullptr, "an event-end hook without a callback");
-  }
+  explicit EventEndHook(Callback run, Place place = Place::first);
   EventEndHook& operator=(EventEndHook&&) = delete;
   ~EventEndHook();
-  void request() noexcept {
-    if (!is_queued<QueueLink>(*this)) enqueue();
-  }
+  void request() noexcept { core_work |= bit_; }
 
  private:
   friend class EventLoop;
-  friend class IntrusiveQueue<EventEndHook, QueueLink>;
-  void enqueue() noexcept;
 
   Callback run_;
-  Place place_;
+  std::uint32_t bit_ = 0;  // its bit in `core_work`
 };
 
 /// A callback for the time when the loop has nothing to do, before the core sleeps. A driver's hook checks its ring a last time. `look`

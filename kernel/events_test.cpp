@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/event_loop.hpp"
 #include "kernel/timer.hpp"
 #include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
@@ -167,33 +168,60 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
   std::vector<std::string> order;
   HostMachine machine{1};
   machine.on(0, [&] {
-    auto* const third = new EventEndHook([&] { order.push_back("third"); });
-    auto* const second = new EventEndHook([&, third] {
+    auto* const first = new EventEndHook([&] { order.push_back("first"); });
+    static EventEndHook* third = nullptr;
+    auto* const second = new EventEndHook([&order] {
       order.push_back("second");
       third->request();
     });
-    auto* const first = new EventEndHook([&] { order.push_back("first"); });
-    first->request();
+    third = new EventEndHook([&] { order.push_back("third"); });
     second->request();
     first->request();
+    second->request();
     order.push_back("event");
-    spawn([&, first, second, third] {
+    spawn([&, first, second] {
       order.push_back("next event");
       third->request();
       first->request();
       second->request();
       delete second;  // a destroyed hook is not run, but the hooks before and after it are
-      spawn([first, third] {
+      spawn([&, first] {
+        order.push_back("last event");
         delete first;
+        const EventEndHook again([&] { order.push_back("again"); });  // takes the place of a hook that is gone
+        third->request();
         delete third;
       });
     });
   });
   machine.on(0, [] {});
   machine.on(0, [] {});
-  const std::vector<std::string> expected{"event", "first", "second", "third", "next event", "third", "first"};
+  const std::vector<std::string> expected{"event", "first", "second", "third", "next event", "first", "third", "last event"};
   ASSERT_TRUE(HostMachine::wait_until([&] { return order.size() >= expected.size(); }));
   EXPECT_EQ(order, expected);
+}
+
+TEST(EventEndHook, ThereAreEnoughOfEachPlace) {
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    unsigned ran = 0;
+    std::vector<std::unique_ptr<EventEndHook>> hooks;
+    for (unsigned i = 0; i < 16; ++i) hooks.push_back(std::make_unique<EventEndHook>([&ran] { ++ran; }));
+    for (unsigned i = 0; i < 8; ++i) hooks.push_back(std::make_unique<EventEndHook>([&ran] { ++ran; }, EventEndHook::Place::last));
+    for (const auto& hook : hooks) hook->request();
+    EventLoop::end_event();
+    EXPECT_EQ(ran, 24U);
+  });
+}
+
+TEST(EventEndHook, TooManyAreAMistake) {
+  host::expect_panic("a core has too many event-end hooks", [] {
+    HostMachine machine{1};
+    machine.on(0, [&] {
+      std::vector<std::unique_ptr<EventEndHook>> hooks;
+      for (unsigned i = 0; i < 17; ++i) hooks.push_back(std::make_unique<EventEndHook>([] {}));
+    });
+  });
 }
 
 // A driver's hook for the tail write has place `last`: it runs when no other hook is left, whatever the order of the requests.

@@ -374,7 +374,8 @@ void before_sleep() noexcept {
   if (!writer.on()) [[likely]]
     return;
   writer.publish();
-  if (const std::uint64_t requests = writer.take_requests(); requests != 0) add_to_run(requests);
+  if (writer.has_requests()) [[unlikely]]
+    add_to_run(writer.take_requests());
 }
 
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {

@@ -81,6 +81,11 @@ class Ring {
     _mm_sfence();
     end_.store(end, std::memory_order_release);
   }
+  /// As `publish`, for entries that are claimed already.
+  void publish_end(std::uint64_t end) noexcept {
+    _mm_sfence();
+    end_.store(end, std::memory_order_release);
+  }
   [[nodiscard]] std::uint64_t published() const noexcept { return end_.load(std::memory_order_relaxed); }
   void count_unwritten(std::uint64_t entries) noexcept { unwritten_.add(entries); }
 

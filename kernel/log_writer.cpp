@@ -229,13 +229,8 @@ bool Writer::next_chunk() noexcept {
   limit_position_ = std::min(chunk_end, room_end_);
   next_ = ring_->entry(here);
   limit_ = next_ + (limit_position_ - here);
+  position_of_null_ = here * entry_bytes - reinterpret_cast<std::uintptr_t>(next_);
   return true;
-}
-
-void Writer::publish() noexcept {
-  const std::uint64_t here = position();
-  if (ring_->published() == here) return;
-  ring_->publish(here, (here + Ring::chunk_entries - 1) / Ring::chunk_entries * Ring::chunk_entries);
 }
 
 // --- Functions that count and record -----------------------------------------------------------------------------------------------------
@@ -278,11 +273,10 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
     update_head();
   }
   pending_.idle_ticks += ticks;
-  if (pending_.idle_entries == std::numeric_limits<std::uint32_t>::max()) [[unlikely]] {
+  if (++pending_.idle_entries == 0) [[unlikely]] {
+    --pending_.idle_entries;
     ++overflow_idle_entries_;
     slow_path_tsc_ = 0;
-  } else {
-    ++pending_.idle_entries;
   }
   if (!idle_records_ || asked == IdleState::poll) return;  // a core that polls does not sleep
   if (position() >= room_end_) {
@@ -340,6 +334,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
   ring_->restart();
   next_ = limit_ = nullptr;
   limit_position_ = 0;
+  position_of_null_ = 0;
   const bool has_events = (machine::power_abilities().counters & counter::events) != 0;
   room_end_ = plan.overwrite ? never : ring_->capacity() - stop_entries - (has_events ? 1 : 0);
   const bool has_counters = machine::power_abilities().counters != 0;

@@ -44,9 +44,11 @@ class Writer {
   void policy_changed(Settings settings) noexcept;
   void record_configuration() noexcept;
   [[nodiscard]] Marked mark(LoadPhase phase) noexcept;
-  void publish() noexcept;
+  /// Makes all written entries readable. The entries of a chunk are claimed when the chunk begins, so only their end has changed.
+  void publish() noexcept { ring_->publish_end(position()); }
   /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.
   [[nodiscard]] std::uint64_t take_requests() noexcept;
+  [[nodiscard]] bool has_requests() const noexcept { return uncounted_requests_ != 0; }
   /// Adds `requests`. Returns true if the caller MUST now add `take_requests` to the run's sum.
   [[nodiscard]] bool add_requests(std::uint64_t requests) noexcept {
     if (!count_requests_) return false;
@@ -74,7 +76,9 @@ class Writer {
   template <class Struct>
   void put(const Struct& entry) noexcept;
   [[gnu::noinline]] bool next_chunk() noexcept;
-  [[nodiscard]] std::uint64_t position() const noexcept { return limit_position_ - static_cast<std::uint64_t>(limit_ - next_); }
+  [[nodiscard]] std::uint64_t position() const noexcept {
+    return (position_of_null_ + reinterpret_cast<std::uintptr_t>(next_)) / entry_bytes;
+  }
   [[nodiscard]] bool counters_due(std::uint64_t tsc) const noexcept { return tsc >= next_sample_tsc_; }
   void update_head() noexcept { head_word_ = std::uint64_t{idle_state_} << 8 | std::uint64_t{generation_} << 32; }
 
@@ -106,7 +110,8 @@ class Writer {
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
-  std::uint64_t room_end_ = 0;  // entries other than those of a run's end are written only before this position
+  std::uint64_t position_of_null_ = 0;  // the position of an entry at address 0, in bytes: it turns the address of an entry into a position
+  std::uint64_t room_end_ = 0;          // entries other than those of a run's end are written only before this position
   std::uint64_t next_sample_tsc_ = 0, sample_period_ticks_ = 0, sample_records_ = 0;
   // Counts for which the fields of `pending_` have no room.
   std::uint64_t overflow_idle_entries_ = 0;

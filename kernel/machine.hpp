@@ -19,6 +19,11 @@
 #include "kernel/machine_facts.hpp"
 #include "kernel/power.hpp"
 
+namespace neap {
+class WakeWord;
+class WatchedLine;
+}  // namespace neap
+
 namespace neap::machine {
 
 constexpr unsigned cores_max = 256;
@@ -56,17 +61,17 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 /// Takes pending interrupts and returns. Costs a few cycles if there are none.
 void open_interrupt_window() noexcept;
 
-/// Sleeps in `state`, `halt` or `c1` to `c7`, until an interrupt or a `wake` of this core. If `watched` is not null, `state` is a C-state,
-/// and a write to this cache line also ends the sleep. The machine first makes sure that a `wake` or write ends the sleep from now on. Then
-/// it calls `still_idle()`, and does not sleep if the result is false. The caller MUST pass a state that the CPU has (policy.hpp refuses
-/// others).
-Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
+/// Sleeps in `state`, `halt` or `c1` to `c7`, until an interrupt or a request to `word`. Does not sleep if `word` has a request already. If
+/// `watched` is not null, `state` is a C-state, and a write to this cache line also ends the sleep, or prevents it if it came after the
+/// line was copied. The caller MUST pass a state that the CPU has (policy.hpp refuses others), and MUST have checked all other reasons to
+/// stay awake: nothing on this core runs between the call and the sleep. The requests stay in `word`.
+Sleep sleep(IdleState state, WakeWord& word, const WatchedLine* watched) noexcept;
 
 /// A short pause between two checks of a polling core. It leaves execution units to other threads of the same physical core.
 void pause() noexcept;
 
-/// Ends the present or next `sleep` of `core`. A wake is never lost, and is cheap if the core does not sleep.
-void wake(unsigned core) noexcept;
+/// Ends the present or next `sleep` of `core`. Called after `WakeWord::request` has returned true.
+void end_sleep(unsigned core) noexcept;
 
 /// The interrupt vectors that `interrupts.hpp` may allocate on each core. The other vectors belong to exceptions, the alarm and wake-ups.
 constexpr unsigned vector_first = 0x30;

@@ -156,6 +156,10 @@ class FrameSender {
   /// `invalid` (too many pieces, too long, an impossible offload), `closed` (no link, or the device is gone). After an error the frame is
   /// not queued and the token is not passed on.
   [[nodiscard]] virtual TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept = 0;
+  /// Reports all completions that the card has written, by `transmitted` and `transmit_room`, within this call. A device MAY otherwise
+  /// report them late, because nothing has to happen on a TX completion. So a stack calls this before it acts on what the card still holds,
+  /// such as before it retransmits. MUST NOT be called from within a call of the receiver. A device that is never late MAY do nothing.
+  virtual void reap() noexcept {}
 };
 
 struct NetDeviceLimits {

@@ -27,8 +27,7 @@ class RemoteQueue {
   }
 
   /// Returns false if the queue is full; `value` is then unchanged. May be called on any core. The publishing store is sequentially
-  /// consistent. So a producer that then reads "the consumer is awake" can rely on the consumer to check the queue again (see
-  /// `Core::asleep`).
+  /// consistent. So a producer that then finds its request in the consumer's `WakeWord` can rely on the consumer to check the queue again.
   [[nodiscard]] bool try_push(T& value) noexcept {
     std::uint64_t position = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -98,7 +97,7 @@ class RemoteList {
 
   /// The whole chain, newest first; `end` if there is none. Only the consumer's core may call it.
   [[nodiscard]] Node* take_newest_first() noexcept {
-    if (head_.load(std::memory_order_relaxed) == end) return end;
+    if (empty()) return end;
     return head_.exchange(end, std::memory_order_acquire);
   }
 

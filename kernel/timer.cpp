@@ -99,6 +99,7 @@ void TimerWheel::append_due(Timer& timer) noexcept {
   timer.link_ = due_ == nullptr ? &due_ : due_end_;
   *timer.link_ = &timer;
   due_end_ = &timer.next_;
+  look_timestamp_ = 0;
 }
 
 std::uint64_t TimerWheel::slot_start(unsigned level, unsigned slot) const noexcept {
@@ -191,12 +192,16 @@ void TimerWheel::look_next_at(std::uint64_t tick) noexcept {
   next_look_ = tick;
   next_look_ns_ = tick == never ? machine::alarm_none : tick << tick_bits;
   next_look_timestamp_ = tick == never ? never : machine::timestamp_before(next_look_ns_);
+  update_look_timestamp();
 }
 
 bool TimerWheel::run_due_timers(unsigned budget) noexcept {
   if (due_ == nullptr) {
     const std::uint64_t now_tick = machine::now_ns() >> tick_bits;
-    if (now_tick < next_look_) return false;
+    if (now_tick < next_look_) {
+      update_look_timestamp();
+      return false;
+    }
     advance(now_tick);
     if (due_ == nullptr) return false;
   }
@@ -217,6 +222,7 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
     fire = nullptr;
     event_loop.finish_event();
   }
+  update_look_timestamp();
   return true;
 }
 

@@ -24,9 +24,9 @@ class TimerWheel {
   void insert(Timer& timer, std::uint64_t deadline_ns) noexcept;
   void remove(Timer& timer) noexcept;
   /// Runs up to `budget` timers whose time has come, each as an event. Returns true if it ran one.
-  bool run_due(unsigned budget) noexcept {
+  bool run_due(unsigned budget, std::uint64_t now_timestamp) noexcept {
     // A comparison of timestamps saves the conversion to nanoseconds in each round of the loop.
-    if (due_ == nullptr && machine::timestamp() < next_look_timestamp_) [[likely]]
+    if (now_timestamp < look_timestamp_) [[likely]]
       return false;
     return run_due_timers(budget);
   }
@@ -35,6 +35,8 @@ class TimerWheel {
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   /// As `earliest_ns`, but without a search. The time may be too early, because a cancelled timer still counts until the next search.
   [[nodiscard]] std::uint64_t not_before_ns() const noexcept { return due_ != nullptr ? 0 : next_look_ns_; }
+  /// The same for timers that are not due yet.
+  [[nodiscard]] std::uint64_t next_look_ns() const noexcept { return next_look_ns_; }
   [[nodiscard]] std::size_t count() const noexcept;
   /// True if the callback of `timer` runs now and the timer still exists.
   [[nodiscard]] bool is_running(const Timer& timer) const noexcept { return running_ == &timer; }
@@ -62,6 +64,7 @@ class TimerWheel {
   [[nodiscard]] std::uint64_t earliest_waiting_ns() noexcept;
   void update_next_look() noexcept;
   void look_next_at(std::uint64_t tick) noexcept;
+  void update_look_timestamp() noexcept { look_timestamp_ = due_ != nullptr ? 0 : next_look_timestamp_; }
 
   Timer* heads_[levels * slots] = {};  // newest first
   std::uint64_t used_[levels] = {};    // one bit for each slot with timers; it may stay set after their cancellation, until the next check
@@ -70,8 +73,9 @@ class TimerWheel {
   // That tick in nanoseconds, and a timestamp at or shortly before it.
   std::uint64_t next_look_ns_ = machine::alarm_none;
   std::uint64_t next_look_timestamp_ = never;
-  Timer* due_ = nullptr;       // oldest first
-  Timer** due_end_ = nullptr;  // `next_` of the last due timer; valid unless `due_` is null
+  std::uint64_t look_timestamp_ = never;  // the same, or 0 while timers are due; may be 0 after the cancellation of the last due timer
+  Timer* due_ = nullptr;                  // oldest first
+  Timer** due_end_ = nullptr;             // `next_` of the last due timer; valid unless `due_` is null
   const Timer* running_ = nullptr;
 };
 

@@ -5,8 +5,8 @@
 //
 //   spin -a -DWAY=MWAIT kernel/wakeup.pml && cc -o pan pan.c && ./pan
 //
-// Statements are atomic and in order here. In the code the accesses that need it are sequentially consistent: those of `Core::asleep` and
-// of the wake word, the store that publishes work in a queue, and the consumer's load of it. An interrupt between STI and CLI is one step,
+// Statements are atomic and in order here. In the code the accesses that need it are sequentially consistent: those of the wake word, the
+// store that publishes work in a queue, and the consumer's load of it. An interrupt between STI and CLI is one step,
 // because nothing else runs on that core meanwhile. A write after MONITOR ends MWAIT; a pending or later interrupt ends HLT and MWAIT (SDM
 // volume 2, HLT, MONITOR, MWAIT). STI enables interrupts only after the next instruction, so `sti; hlt` is one step.
 
@@ -20,24 +20,28 @@
 #endif
 
 #define NOTHING 0
-#define LOOK_BEFORE_ANNOUNCEMENT 1  // the last check of the queues comes before the wake word shows the sleep
+#define LOOK_BEFORE_ANNOUNCEMENT 1  // the word is checked for requests before the core announces its sleep, not by the announcement
 #define MONITOR_AFTER_LOOK 2      // MONITOR comes after the last check
-#define LOOK_AT_WORD_FIRST 3      // the sender checks whether the core sleeps before it queues its work
+#define REQUEST_BEFORE_WORK 3     // the sender sets its bit before it queues its work
 #define NO_INTERRUPT 4            // a sender relies on its write to end HLT
 #define NO_LINE_COMPARED 5        // WATCH: the core does not check for a write of the card between the check of the ring and MONITOR
+#define LOOK_BEFORE_TAKING 6      // the core looks at its queues before it takes the bits that stand for them
+#define AWAKE_FORGETS 7           // the core drops requests when it marks itself awake
 #ifndef BREAK
 #define BREAK NOTHING
 #endif
-
-mtype = { awake, halted, dozing, woken };
 
 #define SENDERS 2
 #define CALLS 1   // of each sender; with interrupt and alarm there are four reasons to wake, so several sleeps follow each other
 #define FRAMES 1  // of the card
 #define RAISES 1  // of a device's interrupt
 
-bool asleep = false;    // Core::asleep
-mtype word = awake;     // WakeWord::state_
+// WakeWord::word_: how the core sleeps, and the request that both senders use.
+#define AWAKE 0
+#define UNTIL_INTERRUPT 1
+#define UNTIL_WRITE 2
+byte sleeps = AWAKE;
+bool request = false;
 byte queued = 0;        // number of events in Core::remote and handed_over
 byte ran = 0;           // number of these events that were run
 byte line = 0;          // the descriptor that the card writes: number of frames that it has written
@@ -62,19 +66,30 @@ inline take_interrupts() {
 }
 #define PENDING (raised || call_raised || alarm_raised)
 
-// EventLoop::run_iteration
+// EventLoop::run_iteration. A queue is looked at only if its bit was taken.
 inline turn() {
   take_interrupts();
   d_step { if :: marked -> marked = false; served = true :: else fi };
-  d_step { ran = ran + queued; queued = 0 };
+#if BREAK == LOOK_BEFORE_TAKING
+  d_step { if :: request -> ran = ran + queued; queued = 0 :: else fi };
+  request = false;
+#else
+  d_step { taken = request; request = false };   // WakeWord::take
+  d_step { if :: taken -> ran = ran + queued; queued = 0 :: else fi };
+#endif
   timer_due = false
 }
 
-#define IDLE (queued == 0 && !marked)  // EventLoop::still_idle
 #if WAY == WATCH && BREAK != NO_LINE_COMPARED
 #define LINE_AS_SEEN (line == seen)
 #else
 #define LINE_AS_SEEN true
+#endif
+
+#if WAY == MWAIT
+#define HOW UNTIL_WRITE
+#else
+#define HOW UNTIL_INTERRUPT
 #endif
 
 inline arm_monitor() {
@@ -87,40 +102,40 @@ inline arm_monitor() {
 
 active proctype core() {
   byte seen = 0;
-  bool lies = false, idle = false;
+  bool taken = false, announced = false, idle = false;
   do
   :: turn();
 #if WAY == POLL
-     // No interrupt is sent to a core that is not asleep: its next check finds the work.
-     end_poll: (queued > 0 || PENDING || timer_due)
+     // No interrupt is sent to a core that is not asleep: its next check finds the bit.
+     end_poll: (request || PENDING || timer_due)
 #else
 #if WAY == WATCH
      seen = line;                                // EventLoop::watch_card: copies the line, then checks the ring once more
      d_step { received = line };
 #endif
      // If a timer is due already, arm_alarm_for_sleep sets an alarm that is pending at once.
-     asleep = true;                              // EventLoop::sleep
 #if BREAK == LOOK_BEFORE_ANNOUNCEMENT
-     idle = IDLE;
-#endif
+     announced = !request;
+     if :: announced -> sleeps = HOW :: else fi;
+#else
      d_step {                                    // WakeWord::announce_sleep
-       lies = (word == awake);
-       if :: lies && WAY == MWAIT -> word = dozing
-          :: lies && WAY != MWAIT -> word = halted
-          :: else
-       fi
+       announced = !request;
+       if :: announced -> sleeps = HOW :: else fi
      };
+#endif
      if
-     :: lies ->
+     :: announced ->
+#if WAY == HALT
+        idle = true;                             // a request after the announcement sends an interrupt
+#else
 #if BREAK != MONITOR_AFTER_LOOK
         arm_monitor();
 #endif
-#if BREAK != LOOK_BEFORE_ANNOUNCEMENT
-        idle = (word != woken);                  // was_called
-        if :: idle -> idle = IDLE && LINE_AS_SEEN :: else fi;  // still_idle
-#endif
+        idle = !request || BREAK == LOOK_BEFORE_ANNOUNCEMENT;  // WakeWord::undisturbed
+        if :: idle -> idle = LINE_AS_SEEN :: else fi;          // WatchedLine::changed
 #if BREAK == MONITOR_AFTER_LOOK
         arm_monitor();
+#endif
 #endif
         if
         :: idle ->
@@ -133,12 +148,16 @@ active proctype core() {
            d_step { sleeping = false };
            take_interrupts()
         :: else
-        fi
+        fi;
+        monitoring = false;
+        d_step {                                 // WakeWord::mark_awake
+          sleeps = AWAKE;
+#if BREAK == AWAKE_FORGETS
+          request = false
+#endif
+        }
      :: else
-     fi;
-     monitoring = false;
-     word = awake;                               // mark_awake
-     asleep = false
+     fi
 #if WAY == WATCH
      ;
      d_step { received = line }                  // the idle hook: the driver checks its ring
@@ -147,38 +166,39 @@ active proctype core() {
   od
 }
 
-// machine::wake: WakeWord::wake, and an interrupt if the write alone does not end the sleep
-inline wake_machine() {
-  d_step {
-    was = word;
-    word = woken;
-    if :: WAY == MWAIT && monitoring -> written = true :: else fi
-  };
+// WakeWord::request, and an interrupt if the change of the word does not end the sleep. The check and the change are two steps: the change
+// is repeated if the word has changed meanwhile, so `was` is the value that the change replaced.
+inline announce_work() {
+  there = request;
+  if
+  :: there
+  :: else ->
+     d_step {
+       there = request;
+       was = sleeps;
+       request = true;
+       if :: WAY == MWAIT && monitoring -> written = true :: else fi
+     };
 #if BREAK != NO_INTERRUPT
-  if :: was == halted -> call_raised = true :: else fi
+     if :: !there && was == UNTIL_INTERRUPT -> call_raised = true :: else fi
 #endif
+  fi
 }
 
 active [SENDERS] proctype sender() {
   byte left = CALLS;
-  mtype was = awake;
-  bool slept = false;
+  byte was = AWAKE;
+  bool there = false;
   do
   :: left > 0 ->
      left--;
-#if BREAK == LOOK_AT_WORD_FIRST
-     slept = asleep;
-     queued++;
+#if BREAK == REQUEST_BEFORE_WORK
+     announce_work();
+     queued++
 #else
      queued++;                                   // RemoteQueue::try_push, RemoteList::push
-     slept = asleep;                             // wake_if_asleep: the load ...
+     announce_work()
 #endif
-     if
-     :: slept ->
-        d_step { slept = asleep; asleep = false };  // ... and the exchange: only one sender wakes the core
-        if :: slept -> wake_machine() :: else fi
-     :: else
-     fi
   :: else -> break
   od
 }

@@ -7,6 +7,7 @@
 
 #include "kernel/arguments.hpp"
 #include "kernel/console.hpp"
+#include "kernel/core.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 
@@ -72,7 +73,7 @@ void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;
   if (!guarded_until_ns.compare_exchange_strong(until_ns, now_ns + limit_ns / 2)) return;  // another core wakes the guards
   for (unsigned core = 0; core < std::min(guards, machine::core_count()); ++core) {
-    if (core != self) machine::wake(core);
+    if (core != self) wake(core);
   }
 }
 

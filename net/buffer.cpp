@@ -39,6 +39,14 @@ Buffer::Piece* take_header() noexcept {
 
 }  // namespace
 
+// `release` may free `piece`, so `piece` is not accessed after the call.
+void Buffer::release_kept(Piece* piece) noexcept {
+  const Release release = piece->release;
+  void* const owner = piece->owner;
+  if (piece->pooled) give_back(piece);
+  if (release != nullptr) release(owner);
+}
+
 void Buffer::give_back(Piece* piece) noexcept {
   if (free_list.count >= spare_pieces_max) [[unlikely]] {
     delete piece;

@@ -6,10 +6,13 @@
 // is freed while the card may still read it. A Buffer MUST NOT grow beyond 4 GiB - 1.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
+
+#include "kernel/machine.hpp"
 
 namespace neap::net {
 
@@ -21,10 +24,27 @@ class Buffer {
   struct Piece {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;
-    bool pooled = false;        ///< the header goes back to the free list when the piece is released
+    bool pooled = false;  ///< the header goes back to the free list when the piece is released
+    /// The core of a piece that is lent: its lender waits for the end of a call, and then looks whether the piece was released meanwhile.
+    /// Releasing a lent piece on that core only ends the loan, which saves two indirect calls a segment. `not_lent`: it is not lent.
+    std::uint16_t lent_on = not_lent;
     Release release = nullptr;  ///< called once with `owner`, on the core that holds the buffer
     void* owner = nullptr;
     Piece* next = nullptr;
+
+    static constexpr std::uint16_t not_lent = 0xFFFF;
+    /// Ends the loan. Returns true if the borrower keeps the piece. From then on, its `release` is called when it is released.
+    [[nodiscard]] bool end_loan() noexcept {
+      if (lent().load(std::memory_order_relaxed) == not_lent) return false;
+      stop_lending();
+      return true;
+    }
+
+   private:
+    friend class Buffer;
+    // Another core may release the piece while the lender ends the loan.
+    [[nodiscard]] std::atomic_ref<std::uint16_t> lent() noexcept { return std::atomic_ref(lent_on); }
+    void stop_lending() noexcept { lent().store(not_lent, std::memory_order_relaxed); }
   };
 
   Buffer() = default;
@@ -74,8 +94,8 @@ class Buffer {
   }
   /// Drops the first `bytes` bytes and releases the pieces that are used up. The buffer MUST hold at least that many bytes.
   void drop_front(std::size_t bytes) noexcept {
-    if (bytes_ == bytes && pieces_ == 1) {  // nearly always the case
-      release_piece(detach());
+    if (bytes_ == bytes) {  // nearly always the case
+      clear();
     } else {
       drop_part(bytes);
     }
@@ -89,15 +109,16 @@ class Buffer {
     pieces_ = 0;
     return std::exchange(first_, nullptr);
   }
-  static void release_piece(Piece* piece) noexcept {
-    // `release` may free `piece`, so `piece` is not accessed after the call.
-    const Release release = piece->release;
-    void* const owner = piece->owner;
-    if (piece->pooled) give_back(piece);
-    if (release != nullptr) release(owner);
+  [[gnu::always_inline]] static void release_piece(Piece* piece) noexcept {
+    if (piece->lent().load(std::memory_order_relaxed) == machine::this_core()) return piece->stop_lending();
+    release_kept(piece);
   }
-  void clear() noexcept {
-    if (first_ != nullptr) release_all();
+  [[gnu::always_inline]] void clear() noexcept {
+    if (pieces_ == 1) {  // nearly always the case
+      release_piece(detach());
+    } else if (first_ != nullptr) {
+      release_all();
+    }
   }
 
   /// Appends a piece. `piece` MUST exist until its `release` is called.
@@ -110,6 +131,8 @@ class Buffer {
   void append_behind(Buffer& tail) noexcept;
   /// As `drop_front`, for any number of bytes and pieces.
   void drop_part(std::size_t bytes) noexcept;
+  /// Releases a piece that is not lent.
+  static void release_kept(Piece* piece) noexcept;
   /// Returns a header to the free list.
   static void give_back(Piece* piece) noexcept;
   void release_all() noexcept;

@@ -85,5 +85,33 @@ TEST(Buffer, DetachedPiecesAreReleasedByTheCaller) {
   Buffer::trim_free_list();
 }
 
+// A lender sees whether its piece was released, and `release` is called only for a piece that is kept.
+TEST(Buffer, ALentPieceIsReleasedByItsLenderUnlessItIsKept) {
+  std::vector<int> released;
+  Owner owner{&released, 1};
+  Buffer::Piece piece;
+  const auto lend = [&] {
+    piece = {.data = bytes_of("abc").data(),
+             .bytes = 3,
+             .lent_on = static_cast<std::uint16_t>(machine::this_core()),
+             .release = &Owner::release,
+             .owner = &owner};
+    return Buffer(piece);
+  };
+  {
+    const Buffer dropped = lend();
+  }
+  EXPECT_FALSE(piece.end_loan());
+  lend().drop_front(3);
+  EXPECT_FALSE(piece.end_loan());
+  EXPECT_TRUE(released.empty());
+  Buffer kept = lend();
+  kept.drop_front(1);
+  EXPECT_TRUE(piece.end_loan());
+  EXPECT_TRUE(released.empty());
+  kept.clear();
+  EXPECT_EQ(released, (std::vector{1}));
+}
+
 }  // namespace
 }  // namespace neap::net

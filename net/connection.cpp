@@ -89,6 +89,21 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   return true;
 }
 
+// An ordinary connection is open, and neither its end nor its abort was requested.
+std::span<std::byte> Connection::frame() noexcept {
+  ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
+  if (self.ordinary_at_ != self.stack_.lwip_uses() || (self.waiting_bytes() | self.lwip_bytes()) != 0) return {};
+  return OutgoingSegment::frame();
+}
+
+void Connection::send_frame(std::size_t bytes) noexcept {
+  ConnectionState& self = ConnectionState::of(*this);
+  require(!self.gone() && self.waiting_bytes() == 0, "a frame is sent by an open connection, if nothing else waits", bytes);
+  self.ready_ = &OutgoingSegment::take_frame(bytes);
+  self.stack_.mark_dirty(self);
+}
+
 std::size_t Connection::held_bytes() const noexcept { return ConnectionState::of(*this).memory_held(); }
 
 std::size_t Connection::send_space_bytes() const noexcept {

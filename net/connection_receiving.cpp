@@ -33,9 +33,7 @@ namespace {
 
 void release_on_own_core(RemoteNode* node) noexcept;
 
-// The state of a piece that `deliver` made, in `pbuf.ref`. lwIP has no part in such a piece.
-constexpr u8_t delivered_and_released = 0, being_delivered = 1, retained = 2;
-
+/// Releases a piece that the handler has kept, or that another core releases.
 void release_delivered(void* owner) noexcept {
   auto& piece = *static_cast<ReceivedPiece*>(owner);
   ConnectionState& connection = *piece.connection;
@@ -43,11 +41,7 @@ void release_delivered(void* owner) noexcept {
     hand_over(connection.core(), *new (static_cast<RemoteNode*>(&piece)) RemoteNode{.run = &release_on_own_core});
     return;
   }
-  if (piece.pbuf.ref == being_delivered) [[likely]] {
-    piece.pbuf.ref = delivered_and_released;
-  } else {
-    connection.delivered_released(piece);
-  }
+  connection.delivered_released(piece);
 }
 
 void release_on_own_core(RemoteNode* node) noexcept { release_delivered(static_cast<ReceivedPiece*>(node)); }
@@ -111,6 +105,17 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   pcb.rttest = 0;
 }
 
+/// The part of `take_acknowledgement` for an acknowledgement that leaves bytes in flight. Not inlined, because it needs many registers.
+[[gnu::noinline]] std::uint32_t release_part(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
+  std::uint32_t released = 0;
+  pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
+  if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
+  if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
+  pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
+  pcb.snd_buf += released;
+  return released;
+}
+
 /// tcp_receive(): an acknowledgement of `bytes` new bytes, which arrived in so many segments. Returns the bytes of the segments that it
 /// completes. The poll timer is left alone: it counts only for connections that this side has closed, which lwIP handles.
 [[gnu::always_inline]] inline std::uint32_t take_acknowledgement(tcp_pcb& pcb, std::uint32_t acknowledgement, std::uint32_t bytes,
@@ -130,23 +135,19 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
       increase(pcb.cwnd, pcb.mss);
     }
   }
-  std::uint32_t released = 0;
+  measure_round_trip(pcb, acknowledgement);
   if (acknowledgement == pcb.snd_lbb && pcb.unsent == nullptr) [[likely]] {  // nothing is left
     for (tcp_seg* segment = std::exchange(pcb.unacked, nullptr); segment != nullptr;)
       OutgoingSegment::release(*std::exchange(segment, segment->next));
-    require(pcb.snd_buf <= TCP_SND_BUF, "a send buffer has its size when it is empty", pcb.snd_buf);
+    const std::uint32_t released = TCP_SND_BUF - pcb.snd_buf;
+    require(released <= TCP_SND_BUF, "a send buffer has its size when it is empty", pcb.snd_buf);
+    pcb.snd_buf = TCP_SND_BUF;
     pcb.snd_queuelen = 0;
+    pcb.unsent_oversize = 0;
     pcb.rtime = -1;
-    released = TCP_SND_BUF - pcb.snd_buf;
-  } else {
-    pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
-    if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
-    pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
+    return released;
   }
-  if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
-  pcb.snd_buf += released;
-  measure_round_trip(pcb, acknowledgement);
-  return released;
+  return release_part(pcb, acknowledgement);
 }
 
 }  // namespace
@@ -165,117 +166,6 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   return true;
 }
 
-// The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: lwIP's checks
-// (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or
-// a probe, and is left to lwIP.
-bool ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, ReceiveBuffer& buffer, unsigned buffers) noexcept {
-  if (!is_ordinary()) [[unlikely]]
-    return false;
-  tcp_pcb& pcb = *pcb_;
-  const std::uint32_t sequence = segment.sequence(), acknowledgement = segment.acknowledgement();
-  const std::uint32_t newly_acknowledged = acknowledgement - pcb.lastack;
-  if (sequence != pcb.rcv_nxt || bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack || (bytes | newly_acknowledged) == 0)
-    return false;
-  if (stack_.may_be_short(buffers) && bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, buffers)))
-      [[unlikely]]
-    return false;
-
-  pcb.tmr = tcp_ticks;
-  pcb.keep_cnt_sent = 0;
-  pcb.persist_probe = 0;
-  update_send_window(pcb, sequence, acknowledgement, segment.window());
-  stack_.mark_dirty_at_receipt(*this);
-  if (newly_acknowledged != 0) {
-    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged, 1 + stack_.take_merged());
-    if (sent != 0) acknowledged();
-  }
-  if (bytes == 0) {
-    Stack::release_chain(&buffer);
-    return true;
-  }
-  pcb.rcv_nxt += bytes;
-  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. The peer's segments have at most
-  // TCP_MSS bytes, so a longer one is a frame that the card has made of several segments.
-  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > TCP_MSS;
-  pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
-  if (buffer.next == nullptr) [[likely]] {
-    deliver(segment.payload(), bytes, buffer);
-  } else {
-    deliver_chain(segment.payload(), bytes, buffer);
-  }
-  update_announced_window(pcb);
-  return true;
-}
-
-namespace {
-
-/// The RemoteNode is made when it is needed.
-[[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,
-                                                            std::uint32_t bytes) noexcept {
-  ReceivedPiece& piece = ReceivedPiece::in(buffer);
-  piece.connection = &connection;
-  piece.pbuf.len = static_cast<u16_t>(bytes);
-  piece.pbuf.ref = being_delivered;
-  piece.piece = {.data = data, .bytes = bytes, .release = &release_delivered, .owner = &piece};
-  return piece;
-}
-
-}  // namespace
-
-// Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
-// the handler takes effect before that is known.
-[[gnu::always_inline]] inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
-  ReceivedPiece& piece = make_delivered(buffer, *this, payload, bytes);
-  call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
-  if (piece.pbuf.ref == delivered_and_released) [[likely]] {
-    buffer.release();
-  } else {
-    retain(piece);
-  }
-}
-
-void ConnectionState::deliver_chain(const std::byte* payload, std::uint32_t left, ReceiveBuffer& first) noexcept {
-  Buffer data;
-  for (ReceiveBuffer* buffer = &first; buffer != nullptr; buffer = buffer->next) {
-    const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
-    data.append_piece(make_delivered(*buffer, *this, payload, bytes).piece);
-    left -= bytes;
-    if (buffer->next != nullptr) payload = buffer->next->data;
-  }
-  require(left == 0, "the buffers of a frame hold its payload", left);
-  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(data)); });
-  for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
-    ReceiveBuffer& done = *buffer;
-    buffer = std::exchange(done.next, nullptr);
-    ReceivedPiece& piece = ReceivedPiece::in(done);
-    if (piece.pbuf.ref == delivered_and_released) {
-      done.release();
-    } else {
-      retain(piece);
-    }
-  }
-}
-
-/// The handler has kept the piece.
-void ConnectionState::retain(ReceivedPiece& piece) noexcept {
-  piece.pbuf.ref = retained;
-  ReceiveBuffer& buffer = piece.buffer();
-  stack_.hold_buffer(buffer);
-  received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(buffer));
-  held_bytes_ += piece.pbuf.len;
-  ++references_;
-  pcb_->rcv_wnd -= piece.pbuf.len;
-}
-
-void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
-  ReceiveBuffer& buffer = piece.buffer();
-  const std::uint32_t bytes = piece.pbuf.len;
-  const std::size_t memory_bytes = Stack::memory_of(buffer);
-  stack_.received_buffer_freed(&buffer);
-  piece_released(bytes, memory_bytes);
-}
-
-// --- The frames of an event --------------------------------------------------------------------------------------------------------------
 namespace {
 
 template <typename T>
@@ -284,23 +174,6 @@ template <typename T>
   std::memcpy(&value, at, sizeof value);
   return value;
 }
-
-}  // namespace
-
-[[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
-  ConnectionState*& cached = found_[addresses.hash(found_bits)];
-  if (cached != nullptr && cached->sent_addresses() == addresses.reversed()) [[likely]]
-    return cached;
-  const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
-      to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
-  const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
-                                          lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
-  if (pcb == nullptr || pcb->state != ESTABLISHED || ConnectionState::of(*pcb) == nullptr) return nullptr;
-  cached = ConnectionState::of(*pcb);
-  return cached;
-}
-
-namespace {
 
 using Headers = SegmentHeaders;
 constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
@@ -325,6 +198,34 @@ SegmentAddresses addresses_of(const std::byte* frame) noexcept {
   return {.addresses = read_raw<std::uint64_t>(frame + ip + 12), .ports = read_raw<std::uint32_t>(frame + tcp)};
 }
 
+/// Returns the payload's length of a frame of `frame_bytes` with ordinary headers; `no_payload_length` if the packet exceeds the frame.
+/// Ethernet pads short packets.
+constexpr std::uint32_t no_payload_length = ~0U;
+[[gnu::always_inline]] inline std::uint32_t payload_bytes_of(const std::byte* frame, std::size_t frame_bytes) noexcept {
+  const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(frame + ip + 2));
+  if (ip_bytes < Headers::bytes - ip || ip_bytes > frame_bytes - ip) return no_payload_length;
+  return static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip));
+}
+
+/// The number of a frame's buffers, and of their bytes.
+struct Extent {
+  std::size_t bytes;
+  unsigned buffers = 1;
+};
+[[gnu::always_inline]] inline Extent extent_of(const ReceiveBuffer& frame) noexcept {
+  Extent extent{.bytes = frame.bytes};
+  for (const ReceiveBuffer* piece = frame.next; piece != nullptr; piece = piece->next) {
+    extent.bytes += piece->bytes;
+    ++extent.buffers;
+  }
+  return extent;
+}
+
+/// True if `next` may be a segment of the same connection as `frame`. Mostly that is decided by RSS, without a look at the frame.
+[[gnu::always_inline]] inline bool may_follow(const ReceivedFrame& next, const ReceivedFrame& frame) noexcept {
+  return next.info.rss_hash() == frame.info.rss_hash();
+}
+
 /// True if `next` makes the acknowledgement in `frame`, which carries no payload, superfluous: it is a segment of the same connection with
 /// the same sequence number and a greater acknowledgement number.
 bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
@@ -333,49 +234,211 @@ bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
   return other.sequence() == one.sequence() && TCP_SEQ_GT(other.acknowledgement(), one.acknowledgement());
 }
 
+/// The RemoteNode is made when it is needed.
+[[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,
+                                                            std::uint32_t bytes, unsigned core) noexcept {
+  ReceivedPiece& piece = ReceivedPiece::in(buffer);
+  piece.connection = &connection;
+  piece.pbuf.len = static_cast<u16_t>(bytes);
+  piece.piece = {.data = data, .bytes = bytes, .lent_on = static_cast<std::uint16_t>(core), .release = &release_delivered, .owner = &piece};
+  return piece;
+}
+
+/// Appends the payload of a frame in several buffers to `data`. Returns the last buffer.
+ReceiveBuffer& append_payload(Buffer& data, ReceiveBuffer& first, ConnectionState& connection, const std::byte* payload,
+                              std::uint32_t left) noexcept {
+  ReceiveBuffer* buffer = &first;
+  for (;;) {
+    const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
+    if (bytes != 0) [[likely]] {
+      data.append_piece(make_delivered(*buffer, connection, payload, bytes, connection.core()).piece);
+      left -= bytes;
+    } else {
+      ReceivedPiece::in(*buffer).piece.lent_on = Buffer::Piece::not_lent;  // padding
+    }
+    if (buffer->next == nullptr) break;
+    buffer = buffer->next;
+    payload = buffer->data;
+  }
+  require(left == 0, "the buffers of a frame hold its payload", left);
+  return *buffer;
+}
+
 }  // namespace
 
-[[gnu::always_inline]] inline bool Stack::take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info,
-                                                          const ReceivedFrame* next) noexcept {
-  if (!short_path_ || !has_ordinary_headers(frame, info)) return false;
+// The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: lwIP's checks
+// (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or
+// a probe, and is left to lwIP.
+[[gnu::always_inline]] inline unsigned ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
+                                                                     std::span<const ReceivedFrame> received) noexcept {
+  if (!is_ordinary()) [[unlikely]]
+    return 0;
+  tcp_pcb& pcb = *pcb_;
+  const std::uint32_t sequence = segment.sequence(), acknowledgement = segment.acknowledgement();
+  const std::uint32_t newly_acknowledged = acknowledgement - pcb.lastack;
+  if (sequence != pcb.rcv_nxt || bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack || (bytes | newly_acknowledged) == 0)
+    return 0;
+  if (stack_.may_be_short(buffers) && bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, buffers)))
+      [[unlikely]]
+    return 0;
+  ReceiveBuffer& buffer = *received.front().frame;
+
+  pcb.tmr = tcp_ticks;
+  pcb.keep_cnt_sent = 0;
+  pcb.persist_probe = 0;
+  update_send_window(pcb, sequence, acknowledgement, segment.window());
+  stack_.mark_dirty_at_receipt(*this);
+  if (newly_acknowledged != 0) {
+    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged, 1 + stack_.take_merged());
+    if (sent != 0) acknowledged();
+  }
+  if (bytes == 0) {
+    Stack::release_chain(&buffer);
+    return 1;
+  }
+  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. The peer's segments have at most
+  // TCP_MSS bytes, so a longer one is a frame that the card has made of several segments.
+  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > TCP_MSS;
+  pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
+  unsigned taken = 1;
+  if (buffer.next == nullptr && (received.size() == 1 || !may_follow(received[1], received[0]))) [[likely]] {
+    pcb.rcv_nxt += bytes;
+    deliver(segment.payload(), bytes, buffer);
+  } else {
+    taken = deliver_joined(segment, bytes, buffers, received);
+  }
+  update_announced_window(pcb);
+  return taken;
+}
+
+// Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
+// the handler takes effect before that is known.
+[[gnu::always_inline]] inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
+  ReceivedPiece& piece = make_delivered(buffer, *this, payload, bytes, core_);
+  call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
+  if (piece.piece.end_loan()) [[unlikely]] {
+    retain(piece);
+  } else {
+    buffer.release();
+  }
+}
+
+// Frames behind the first one that carry the next bytes, and nothing else that is new, are delivered with it. So the handler is called once
+// for most of an event's bytes, and the work for a segment is done once for all of them. The effects are those of one segment after the
+// other: equal acknowledgements change nothing, and of equal windows the last one holds.
+unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
+                                         std::span<const ReceivedFrame> received) noexcept {
+  tcp_pcb& pcb = *pcb_;
+  ReceiveBuffer& first = *received.front().frame;
+  const SegmentAddresses addresses = addresses_of(first.data);
+  const std::uint32_t acknowledgement = segment.acknowledgement();
+  Buffer data;
+  ReceiveBuffer* last = &append_payload(data, first, *this, segment.payload(), bytes);
+  std::uint32_t sequence = segment.sequence(), room = pcb.rcv_wnd - bytes;
+  pcb.rcv_nxt += bytes;
+  unsigned taken = 1;
+  for (; taken != received.size(); ++taken) {
+    const ReceivedFrame& frame = received[taken];
+    if (!may_follow(frame, received.front()) || !has_ordinary_headers(*frame.frame, frame.info)) break;
+    const std::byte* const at = frame.frame->data;
+    const ArrivedSegment other(at + tcp);
+    const Extent extent = extent_of(*frame.frame);
+    const std::uint32_t more = payload_bytes_of(at, extent.bytes);
+    buffers += extent.buffers;
+    if (!(addresses_of(at) == addresses) || other.sequence() != pcb.rcv_nxt || other.acknowledgement() != acknowledgement ||
+        other.window() != segment.window() || more - 1 >= room || stack_.may_be_short(buffers))
+      break;
+    stack_.counters().bytes_received.add(extent.bytes);
+    last->next = frame.frame;
+    last = &append_payload(data, *frame.frame, *this, other.payload(), more);
+    sequence = pcb.rcv_nxt;
+    pcb.rcv_nxt += more;
+    room -= more;
+  }
+  if (taken != 1) {
+    update_send_window(pcb, sequence, acknowledgement, segment.window());
+    pcb.flags = static_cast<tcpflags_t>((pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW);
+  }
+  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(data)); });
+  for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
+    ReceiveBuffer& done = *buffer;
+    buffer = std::exchange(done.next, nullptr);
+    ReceivedPiece& piece = ReceivedPiece::in(done);
+    if (piece.piece.end_loan()) [[unlikely]] {
+      retain(piece);
+    } else {
+      done.release();
+    }
+  }
+  return taken;
+}
+
+/// The handler has kept the piece.
+void ConnectionState::retain(ReceivedPiece& piece) noexcept {
+  ReceiveBuffer& buffer = piece.buffer();
+  stack_.hold_buffer(buffer);
+  received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(buffer));
+  held_bytes_ += piece.pbuf.len;
+  ++references_;
+  pcb_->rcv_wnd -= piece.pbuf.len;
+}
+
+void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
+  ReceiveBuffer& buffer = piece.buffer();
+  const std::uint32_t bytes = piece.pbuf.len;
+  const std::size_t memory_bytes = Stack::memory_of(buffer);
+  stack_.received_buffer_freed(&buffer);
+  piece_released(bytes, memory_bytes);
+}
+
+// --- The frames of an event --------------------------------------------------------------------------------------------------------------
+[[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
+  ConnectionState*& cached = found_[addresses.hash(found_bits)];
+  if (cached != nullptr && cached->sent_addresses() == addresses.reversed()) [[likely]]
+    return cached;
+  const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
+      to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
+  const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
+                                          lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
+  if (pcb == nullptr || pcb->state != ESTABLISHED || ConnectionState::of(*pcb) == nullptr) return nullptr;
+  cached = ConnectionState::of(*pcb);
+  return cached;
+}
+
+[[gnu::always_inline]] inline unsigned Stack::take_in_segments(std::span<const ReceivedFrame> received, std::size_t frame_bytes,
+                                                               unsigned buffers) noexcept {
+  ReceiveBuffer& frame = *received.front().frame;
+  if (!short_path_ || !has_ordinary_headers(frame, received.front().info)) return 0;
   const std::byte* const at = frame.data;
-  const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(at + ip + 2));
-  if (ip_bytes < Headers::bytes - ip || ip_bytes > bytes - ip) return false;  // Ethernet pads short packets
-  if (ip_bytes == Headers::bytes - ip && next != nullptr && supersedes(*next, at)) {
+  const std::uint32_t bytes = payload_bytes_of(at, frame_bytes);
+  if (bytes == no_payload_length) return 0;
+  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && supersedes(received[1], at)) {
     ++merged_acknowledgements_;
     release_chain(&frame);
-    return true;
+    return 1;
   }
   ConnectionState* const connection = find(addresses_of(at));
-  if (connection == nullptr) return false;
+  if (connection == nullptr) return 0;
   wake_clock(true);
-  return connection->take_segment(ArrivedSegment(at + tcp), static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip)), frame, buffers);
+  return connection->take_segment(ArrivedSegment(at + tcp), bytes, buffers, received);
 }
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
   require(this_core() == core_, "a stack receives frames on its own core", core_);
   want_event_end();
   counters_.frames_received.add(frames.size());
-  std::size_t sum = 0;
-  unsigned segments = 0;
-  for (const ReceivedFrame& received : frames) {
-    std::size_t bytes = received.frame->bytes;
-    unsigned buffers = 1;
-    for (const ReceiveBuffer* piece = received.frame->next; piece != nullptr; piece = piece->next) {
-      bytes += piece->bytes;
-      ++buffers;
-    }
-    sum += bytes;
-    const ReceivedFrame* const next = &received + 1 != frames.data() + frames.size() ? &received + 1 : nullptr;
-    if (take_in_segment(*received.frame, buffers, bytes, received.info, next)) [[likely]] {
-      ++segments;
-    } else {
+  while (!frames.empty()) {
+    const Extent extent = extent_of(*frames.front().frame);
+    counters_.bytes_received.add(extent.bytes);
+    unsigned taken = take_in_segments(frames, extent.bytes, extent.buffers);
+    lwip_stats.tcp.recv += taken;
+    if (taken == 0) [[unlikely]] {
       merged_acknowledgements_ = 0;
-      take_in(received.frame, bytes, received.info);
+      take_in(frames.front().frame, extent.bytes, frames.front().info);
+      taken = 1;
     }
+    frames = frames.subspan(taken);
   }
-  lwip_stats.tcp.recv += segments;
-  counters_.bytes_received.add(sum);
 }
 
 }  // namespace neap::net

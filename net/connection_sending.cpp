@@ -88,9 +88,7 @@ bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_by
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
 // Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
 // acknowledgement, not all bytes are acknowledged.
-[[gnu::always_inline]] inline void ConnectionState::report_acknowledged() noexcept {
-  if (!acknowledged_) return;
-  acknowledged_ = false;
+void ConnectionState::report_acknowledged() noexcept {
   const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
   if (!room && unacknowledged_bytes() != 0) return;
   wanted_bytes_ = 0;
@@ -99,18 +97,22 @@ bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_by
 }
 
 // If a segment changed the connection without lwIP, and lwIP was not used since, only queued bytes and an acknowledgement may be due.
-void ConnectionState::settle() noexcept {
-  report_acknowledged();
+[[gnu::always_inline]] inline void ConnectionState::settle() noexcept {
+  if (std::exchange(acknowledged_, false) && (ready_ == nullptr || wanted_bytes_ != 0)) report_acknowledged();
   if (gone()) return;
   if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
     if (ready_ != nullptr && fits_now(ready_bytes())) [[likely]] {
-      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false) == Sent::all) [[likely]]
-        return charge();
+      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false, false) == Sent::all) [[likely]]
+        return charge_sent();
     } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
       return charge();
     }
   }
   settle_with_lwip();
+}
+
+void Stack::settle_dirty() noexcept {
+  while (ConnectionState* const connection = dirty_.pop_front()) connection->settle();
 }
 
 void ConnectionState::queue_ready() noexcept {
@@ -145,7 +147,7 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
 
 // tcp_write(), tcp_output() and ip4_output(). Avoids silly windows (RFC 9293, 3.8.6.2.1): only the last bytes of the queue are sent in a
 // segment that is not full.
-ConnectionState::Sent ConnectionState::send_queued() noexcept {
+[[gnu::noinline]] ConnectionState::Sent ConnectionState::send_queued() noexcept {
   queue_ready();
   tcp_pcb& pcb = *pcb_;
   if (headers_.generation != etharp_generation || pcb.state != ESTABLISHED || end_wanted_) return Sent::not_possible;
@@ -192,7 +194,7 @@ inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) no
   } else {
     queued_.drop_front(bytes);
   }
-  return pass(*made, flags_for_rest(), false);
+  return pass(*made, flags_for_rest(), false, control_);
 }
 
 // Short pieces are copied behind the headers, because a reference costs more. If there are too many pieces, or no memory for one, the
@@ -238,11 +240,12 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   made->segment.len = static_cast<u16_t>(done);
   made->segment.flags = TF_SEG_IN_PBUF | TF_SEG_LONG;
   queued_.drop_front(done);
-  return pass(*made, flags_for_rest(), true);
+  return pass(*made, flags_for_rest(), true, control_);
 }
 
 // Numbers the new segment before the card has accepted it, as lwIP does. So a segment that the card refuses waits in `unsent`.
-[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags, bool is_long) noexcept {
+[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags, bool is_long,
+                                                                          bool control) noexcept {
   tcp_pcb& pcb = *pcb_;
   const std::uint32_t bytes = made.segment.len;
   const std::uint32_t sequence = pcb.snd_lbb;
@@ -250,7 +253,7 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   pcb.snd_buf -= bytes;
   const std::uint16_t buffers = is_long ? pbuf_clen(&made.custom.pbuf) : std::uint16_t{1};
   pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen + buffers);
-  if (pass_to_card(made, sequence, flags, is_long)) [[likely]]
+  if (pass_to_card(made, sequence, flags, is_long, control)) [[likely]]
     return Sent::all;
   pcb.unsent = &made.segment;
   pcb.unsent_oversize = 0;
@@ -260,7 +263,7 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
 
 // tcp_output_segment(), and the part of tcp_output() for a segment that was sent.
 [[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags,
-                                                                 bool is_long) noexcept {
+                                                                 bool is_long, bool control) noexcept {
   tcp_pcb& pcb = *pcb_;
   tcp_seg& segment = made.segment;
   const std::uint32_t bytes = segment.len;
@@ -275,8 +278,8 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
   std::uint32_t frames = 1;
   if (is_long) [[unlikely]] {
     frames = (bytes + pcb.mss - 1U) / pcb.mss;
-    if (!stack_.send_long_segment(made, pcb.mss, control_)) return false;
-  } else if (!stack_.send_segment(made, control_)) [[unlikely]] {
+    if (!stack_.send_long_segment(made, pcb.mss, control)) return false;
+  } else if (!stack_.send_segment(made, control)) [[unlikely]] {
     return false;
   }
   lwip_stats.tcp.xmit += frames;
@@ -327,14 +330,14 @@ ConnectionState::Sent ConnectionState::send_waiting() noexcept {
       sequence_of(segment) != pcb.snd_nxt || pcb.snd_nxt + segment.len != pcb.snd_lbb ||
       in_flight + segment.len > std::min(pcb.snd_wnd, pcb.cwnd) || (TCPH_FLAGS(segment.tcphdr) & TCP_FIN) != 0)
     return Sent::not_possible;
-  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest(), (segment.flags & TF_SEG_LONG) != 0)) return Sent::waits;
+  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest(), (segment.flags & TF_SEG_LONG) != 0, control_)) return Sent::waits;
   pcb.unsent = nullptr;
   pcb.persist_backoff = 0;
   return Sent::all;
 }
 
 // tcp_send_empty_ack(). An acknowledgement with selective ones is left to lwIP.
-inline bool ConnectionState::acknowledge() noexcept {
+[[gnu::noinline]] bool ConnectionState::acknowledge() noexcept {
   tcp_pcb& pcb = *pcb_;
   if (headers_.generation != etharp_generation || LWIP_TCP_SACK_VALID(&pcb, 0)) return false;
   OutgoingSegment* const made = OutgoingSegment::make(0);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 
 #include "kernel/intrusive_queue.hpp"
 #include "kernel/panic.hpp"
@@ -72,9 +73,10 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   }
 
   /// Handles a segment with `bytes` of payload that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp).
-  /// Takes over `buffer`, the first of the frame's `buffers`. Returns false, with no change, if lwIP has to handle the segment.
-  [[nodiscard, gnu::noinline]] bool take_segment(ArrivedSegment segment, std::uint32_t bytes, ReceiveBuffer& buffer,
-                                                 unsigned buffers) noexcept;
+  /// Takes over `received.front()`, a frame in so many `buffers`, and perhaps frames behind it with further bytes. Returns the number of
+  /// these frames; 0, with no change, if lwIP has to handle the segment.
+  [[nodiscard]] unsigned take_segment(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
+                                      std::span<const ReceivedFrame> received) noexcept;
   /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
   void remember_headers(const pbuf& frame) noexcept;
   /// Runs at the end of an event (connection_sending.cpp): calls `writable` if due, passes all recorded requests to lwIP, and sends.
@@ -95,13 +97,18 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   }
   /// Bytes that lwIP has, because they are not acknowledged. The connection MUST NOT be gone.
   [[nodiscard]] std::size_t lwip_bytes() const noexcept { return TCP_SND_BUF - std::size_t{pcb_->snd_buf}; }
+  /// The memory that lwIP holds for these bytes.
+  [[nodiscard]] std::size_t sent_memory() const noexcept { return lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes; }
   /// Bytes that wait to be sent.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes() : queued_.bytes(); }
   /// `Connection::held_bytes`.
   [[nodiscard]] std::size_t memory_held() const noexcept {
     std::size_t bytes = std::size_t{received_memory_} + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
-    if (pcb_ != nullptr) bytes += lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes;
-    return bytes;
+    return pcb_ != nullptr ? bytes + sent_memory() : bytes;
+  }
+  /// As `charge`, after a segment was sent and nothing waits.
+  void charge_sent() noexcept {
+    if (const std::size_t now = received_memory_ + sent_memory(); now != charged_bytes_) charge(now);
   }
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
@@ -167,9 +174,9 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] Sent send_long(std::uint32_t bytes) noexcept;
   /// Sends a segment that the card did not take before.
   [[nodiscard]] Sent send_waiting() noexcept;
-  /// Makes `made` the connection's last segment, and sends it.
-  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags, bool is_long) noexcept;
-  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags, bool is_long) noexcept;
+  /// Makes `made` the connection's last segment, and sends it. `control` MUST be `control_`, which is false for an ordinary connection.
+  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags, bool is_long, bool control) noexcept;
+  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags, bool is_long, bool control) noexcept;
   /// PSH marks the last bytes of the queue.
   [[nodiscard]] unsigned flags_for_rest() const noexcept { return queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK; }
   void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;
@@ -181,12 +188,13 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void acknowledged() noexcept { acknowledged_ = true; }
   /// Passes the payload of a whole frame to the handler.
   void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
-  /// As `deliver`, for a frame in several buffers.
-  void deliver_chain(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& first) noexcept;
+  /// As `deliver`, for a frame in several buffers, and for further frames. Returns the number of frames.
+  [[nodiscard, gnu::noinline]] unsigned deliver_joined(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
+                                                       std::span<const ReceivedFrame> received) noexcept;
   void retain(ReceivedPiece& piece) noexcept;
   /// `settle`, if lwIP has to do a part (connection.cpp).
   void settle_with_lwip() noexcept;
-  /// Calls `writable` if it is due.
+  /// Calls `writable` if it is due, in an event in which the peer acknowledged bytes.
   void report_acknowledged() noexcept;
   void remember_addresses() noexcept;
   [[nodiscard]] std::uint32_t ready_bytes() const noexcept { return ready_->segment.len; }

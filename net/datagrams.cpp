@@ -123,7 +123,7 @@ Result<void> Stack::send_datagram(std::uint16_t from_port, Endpoint to, std::spa
   const ip_addr_t address{.addr = lwip_htonl(to.address.value)};
   const err_t error = udp_sendto(port->pcb, data, &address, to.port);
   pbuf_free(data);
-  want_event_end();
+  want_checks();
   if (error == ERR_OK) return {};
   if (error == ERR_MEM) return failure(ErrorCode::full, "no room for a datagram in the card's ring or a neighbour's queue", to.port);
   return failure(ErrorCode::closed, "no address or no link", to.port);

@@ -107,7 +107,7 @@ Result<void> Stack::join(Ipv4Address group, unsigned core) noexcept {
     return failure(ErrorCode::out_of_memory, "no memory for a multicast group", group.value);
   }
   groups_dirty_ = true;
-  want_event_end();
+  want_checks();
   return {};
 }
 
@@ -119,7 +119,7 @@ Result<void> Stack::leave(Ipv4Address group, unsigned core) noexcept {
   const ip4_addr_t address = to_lwip(group);
   static_cast<void>(igmp_leavegroup_netif(&netif_, &address));
   groups_dirty_ = true;
-  want_event_end();
+  want_checks();
   return {};
 }
 

@@ -88,6 +88,13 @@ class Connection {
   /// `send`.
   [[nodiscard]] bool send_copy(std::span<const std::byte> bytes) noexcept;
   static constexpr std::size_t send_copy_bytes_max = 1460;  ///< the payload of a frame
+  /// Returns room for `send_copy_bytes_max` bytes in a frame that `send_frame` sends, so that a reply is not copied. The caller MAY write
+  /// there until its callback returns, or until it calls `frame` or `send_frame` of any connection. The room is empty if this connection
+  /// has bytes that are queued or not acknowledged, in every case that is not ordinary, and without memory. Other functions work then.
+  [[nodiscard]] std::span<std::byte> frame() noexcept;
+  /// Sends the first `bytes` bytes of `frame()`, at least one, at the end of the event. MUST follow a call of `frame` of this connection
+  /// whose result was not empty, with no other call of this connection in between.
+  void send_frame(std::size_t bytes) noexcept;
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
   /// Returns the memory held for received bytes (not released, or out of order) and for sent bytes (queued, or not yet acknowledged). Each
   /// buffer counts with its whole size, including headers and rounding. Bytes sent without a copy count too.

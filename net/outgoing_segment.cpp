@@ -45,6 +45,7 @@ void OutgoingSegment::trim() noexcept {
     while (first != nullptr) free(*std::exchange(first, first->next_free));
   }
   spare_.bytes = 0;
+  if (spare_.open != nullptr) free(*std::exchange(spare_.open, nullptr));
 }
 
 }  // namespace neap::net

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "kernel/panic.hpp"
@@ -40,6 +41,10 @@ struct OutgoingSegment {
   /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. `segment` and the pbuf are initialised,
   /// with one reference, as those of a segment whose headers are complete. The headers are not initialised.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
+  /// Returns the room for the payload of the core's open frame, an object for `TCP_MSS` bytes; empty without memory.
+  [[nodiscard]] static std::span<std::byte> frame() noexcept;
+  /// Returns the object of the open frame as one with `bytes` of payload. MUST follow a call of `frame` that did not fail.
+  [[nodiscard]] static OutgoingSegment& take_frame(std::size_t bytes) noexcept;
   /// Returns the payload as a piece of a Buffer. The piece is in the place of the headers, and releasing it releases the object.
   [[nodiscard]] Buffer::Piece& as_piece() noexcept;
   /// The object of a segment with the flag TF_SEG_IN_PBUF.
@@ -63,12 +68,26 @@ struct OutgoingSegment {
   /// Limit of a core's spare objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not
   /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
   static constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
+  static constexpr std::size_t frame_class = classes - 1;  ///< of the open frame
   struct Spare {
     std::array<OutgoingSegment*, classes> first{};
+    OutgoingSegment* open = nullptr;  ///< the open frame; a released object of its class becomes the next one
     std::size_t bytes = 0;
   };
   static constinit thread_local Spare spare_;
 
+  /// Makes it an unsent segment with one reference, whose length is still to be set.
+  void initialise() noexcept {
+    custom.pbuf.next = nullptr;
+    custom.pbuf.payload = headers.to_mac;
+    custom.pbuf.ref = 1;
+    segment.next = nullptr;
+    segment.acked = 0;
+  }
+  void set_payload_bytes(std::size_t bytes) noexcept {
+    custom.pbuf.len = custom.pbuf.tot_len = static_cast<u16_t>(SegmentHeaders::bytes + bytes);
+    segment.len = static_cast<u16_t>(bytes);
+  }
   static constexpr std::size_t object_bytes(std::size_t size_class) noexcept { return smallest_bytes + size_class * step_bytes; }
   [[nodiscard]] static OutgoingSegment* make_new(std::size_t size_class) noexcept;
   static void free(OutgoingSegment& object) noexcept;
@@ -88,18 +107,33 @@ inline OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
     object = make_new(size_class);
     if (object == nullptr) return nullptr;
   }
-  pbuf& buffer = object->custom.pbuf;
-  buffer.next = nullptr;
-  buffer.payload = object->headers.to_mac;
-  buffer.len = buffer.tot_len = static_cast<u16_t>(SegmentHeaders::bytes + bytes);
-  buffer.ref = 1;
-  object->segment.next = nullptr;
-  object->segment.len = static_cast<u16_t>(bytes);
-  object->segment.acked = 0;
+  object->initialise();
+  object->set_payload_bytes(bytes);
+  return object;
+}
+
+inline std::span<std::byte> OutgoingSegment::frame() noexcept {
+  if (spare_.open == nullptr) {
+    spare_.open = make(TCP_MSS);
+    if (spare_.open == nullptr) [[unlikely]]
+      return {};
+  }
+  return {spare_.open->payload(), TCP_MSS};
+}
+
+inline OutgoingSegment& OutgoingSegment::take_frame(std::size_t bytes) noexcept {
+  require(spare_.open != nullptr && bytes - 1 < TCP_MSS, "the open frame is sent, with a byte or more", bytes);
+  OutgoingSegment& object = *std::exchange(spare_.open, nullptr);
+  object.set_payload_bytes(bytes);
   return object;
 }
 
 inline void OutgoingSegment::give_back(OutgoingSegment& object) noexcept {
+  if (object.size_class == frame_class && spare_.open == nullptr) {
+    object.initialise();
+    spare_.open = &object;
+    return;
+  }
   const std::size_t bytes = spare_.bytes + object_bytes(object.size_class);
   if (bytes > spare_bytes_max) [[unlikely]]
     return free(object);

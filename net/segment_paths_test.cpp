@@ -30,8 +30,6 @@ struct Comparison {
   /// True: the comparison ends, without an error, where segments begin elsewhere. Later acknowledgements, and so the script, depend on
   /// that.
   bool until_segments_differ = false;
-  /// False: the bytes of a step's calls of `received` are compared, but not how calls divide them.
-  bool each_call = true;
   /// True: the machine may announce a larger window. lwIP opens the window at the end of the event in which the handler released its bytes.
   /// The short path does not close it for such bytes. So an acknowledgement that lwIP sends within that event differs. Later, the window's
   /// edge may be behind lwIP's by less than a segment, because it moves in steps of at least a segment.
@@ -96,7 +94,7 @@ std::vector<SentFrame> joined(const std::vector<SentFrame>& frames, bool same_ac
   return result;
 }
 
-/// Joins consecutive calls of `received` of one connection.
+/// Joins consecutive calls of `received` of one connection: the short path makes one call for segments that arrive together.
 std::vector<HandlerCall> joined(const std::vector<HandlerCall>& calls) {
   std::vector<HandlerCall> result;
   for (const HandlerCall& call : calls) {
@@ -122,8 +120,7 @@ std::string difference(const ScriptStep& one, const ScriptStep& other, const Com
   const std::vector<SentFrame> frames = joined(one.frames, how.same_acknowledgements, how.larger_windows);
   const std::vector<SentFrame> other_frames = joined(other.frames, how.same_acknowledgements, how.larger_windows);
   if (frames != other_frames) show_difference(out, "frames", frames, other_frames, std::equal_to<>{});
-  const bool calls = how.each_call ? one.calls == other.calls : joined(one.calls) == joined(other.calls);
-  if (!calls) show_difference(out, "calls", one.calls, other.calls, std::equal_to<>{});
+  if (joined(one.calls) != joined(other.calls)) show_difference(out, "calls", one.calls, other.calls, std::equal_to<>{});
   if (one.fields.size() != other.fields.size()) out << "connections differ\n";
   for (std::size_t i = 0; i < std::min(one.fields.size(), other.fields.size()); ++i) {
     const Field &first = one.fields[i], &second = other.fields[i];
@@ -229,6 +226,19 @@ TEST_P(SegmentPaths, AreEqualWithSegmentation) {
     steps += expect_same({.seed = GetParam() * 100 + 30 + i, .steps = 300, .tso = tso, .card = {.tso_bytes_max = 0x10000}}, how);
   }
   EXPECT_GT(steps, 300U);
+}
+
+// The short path calls the handler once for segments that follow each other.
+TEST(SegmentsTogether, AreReceivedInOneCall) {
+  const auto calls_of = [](bool short_path) {
+    std::size_t calls = 0;
+    for (const ScriptStep& step : ScriptedMachine({.seed = 7, .short_path = short_path, .faults = 0, .ends = 0}).run()) {
+      calls += static_cast<std::size_t>(
+          std::ranges::count(step.calls, HandlerCall::Kind::received, [](const HandlerCall& call) { return call.kind; }));
+    }
+    return calls;
+  };
+  EXPECT_LT(calls_of(true), calls_of(false));
 }
 
 // Coalesced frames arrive in several buffers.

@@ -130,7 +130,7 @@ void Stack::link_changed(bool up) noexcept {
   } else {
     netif_set_link_down(&netif_);
   }
-  want_event_end();
+  want_checks();
 }
 
 void Stack::set_addresses(const Addresses& addresses) noexcept {
@@ -139,7 +139,7 @@ void Stack::set_addresses(const Addresses& addresses) noexcept {
   const ip4_addr_t gateway = to_lwip(addresses.gateway);
   netif_set_addr(&netif_, &address, &netmask, &gateway);
   groups_dirty_ = true;
-  want_event_end();
+  want_checks();
 }
 
 Addresses Stack::addresses() const noexcept {
@@ -150,23 +150,39 @@ Addresses Stack::addresses() const noexcept {
 
 bool Stack::start_dhcp() noexcept {
   const bool started = dhcp_start(&netif_) == ERR_OK;
-  want_event_end();
+  want_checks();
   return started;
 }
 
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
+
+// Most events handle segments of open connections, all without lwIP. Such an event changes no address, no time-out and no frame of lwIP's.
+// Skipping the checks saves 80 instructions of an event (`./neap bench request --rows get.1`).
 void Stack::end_of_event() noexcept {
+  if (checks_due_) [[unlikely]]
+    begin_checks();
+  if (!dirty_.empty()) {
+    wake_clock(true);
+    settle_dirty();
+  }
+  if (checks_due_) [[unlikely]]
+    check_at_event_end();
+}
+
+void Stack::begin_checks() noexcept {
   if (retry_blocked_) {
     retry_blocked_ = false;
     while (ConnectionState* connection = blocked_.pop_front()) mark_dirty_at_receipt(*connection);
   }
-  if (!dirty_.empty()) wake_clock(true);
-  if (counters_.held_bytes.value() > memory_limit_bytes_ * memory::reset_factor) [[unlikely]]
-    evict();
-  while (ConnectionState* connection = dirty_.pop_front()) connection->settle();
+  if (counters_.held_bytes.value() > memory_limit_bytes_ * memory::reset_factor) evict();
+}
+
+void Stack::check_at_event_end() noexcept {
+  checks_due_ = false;
   send_held();
   if (primary() && addresses() != published_) publish_addresses();
   update_timers();
+  if (memory_short() || joiner_.holds()) checks_due_ = true;  // the next event checks again
 }
 
 void Stack::mark_gone(ConnectionState& connection) noexcept {

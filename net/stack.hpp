@@ -128,7 +128,13 @@ class Stack final : public FrameReceiver {
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
   /// Returns true if it has passed the datagram on to another core and freed it.
   bool pass_on_reassembled(pbuf* datagram) noexcept;
+  /// Requests the end of the event, where connections with work are settled.
   void want_event_end() noexcept { end_of_event_.request(); }
+  /// Also requests the checks of `check_at_event_end`. MUST be called if a time-out, an address or memory may have changed.
+  void want_checks() noexcept {
+    checks_due_ = true;
+    end_of_event_.request();
+  }
   /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
   /// uses its time. With `for_tcp` the ticks start again, because TCP may have work pending after this event.
   void wake_clock(bool for_tcp) noexcept {
@@ -174,7 +180,7 @@ class Stack final : public FrameReceiver {
     lwip_uses_ = uses;
   }
   /// Sets the limit of the core's held memory, above which payload is refused (for tests).
-  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
+  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes, checks_due_ = true; }
 
   void count_half_open(int change) noexcept {
     require(change >= 0 || counters_.half_open.value() >= static_cast<std::uint64_t>(-std::int64_t{change}),
@@ -193,10 +199,12 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] const CommonHeaders& common_headers() const noexcept { return common_headers_; }
   /// How often lwIP has run on this core, and so may have changed any connection. Never 0.
   [[nodiscard]] std::uint32_t lwip_uses() const noexcept { return lwip_uses_; }
-  /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads.
+  /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads, and no time or
+  /// address of the stack.
   void note_lwip_use() noexcept {
     if (++lwip_uses_ == 0) [[unlikely]]
       begin_lwip_uses();
+    checks_due_ = true;
   }
   /// Returns the number of acknowledgements that were dropped because the segment that is being handled supersedes them.
   [[nodiscard]] unsigned take_merged() noexcept { return std::exchange(merged_acknowledgements_, 0U); }
@@ -243,7 +251,10 @@ class Stack final : public FrameReceiver {
   // transmitting, and waits until no frame is in flight.
   void abort_all() noexcept;
   void stop_transmitting() noexcept;
-  [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
+  [[nodiscard]] unsigned frames_in_flight() noexcept {
+    sender_->reap();
+    return frames_in_flight_;
+  }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
   /// Handles lwIP's report that a connection has arrived at a listener. `pcb` is null if there was no memory for the connection.
@@ -291,10 +302,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  /// Handles a frame with an ordinary segment of an open connection (connection_receiving.cpp). `next`: the frame behind it in the same
-  /// event; null: none. Returns false, with no change, for others.
-  [[nodiscard]] bool take_in_segment(ReceiveBuffer& frame, unsigned buffers, std::size_t bytes, ReceiveInfo info,
-                                     const ReceivedFrame* next) noexcept;
+  /// Handles a frame with an ordinary segment of an open connection, and perhaps frames behind it (connection_receiving.cpp).
+  /// `frame_bytes`, `buffers`: the length of the first frame and the number of its buffers. Returns the number of handled frames; 0, with
+  /// no change, for other frames.
+  [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received, std::size_t frame_bytes, unsigned buffers) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
   [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
@@ -327,6 +338,10 @@ class Stack final : public FrameReceiver {
   /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
+  void begin_checks() noexcept;
+  /// Settles all connections with work for the end of this event (connection_sending.cpp).
+  void settle_dirty() noexcept;
+  void check_at_event_end() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
   void update_timers() noexcept;
@@ -378,6 +393,7 @@ class Stack final : public FrameReceiver {
   std::uint32_t lwip_uses_ = 1;
   unsigned merged_acknowledgements_ = 0;
   bool retry_blocked_ = false;
+  bool checks_due_ = true;  ///< an event may have changed more than the state of open connections without lwIP
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;
   } finish_;

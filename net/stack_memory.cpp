@@ -26,6 +26,8 @@ void Stack::charge(std::size_t before, std::size_t now) noexcept {
   heavy_connections_ += static_cast<unsigned>(now > memory::connection_guarantee_bytes);
   heavy_connections_ -= static_cast<unsigned>(before > memory::connection_guarantee_bytes);
   neap_lwip_memory_short = held > memory_limit_bytes_ ? 1 : 0;
+  if (memory_short()) [[unlikely]]
+    checks_due_ = true;  // `evict`
 }
 
 bool Stack::refuses(const ConnectionState& connection) const noexcept {

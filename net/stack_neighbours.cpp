@@ -57,7 +57,7 @@ bool Stack::take_asked(std::uint32_t address) noexcept {
 
 void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept {
   arp_dirty_ = true;
-  want_event_end();
+  want_checks();
   if (from_us && std::memcmp(mac.data(), netif_.hwaddr, mac.size()) != 0) counters_.address_conflicts.add();
   if (!primary() || !for_us || from_us || group_.cores == 1) return;
   const bool publish = should_publish(address, mac);
@@ -76,7 +76,7 @@ void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool
         const ip4_addr_t ip{.addr = address};
         etharp_learn(&stack->netif_, &ip, &neighbour, 1);
         stack->arp_dirty_ = true;
-        stack->want_event_end();
+        stack->want_checks();
       });
       if (spawned.has_value()) {
         counters_.neighbours_published.add();

@@ -212,7 +212,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
     auto there = [frame = std::unique_ptr<ReceiveBuffer, Freer>(copy), info]() mutable noexcept {
       Stack* const stack = Stack::here();
       if (stack == nullptr) return;
-      stack->want_event_end();
+      stack->want_checks();
       const FrameHeaders headers = parse_headers(frame->data, frame->bytes);
       stack->accept(frame.release(), headers, info);
     };

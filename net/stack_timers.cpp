@@ -90,11 +90,12 @@ void Stack::end_pause(bool for_tcp) noexcept {
   if (!for_tcp) return;
   times_.tcp_ticking = true;
   times_.tcp = now + TCP_TMR_INTERVAL;
-  want_event_end();
+  want_checks();
 }
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   note_lwip_use();
+  if (frames_in_flight_ != 0) sender_->reap();  // lwIP does not retransmit a segment that the card holds
   if (times_.tcp_ticking) {
     make_up_ticks(now - TCP_TMR_INTERVAL);  // adds the ticks that a late call missed, so that ages follow the clock
     times_.tcp_counted += TCP_TMR_INTERVAL;
@@ -127,7 +128,7 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
   times_.arp = StackTimes::never;
   times_.arp_last += passed * ARP_TMR_INTERVAL;
   arp_dirty_ = true;
-  want_event_end();
+  want_checks();
 }
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ void Stack::wake_lease_clock() noexcept { count_lease_seconds(now_ms()); }
 
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
-// Runs at the end of every event of the stack, so it makes few checks: the ARP table is checked only after it was used.
+// Runs at the end of every event in which lwIP may have run, so it makes few checks: the ARP table is checked only after it was used.
 void Stack::update_timers() noexcept {
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
@@ -225,7 +226,7 @@ void Stack::timer_fired() noexcept {
   const std::uint64_t now = now_ms();
   timer_due_ms_ = StackTimes::never;
   arp_dirty_ = true;  // makes `update_timers` arm the timer again at the end of the event
-  want_event_end();
+  want_checks();
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
@@ -273,6 +274,6 @@ u32_t sys_now(void) { return static_cast<u32_t>(neap::net::now_ms()); }
 void sys_init(void) {}
 
 void tcp_timer_needed(void) {
-  if (neap::net::Stack* const stack = neap::net::Stack::here(); stack != nullptr) stack->want_event_end();
+  if (neap::net::Stack* const stack = neap::net::Stack::here(); stack != nullptr) stack->want_checks();
 }
 }

@@ -22,7 +22,7 @@ void Stack::count_control_sent(FramesSent sent) noexcept {
 
 err_t Stack::transmit(pbuf* frame) noexcept {
   if (transmitting_stopped_) return ERR_IF;
-  want_event_end();
+  want_checks();
   if (shown_to_ != nullptr) [[unlikely]]
     shown_to_->remember_headers(*frame);
   const policy::Segmentation form = segmentation_.load(std::memory_order_relaxed);
@@ -118,7 +118,7 @@ void Stack::transmitted(std::span<void* const> tokens) noexcept {
 
 void Stack::transmit_room() noexcept {
   retry_blocked_ = true;
-  want_event_end();
+  want_checks();
 }
 
 }  // namespace neap::net

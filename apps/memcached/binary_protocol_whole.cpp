@@ -19,8 +19,8 @@ std::uint64_t binary::store_whole(const char* begin, std::size_t key_bytes, std:
   return store.set(store.key({key, key_bytes}), read_big<std::uint32_t>(extras), expires, {key + key_bytes, value_bytes}, now).cas;
 }
 
-std::size_t binary::handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now, Statistics& statistics,
-                                          Reply& reply) noexcept {
+Handled binary::handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now, Statistics& statistics,
+                                      Reply& reply) noexcept {
   constexpr std::size_t header_bytes = BinaryProtocol::header_bytes, set_extras_bytes = 8;
   const char* begin = input.data();  // of the next request
   const char* const end = begin + input.size();
@@ -69,7 +69,7 @@ std::size_t binary::handle_whole_requests(std::string_view input, Store& store, 
   }
   if (sets != 0) statistics.add(Count::cmd_set, sets);
   statistics.add(Count::requests, std::uint64_t{gets} + sets);
-  return static_cast<std::size_t>(begin - input.data());
+  return {.bytes = static_cast<std::size_t>(begin - input.data()), .requests = gets + sets};
 }
 
 }  // namespace neap::memcached

@@ -53,9 +53,8 @@ inline void write_answer_head(char* to, const char* request, std::uint8_t extras
 [[nodiscard]] std::uint64_t store_whole(const char* begin, std::size_t key_bytes, std::size_t value_bytes, Store& store, const Clock& clock,
                                         Seconds now) noexcept;
 
-/// Handles the whole requests at the front of `input`, up to the first other request, and until the reply is full. Returns the consumed
-/// bytes.
-[[nodiscard]] std::size_t handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now,
-                                                Statistics& statistics, Reply& reply) noexcept;
+/// Handles the whole requests at the front of `input`, up to the first other request, and until the reply is full.
+[[nodiscard]] Handled handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now, Statistics& statistics,
+                                            Reply& reply) noexcept;
 
 }  // namespace neap::memcached::binary

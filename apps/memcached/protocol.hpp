@@ -57,6 +57,12 @@ struct Context {
   [[nodiscard]] Store& store() const noexcept { return service.store; }
 };
 
+/// What a pass over whole requests has handled (text_protocol_whole.hpp, binary_protocol_whole.hpp).
+struct Handled {
+  std::size_t bytes = 0;
+  std::uint32_t requests = 0;
+};
+
 namespace detail {
 /// A bit for each of the 16 bytes at `at`: 1 where the byte is a blank or a control character (below 0x21).
 inline unsigned breaks_of_16(const char* at) noexcept {

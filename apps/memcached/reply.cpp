@@ -90,6 +90,7 @@ void ReplyPool::release_chunk(void* pointer) noexcept {
 
 Reply::~Reply() {
   clear();
+  require(!in_frame_, "memcached: a reply ends outside of frames");
   if (limit_ != nullptr) close();
 }
 
@@ -99,7 +100,19 @@ void Reply::fail() noexcept {
   if (limit_ != nullptr) close();
 }
 
+/// The frame is not sent.
+void Reply::leave_frame() noexcept {
+  const std::string_view text{text_, open_bytes()};
+  text_ = cursor_ = limit_ = nullptr;
+  in_frame_ = false;
+  put_in_pieces(text);
+}
+
 char* Reply::make_room(std::size_t bytes) noexcept {
+  if (in_frame_) {
+    leave_frame();
+    return room(bytes);
+  }
   ReplyPool::Chunk* const chunk = failed_ ? nullptr : pool_.with_room(bytes, *this);
   if (chunk == nullptr) {
     fail();
@@ -111,6 +124,8 @@ char* Reply::make_room(std::size_t bytes) noexcept {
 }
 
 void Reply::add_text() noexcept {
+  close_frame();
+  if (cursor_ == text_) return;  // there was no memory for a text of a frame
   ReplyPool::Chunk* const chunk = pool_.current_;
   require(pool_.open_ == this && text_ == chunk->bytes + chunk->used && cursor_ <= limit_, "memcached: an open text ends its chunk");
   char* const start = text_;
@@ -151,6 +166,7 @@ void Reply::refer(Item& item, std::string_view bytes) noexcept {
   const std::string_view line = item.value_line();
   require(bytes.data() >= line.data() && bytes.data() + bytes.size() <= line.data() + line.size(), "memcached: bytes outside their item");
   item.hold();
+  close_frame();
   add_open_text();
   count_bytes(bytes.size());
   add(bytes.data(), bytes.size(), &release_item, &item);

@@ -6,8 +6,8 @@
 // stored. The reply releases a chunk or an item when the peer has acknowledged its bytes.
 //
 // A text is written behind the text before it, without a segment of its own: the reply is "open" at the end of the core's current chunk. It
-// is closed when another reply needs room in this chunk, or when its segments are needed. A short reply is copied into its frame and never
-// closed.
+// is closed when another reply needs room in this chunk, or when its segments are needed. A short reply is written into the frame that is
+// sent (`open_in`), or copied into its frame, and never closed.
 //
 // The size is bounded: when the reply is `full()`, the parser stops before the next command (or the next key of a get) until the reply has
 // room. A reply that cannot be sent moves into owned chunks (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk
@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "apps/memcached/item.hpp"
@@ -144,6 +145,28 @@ class Reply {
     if (first_ == count_) reset_segments();
   }
   void clear() noexcept;
+  /// Writes the next texts to `room`, which MUST hold until `close_frame` or `take_frame` is called. If the reply does not fit, its text is
+  /// moved into a chunk. The reply MUST be empty.
+  void open_in(std::span<std::byte> room) noexcept {
+    require(bytes() == 0 && !in_frame_, "memcached: only an empty reply is written into a frame");
+    if (limit_ != nullptr) [[unlikely]]
+      close();
+    text_ = cursor_ = reinterpret_cast<char*>(room.data());
+    limit_ = text_ + room.size();
+    in_frame_ = true;
+  }
+  /// True if the whole reply is in the room of `open_in`.
+  [[nodiscard]] bool in_frame() const noexcept { return in_frame_; }
+  /// Removes the text from the room of `open_in`, and counts it as taken.
+  void take_frame() noexcept {
+    written_ += open_bytes();
+    text_ = cursor_ = limit_ = nullptr;
+    in_frame_ = false;
+  }
+  /// Moves the text from the room of `open_in`, if it is there, into a chunk.
+  void close_frame() noexcept {
+    if (in_frame_) leave_frame();
+  }
   /// Returns the whole reply if it is an open text, otherwise an empty view.
   [[nodiscard]] std::string_view open_text() const noexcept {
     return bytes_ == 0 ? std::string_view{text_, open_bytes()} : std::string_view{};
@@ -188,6 +211,7 @@ class Reply {
     if (cursor_ != text_) add_text();
   }
   void add_text() noexcept;
+  void leave_frame() noexcept;
   friend class ReplyPool;
   /// Lets another reply use the chunk.
   void close() noexcept;
@@ -202,14 +226,15 @@ class Reply {
   void free_segments() noexcept;
 
   ReplyPool& pool_;
-  // The open text is in the pool's current chunk, which ends at `limit_`. All three are null if the reply is not open.
+  // The open text is in the pool's current chunk, or in a frame (`in_frame_`), which ends at `limit_`. All three are null if the reply is
+  // not open.
   char* text_ = nullptr;
   char* cursor_ = nullptr;
   char* limit_ = nullptr;
   std::size_t bytes_ = 0, full_bytes_ = full_bytes;  // `bytes_` and `written_` do not include the open text
   std::uint64_t written_ = 0;
   unsigned first_ = 0, count_ = 0, capacity_ = inline_segments;
-  bool failed_ = false;
+  bool failed_ = false, in_frame_ = false;
   Segment* segments_ = inline_;
   Segment inline_[inline_segments];
 };

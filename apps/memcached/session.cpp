@@ -136,29 +136,46 @@ Exchange::~Exchange() { settle_all(); }
 // This has the effects of `work` in the ordinary case: requests that arrived whole, nothing in flight, and a reply that fits one frame.
 [[gnu::always_inline]] inline bool Exchange::answer_at_once(Conversation::Protocol protocol, net::Connection& connection,
                                                             net::Buffer& data) {
-  if (connection.unacknowledged_bytes() != 0 || core_.service->reply_memory.scarce()) return false;
+  if (core_.service->reply_memory.scarce()) return false;
+  if (const std::span<std::byte> room = frame_fits_ ? connection.frame() : std::span<std::byte>(); !room.empty()) [[likely]] {
+    reply_.open_in(room);
+  } else if (connection.unacknowledged_bytes() != 0) {
+    return false;
+  }
   const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
-  const std::uint64_t requests = core_.statistics.value(Count::requests);
   Service& service = *core_.service;
   const Seconds now = core_.now();
   service.store.tick(now);
-  const std::size_t used = protocol == Conversation::Protocol::text
-                               ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
-                               : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
-  if (used == 0) return false;
-  log::count_requests(core_.statistics.value(Count::requests) - requests);
+  const auto [used, requests] = protocol == Conversation::Protocol::text
+                                    ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+                                    : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  if (used == 0) [[unlikely]] {
+    reply_.close_frame();
+    return false;
+  }
+  log::count_requests(requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;
   if (core_.unchecked_bytes >= Holders::bytes_per_check) [[unlikely]] {
     core_.unchecked_bytes = 0;
     shed_holders_everywhere(*core_.service, core_, nullptr);
   }
   const std::string_view text = reply_.open_text();
-  if (used == input.size() && text.size() - 1 < net::Connection::send_copy_bytes_max &&
-      connection.send_copy(std::as_bytes(std::span(text)))) [[likely]] {
-    core_.statistics.add(Count::bytes_written, text.size());
-    reply_.take_open_text();
-    return true;
+  if (used == input.size() && !text.empty()) [[likely]] {
+    if (reply_.in_frame()) [[likely]] {
+      connection.send_frame(text.size());
+      core_.statistics.add(Count::bytes_written, text.size());
+      reply_.take_frame();
+      return true;
+    }
+    if (text.size() <= net::Connection::send_copy_bytes_max && connection.send_copy(std::as_bytes(std::span(text)))) {
+      core_.statistics.add(Count::bytes_written, text.size());
+      reply_.take_open_text();
+      frame_fits_ = true;
+      return true;
+    }
   }
+  reply_.close_frame();
+  frame_fits_ = reply_.bytes() <= net::Connection::send_copy_bytes_max;
   data.drop_front(used);
   return false;
 }

@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/memcached/test_peer.hpp"
@@ -32,6 +33,34 @@ TEST_F(SessionTest, PipelinedRequestsOfOneBufferAreAnsweredInOneSend) {
   ASSERT_FALSE(peer.connection.sent.empty());
   EXPECT_EQ(peer.connection.sent.front().size(), peer.connection.sent.bytes());  // one piece
   EXPECT_EQ(peer.read_all(), "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nEND\r\nVERSION 1.6.0-test\r\n");
+}
+
+// A reply is written into the frame that is sent. If it turns out to be longer than a frame, nothing of it is lost.
+TEST_F(SessionTest, RepliesThatFitAFrameAreWrittenIntoIt) {
+  const std::string value(100, 'v'), answer = "VALUE a 0 100\r\n" + value + "\r\nEND\r\n";
+  const auto gets = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += "get a\r\n";
+    return text;
+  };
+  peer.ask("set a 0 0 100\r\n" + value + "\r\n");
+  unsigned frames = peer.connection.frames;
+  for (const auto& [count, in_frame] : {std::pair{1, true}, {4, true}, {16, false}, {16, false}, {1, false}, {1, true}, {30, false}}) {
+    std::string expected;
+    for (int i = 0; i < count; ++i) expected += answer;
+    EXPECT_EQ(peer.ask(gets(count)), expected) << count;
+    if (in_frame) ++frames;
+    EXPECT_EQ(peer.connection.frames, frames) << count;
+  }
+  EXPECT_EQ(peer.ask("get a\r\nget a"), answer);  // the rest of the second request follows
+  EXPECT_EQ(peer.ask("\r\n"), answer);
+}
+
+TEST_F(SessionTest, LongValuesBehindShortOnesLeaveTheFrame) {
+  const std::string value(5000, 'v');
+  peer.ask("set a 0 0 1\r\nx\r\nset b 0 0 5000\r\n" + value + "\r\n");
+  EXPECT_EQ(peer.ask("get a\r\nget b\r\nget a\r\n"),
+            "VALUE a 0 1\r\nx\r\nEND\r\nVALUE b 0 5000\r\n" + value + "\r\nEND\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
 TEST_F(SessionTest, LargeValuesAreNotCopied) {

@@ -39,8 +39,10 @@ Store::Store(const StoreOptions& options)
       memory_(options.memory),
       cores_(std::max(options.cores, 1U)),
       retired_bytes_max_(std::min(memory_bytes_ / retired_share, cores_ * retired_bytes_core)),
+      retired_bytes_core_max_(retired_bytes_max_ / cores_),
       spare_bytes_(std::min(footprint(key_bytes_max, value_bytes_max_), memory_bytes_ / spare_share / cores_)),
-      spares_(std::make_unique<Spares[]>(cores_)),
+      reserve_bytes_(std::min(memory_bytes_ / reserve_share / cores_, reserve_bytes_core)),
+      parts_(std::make_unique<PerCore[]>(cores_)),
       table_(options.buckets, retire_),
       shards_(std::make_unique<Shard[]>(options.shards)) {
   require(std::has_single_bit(options.shards) && options.shards <= shards_max, "memcached: shards are a power of two", options.shards);
@@ -59,7 +61,7 @@ Store::~Store() {
     }
   }
   for (unsigned core = 0; core < cores_; ++core) {
-    for (const std::atomic<void*>& block : spares_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));
+    for (const std::atomic<void*>& block : parts_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));
   }
   require(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0, "memcached: an item is held longer than the store exists");
   stores_[index_].store(nullptr, std::memory_order_relaxed);
@@ -73,35 +75,47 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
   const bool flushed = item.cas <= flushed_cas_.load(std::memory_order_relaxed);
   Shard& shard = shard_of(item.hash);
   const std::lock_guard lock(shard.lock);
-  table_.visit_chain(item.hash, [&](Item& other) {
-    if (&other == &item && is_dead(item, now)) take_back(shard, item);
-  });
+  for (Table::Place place = table_.first_place(item.hash); Item* const other = place.item(); place.move_behind(*other)) {
+    if (other != &item) continue;
+    if (is_dead(item, now)) take_back(shard, item);
+    break;
+  }
   return {.item = nullptr, .expired = !flushed, .flushed = flushed};
 }
 
 /// Returns the item with this key, or null. Unlinks the expired and flushed items of the chain, so that writers free such items as fast as
 /// they store new ones. MUST be called under the shard's lock.
-[[gnu::always_inline]] inline Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
-  Item* found = nullptr;
+[[gnu::always_inline]] inline Store::Live Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
+  Live found;
+  unsigned items = 0;
+  Table::Place place = table_.first_place(key.hash);
+  while (Item* const item = place.item()) {
+    ++items;
+    if (is_dead(*item, now)) [[unlikely]] {
+      take_back(shard, *item);
+      if (place.item() != item) continue;  // otherwise another core has switched tables, and this chain is that of the old table
+    } else if (Table::is(*item, key.text, key.hash)) {
+      found = {.item = item, .place = place};
+    }
+    place.move_behind(*item);
+  }
+  if (items > chain_items_max) [[unlikely]]
+    shorten_chain(shard, key.hash, found);
+  return found;
+}
+
+/// Evicts the oldest item of a chain, except `found`.
+void Store::shorten_chain(Shard& shard, std::uint32_t hash, Live& found) noexcept {
   Item* oldest = nullptr;  // chains begin with their newest item
   unsigned items = 0;
-  table_.visit_chain(key.hash, [&](Item& item) {
-    if (is_dead(item, now)) {
-      take_back(shard, item);
-      return;
-    }
+  for (Table::Place place = table_.first_place(hash); Item* const item = place.item(); place.move_behind(*item)) {
+    if (item != found.item) oldest = item;
     ++items;
-    if (Table::is(item, key.text, key.hash)) {
-      found = &item;
-    } else {
-      oldest = &item;
-    }
-  });
-  if (items > chain_items_max) [[unlikely]] {
-    evict(shard, *oldest, (oldest->accessed.load(std::memory_order_relaxed) & 1) != 0);
-    ++shard.counters.chain_evictions;
   }
-  return found;
+  if (items <= chain_items_max) return;  // dead items were counted
+  evict(shard, *oldest, (oldest->accessed.load(std::memory_order_relaxed) & 1) != 0);
+  ++shard.counters.chain_evictions;
+  found.place.forget();
 }
 
 /// Takes the lock, so that a copy that replaces the item at the same moment also has the new expiry (`swap_if_same`, `move`).
@@ -110,23 +124,25 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
   if (found.item == nullptr) return found;
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
-  found.item = find_live(key, now, shard);
+  found.item = find_live(key, now, shard).item;
   if (found.item != nullptr) found.item->expires.store(expires, std::memory_order_relaxed);
   return found;
 }
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
-inline bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
-  const std::size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  return used + held_bytes() <= memory_bytes_ || evict_for(bytes, now);
+/// Counts `bytes` as used, from this core's reserve if it suffices. Returns false if they are over the limit.
+inline bool Store::reserve(PerCore& own, std::size_t bytes, Seconds now) noexcept {
+  if (own.reserved_bytes.value() < bytes || bytes_over_limit() != 0) [[unlikely]]
+    return take_bytes(own, bytes, now);
+  own.reserved_bytes.subtract(bytes);
+  return true;
 }
 
-inline void* Store::allocate_bytes(std::size_t bytes) noexcept {
+inline void* Store::allocate_bytes(PerCore& own, std::size_t bytes) noexcept {
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) [[unlikely]]
     return allocate_from_spare(bytes);
   if (memory_.free_bytes == nullptr) return memory;
-  Spares& own = spares_[machine::this_core()];
   own.unchecked_bytes += bytes;
   if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
     own.unchecked_bytes = 0;
@@ -135,81 +151,79 @@ inline void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
-/// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
-void Store::retire(Item& item, std::size_t bytes) noexcept {
-  require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
-  const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (waiting > retired_bytes_max_) [[unlikely]]
-    raise_pressure();
-  auto* const node = new (&item.place.retired) rcu::Node{};
-  node->reclaim = &Store::reclaim;
-  retire_(*node);
-}
-
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
-  return make_item(key, flags, expires, value_bytes, now);
+  const Made made = make_item(own_part(), key, flags, expires, value_bytes, now);
+  return {.item = ItemPointer(made.item), .outcome = made.outcome};
 }
 
 Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
-  return link_item(mode, std::move(item), expected_cas, now);
-}
-
-Store::Done Store::set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept {
-  auto [item, outcome] = make_item(key, flags, expires, value.size(), now);
-  if (!item) [[unlikely]]
-    return {.outcome = outcome};
-  require(value.size() == item->value_bytes, "memcached: a value fits into its item", value.size());
-  copy_medium(item->value_data(), value.data(), value.size());
-  return link_item(Mode::set, std::move(item), 0, now);
-}
-
-[[gnu::always_inline]] inline Store::Allocated Store::make_item(const Key& key, std::uint32_t flags, Seconds expires,
-                                                                std::uint64_t value_bytes, Seconds now) noexcept {
-  require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
-  if (value_bytes > value_bytes_max_) return {.item = {}, .outcome = Outcome::too_large};
-  const std::size_t bytes = footprint(key.text.size(), value_bytes);
-  void* memory = nullptr;
-  if (reserve(bytes, now)) {
-    memory = allocate_bytes(Item::memory_bytes(key.text.size(), value_bytes));
-    // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
-    if (memory == nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  }
-  if (memory == nullptr) return {.item = {}, .outcome = Outcome::out_of_memory};
-  auto* const item = new (memory) Item{};
-  item->hash = key.hash;
-  item->value_bytes = static_cast<std::uint32_t>(value_bytes);
-  item->expires.store(expires, std::memory_order_relaxed);
-  item->flags = flags;
-  item->references.store(1, std::memory_order_relaxed);
-  item->store = index_;
-  item->key_bytes = static_cast<std::uint8_t>(key.text.size());
-  copy_short(item->key_data(), key.text.data(), key.text.size());
-  std::memcpy(item->value_data() + value_bytes, "\r\n", 2);
-  return {.item = ItemPointer(item), .outcome = Outcome::stored};
-}
-
-[[gnu::always_inline]] inline Store::Done Store::link_item(Mode mode, ItemPointer&& item, std::uint64_t expected_cas,
-                                                           Seconds now) noexcept {
   require(item && item->store == index_ && item->cas == 0, "memcached: only an item that was never linked is committed");
   if (mode == Mode::append || mode == Mode::prepend) return join(*item.get(), mode == Mode::append, expected_cas, now);
-  Shard& shard = shard_of(item->hash);
   const Key key{item->key(), item->hash};
+  const auto [outcome, cas] = link_item(own_part(), mode, key, *item.get(), footprint(*item.get()), expected_cas, now);
+  if (outcome == Outcome::stored) (void)item.detach();  // the reference belongs to the table
+  return {.outcome = outcome, .cas = cas};
+}
+
+Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept {
+  const Key own_key = key;  // a copy, which stores to the item cannot change
+  PerCore& own = own_part();
+  const Made made = make_item(own, own_key, flags, expires, value.size(), now);
+  if (made.item == nullptr) [[unlikely]]
+    return {.outcome = made.outcome};
+  require(value.size() == made.item->value_bytes, "memcached: a value fits into its item", value.size());
+  copy_medium(made.item->key_data() + own_key.text.size(), value.data(), value.size());
+  return link_item(own, Mode::set, own_key, *made.item, made.bytes, 0, now);
+}
+
+[[gnu::always_inline]] inline Store::Made Store::make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires,
+                                                           std::uint64_t value_bytes, Seconds now) noexcept {
+  require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
+  if (value_bytes > value_bytes_max_) return {.item = nullptr, .outcome = Outcome::too_large};
+  const std::size_t bytes = footprint(key.text.size(), value_bytes);
+  void* memory = nullptr;
+  if (reserve(own, bytes, now)) [[likely]] {
+    memory = allocate_bytes(own, Item::memory_bytes(key.text.size(), value_bytes));
+    // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
+    if (memory == nullptr) own.reserved_bytes.add(bytes);
+  }
+  if (memory == nullptr) return {.item = nullptr, .outcome = Outcome::out_of_memory};
+  auto* const item = new (memory) Item{.next = {nullptr, nullptr},
+                                       .hash = key.hash,
+                                       .value_bytes = static_cast<std::uint32_t>(value_bytes),
+                                       .expires = expires,
+                                       .accessed = 0,
+                                       .cas = 0,
+                                       .flags = flags,
+                                       .references = 1,
+                                       .place = {},
+                                       .store = index_,
+                                       .key_bytes = static_cast<std::uint8_t>(key.text.size())};
+  copy_short(item->key_data(), key.text.data(), key.text.size());
+  std::memcpy(item->key_data() + key.text.size() + value_bytes, "\r\n", 2);
+  return {.item = item, .outcome = Outcome::stored, .bytes = bytes};
+}
+
+/// Links `item`, which has this key and the footprint `bytes`. The outcome `stored` passes the caller's reference to the table.
+[[gnu::always_inline]] inline Store::Stored Store::link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes,
+                                                             std::uint64_t expected_cas, Seconds now) noexcept {
+  Shard& shard = shard_of(key.hash);
   std::uint64_t cas = 0, items = 0;
   {
     const std::lock_guard lock(shard.lock);
-    Item* const old = find_live(key, now, shard);
-    if (old != nullptr) {
+    const Live old = find_live(key, now, shard);
+    if (old.item != nullptr) {
       if (mode == Mode::add) return {.outcome = Outcome::not_stored};
-      if ((mode == Mode::cas || expected_cas != 0) && old->cas != expected_cas) return {.outcome = Outcome::exists};
+      if ((mode == Mode::cas || expected_cas != 0) && old.item->cas != expected_cas) return {.outcome = Outcome::exists};
     } else {
       if (mode == Mode::replace) return {.outcome = Outcome::not_stored};
       if (mode == Mode::cas || expected_cas != 0) return {.outcome = Outcome::not_found};
     }
-    cas = link(shard, std::move(item), old, now);
-    items = items_estimate(shard);
+    cas = link(own, shard, item, bytes, old, now);
+    if (old.item == nullptr) items = items_estimate(shard);
   }
-  grow_table(items);
+  if (items != 0 || table_.is_growing()) grow_table(items);  // only a new item can make the table too small
   return {.outcome = Outcome::stored, .cas = cas};
 }
 
@@ -217,9 +231,11 @@ Store::Done Store::set(const Key& key, std::uint32_t flags, Seconds expires, std
 Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept {
   Shard& shard = shard_of(old.hash);
   const std::lock_guard lock(shard.lock);
-  if (find_live({old.key(), old.hash}, now, shard) != &old) return Swap::changed;
+  const Live live = find_live({old.key(), old.hash}, now, shard);
+  if (live.item != &old) return Swap::changed;
   fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);  // `old` may have been touched meanwhile
-  done.cas = link(shard, std::move(fresh), &old, now);
+  Item& item = *fresh.detach();                                                                  // the reference now belongs to the table
+  done.cas = link(own_part(), shard, item, footprint(item), live, now);
   return Swap::done;
 }
 
@@ -287,7 +303,7 @@ Store::Done Store::create_number(const Key& key, std::uint64_t value, Seconds ex
 Store::Done Store::remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept {
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
-  Item* const item = find_live(key, now, shard);
+  Item* const item = find_live(key, now, shard).item;
   if (item == nullptr) return {.outcome = Outcome::not_found};
   if (expected_cas != 0 && item->cas != expected_cas) return {.outcome = Outcome::exists};
   unlink(shard, *item);
@@ -303,6 +319,7 @@ void Store::flush(Seconds when, Seconds now) noexcept {
   flush_up_to_now();
 }
 
+/// A core drops the CAS ids that it took before a flush (`next_cas`), so all items that are stored later have larger ids.
 /// Another core may flush newer items between the load and `raise_to`. These items stay flushed, because `raise_to` never lowers the id.
 void Store::flush_up_to_now() noexcept { detail::raise_to(flushed_cas_, cas_.load(std::memory_order_relaxed)); }
 
@@ -313,28 +330,36 @@ void Store::flush_due(Seconds now) noexcept {
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
-[[gnu::always_inline]] inline std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
-  Item& item = *pointer.detach();  // the reference now belongs to the table
-  item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;
+inline std::uint64_t Store::next_cas(PerCore& own) noexcept {
+  if (own.next_cas > own.last_cas || own.next_cas <= flushed_cas_.load(std::memory_order_relaxed)) [[unlikely]]
+    take_cas_ids(own);
+  return own.next_cas++;
+}
+
+/// `instead`: the live item with the same key, which `item` replaces, if there is one.
+[[gnu::always_inline]] inline std::uint64_t Store::link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead,
+                                                        Seconds now) noexcept {
+  const std::uint64_t cas = next_cas(own);
+  item.cas = cas;
   item.accessed.store(now << 1, std::memory_order_relaxed);
-  const std::size_t bytes = footprint(item);
   ++shard.counters.items_ever;
-  if (instead == nullptr) {
+  if (instead.item == nullptr) {
     count_linked(shard, bytes);
     enqueue(shard, item);
     table_.insert(item);
-    return item.cas;
+    return cas;
   }
-  const std::size_t replaced_bytes = footprint(*instead);
+  Item& old = *instead.item;
+  const std::size_t replaced_bytes = footprint(old);
   if (bytes != replaced_bytes) {
     count_linked(shard, bytes);
     count_unlinked(shard, replaced_bytes);
   }
   enqueue(shard, item);
-  table_.replace(*instead, item);
-  dequeue(shard, *instead);
-  retire(*instead, replaced_bytes);
-  return item.cas;
+  table_.replace_at(instead.place, old, item);
+  dequeue(shard, old);
+  retire(own, old, replaced_bytes);
+  return cas;
 }
 
 void Store::unlink(Shard& shard, Item& item) noexcept {
@@ -342,7 +367,7 @@ void Store::unlink(Shard& shard, Item& item) noexcept {
   count_unlinked(shard, bytes);
   table_.remove(item);
   dequeue(shard, item);
-  retire(item, bytes);
+  retire(own_part(), item, bytes);
 }
 
 void Store::count_linked(Shard& shard, std::size_t bytes) noexcept {
@@ -370,7 +395,7 @@ void Store::enqueue(Shard& shard, Item& item) noexcept {
     newest->place.order.newer = &item;
   } else {
     shard.oldest = &item;
-    note_oldest(shard);
+    note_oldest(shard, item.hash);
   }
 }
 
@@ -381,7 +406,7 @@ void Store::dequeue(Shard& shard, Item& item) noexcept {
     older->place.order.newer = newer;
   } else {
     shard.oldest = newer;
-    note_oldest(shard);
+    note_oldest(shard, item.hash);
   }
 }
 

@@ -32,6 +32,8 @@
 #include "apps/memcached/hash.hpp"
 #include "apps/memcached/item.hpp"
 #include "apps/memcached/table.hpp"
+#include "kernel/counter.hpp"
+#include "kernel/machine.hpp"
 #include "kernel/memory/size_classes.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/rcu.hpp"
@@ -82,7 +84,7 @@ struct StoreOptions {
   std::uint32_t shards = 64;        ///< number of locks and eviction queues: a power of two, 1 to 64
   std::uint32_t buckets = 1 << 14;  ///< initial size of the table: a power of two, at least `shards`
   HashSeed seed;                    ///< MUST be random if clients are not trusted
-  unsigned cores = 1;               ///< cores that use the store; each has spare blocks of memory (store_relief.cpp)
+  unsigned cores = 1;               ///< number of cores that use the store, which MUST be the first ones
   StoreMemory memory;
   void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread pass a function that reclaims at once.
 };
@@ -161,15 +163,19 @@ class Store {
 
   struct Done {
     Outcome outcome;
-    std::uint64_t cas = 0;         ///< the new item's CAS id
+    std::uint64_t cas = 0;         ///< the new item's CAS id: no other item has it, and a later item of the same core has a larger one
     std::uint64_t value = 0;       ///< result of `arithmetic`
     std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
   };
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
   /// `prepend`. In mode `cas`, 0 matches no item, because no item has the id 0.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
+  struct Stored {
+    Outcome outcome;
+    std::uint64_t cas = 0;  ///< as in `Done`
+  };
   /// Stores `value` without a condition: `allocate` and `commit` in one call. Outcomes: `stored`, and those of `allocate`.
-  [[nodiscard]] Done set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
+  [[nodiscard]] Stored set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
@@ -190,9 +196,7 @@ class Store {
   /// Returns the seconds since the last use of the item that would be evicted next; 0 if there is none.
   [[nodiscard]] Seconds oldest_age(Seconds now) const noexcept;
 
-  [[nodiscard]] std::size_t used_bytes() const noexcept {
-    return used_bytes_.load(std::memory_order_relaxed);
-  }  ///< bytes of items that are linked or being received
+  [[nodiscard]] std::size_t used_bytes() const noexcept;  ///< bytes of items that are linked or being received
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< used by replies only
   /// Charges and discharges the replies' own memory, without the items to which they refer. This memory counts against the limit. MAY be
   /// called on any core.
@@ -200,7 +204,7 @@ class Store {
   void discharge_held(std::size_t bytes) noexcept {
     require(held_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is held than is discharged", bytes);
   }
-  [[nodiscard]] std::size_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t retired_bytes() const noexcept;  ///< bytes of items that wait for their grace period
   [[nodiscard]] std::size_t retired_bytes_max() const noexcept { return retired_bytes_max_; }
   static constexpr std::size_t spare_blocks = 3;
   /// Returns the sizes of each core's spare blocks. The first block is only for items of up to `slab_item_bytes_max`, the second for any
@@ -213,7 +217,8 @@ class Store {
 
   /// Returns the memory of an item, including the header and the allocator's rounding.
   [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-    return memory::heap_bytes(Item::memory_bytes(key_bytes, value_bytes));
+    static_assert(memory::heap_bytes(Item::header_bytes + 1 + 2) == memory::heap_bytes(sizeof(Item)), "as `Item::memory_bytes`");
+    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2);
   }
 
  private:
@@ -231,7 +236,19 @@ class Store {
   static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
   static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a call of `relieve` stops once it has retired this many bytes
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
+  static constexpr std::size_t reserve_share = 512;  // all reserves of cores are at most twice this share of the limit
+  static constexpr std::size_t reserve_bytes_core = std::size_t{16} << 10;  // a core reserves this many bytes at once, if that is less
+  static constexpr unsigned cas_ids_core = 256;                             // a core takes this many CAS ids at once
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
+
+  /// The accounts of one core, so that a command seldom writes to a cache line that other cores use. Only that core writes the counts.
+  struct alignas(64) PerCore {
+    std::array<std::atomic<void*>, spare_blocks> blocks{};  // of `spare_bytes()`, see store_relief.cpp; null: the block was used
+    std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
+    Counter reserved_bytes;                                 // counted in `taken_bytes_`, without an item
+    Counter retired_bytes;                                  // of items that this core has retired and not reclaimed
+    std::uint64_t next_cas = 1, last_cas = 0;               // CAS ids that were taken from `cas_` and are not used yet
+  };
 
   /// A part of the items, chosen by hash: a lock, and the items in the order in which eviction examines them.
   struct alignas(64) Shard {
@@ -247,25 +264,37 @@ class Store {
     return (expires != expires_never && expires <= now) || item.cas <= flushed_cas_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] Shard& shard_of(std::uint32_t hash) noexcept { return shards_[hash & (shard_count_ - 1)]; }
-  [[nodiscard]] Item* find_live(const Key& key, Seconds now, Shard& shard) noexcept;
+  struct Live {
+    Item* item = nullptr;
+    Table::Place place;  ///< where `item` was found
+  };
+  [[nodiscard]] Live find_live(const Key& key, Seconds now, Shard& shard) noexcept;
+  void shorten_chain(Shard& shard, std::uint32_t hash, Live& found) noexcept;
   Found discard(Item& item, Seconds now) noexcept;
   void flush_due(Seconds now) noexcept;
   void flush_up_to_now() noexcept;
 
-  [[nodiscard]] Allocated make_item(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept;
-  [[nodiscard]] Done link_item(Mode mode, ItemPointer&& item, std::uint64_t expected_cas, Seconds now) noexcept;
+  struct Made {
+    Item* item;
+    Outcome outcome;
+    std::size_t bytes = 0;  ///< the item's footprint
+  };
+  [[nodiscard]] Made make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
+                               Seconds now) noexcept;
+  [[nodiscard]] Stored link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes, std::uint64_t expected_cas,
+                                 Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
   enum class Swap : std::uint8_t { done, changed };
   Swap swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept;
 
-  std::uint64_t link(Shard& shard, ItemPointer item, Item* instead, Seconds now) noexcept;
+  std::uint64_t link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead, Seconds now) noexcept;
   void unlink(Shard& shard, Item& item) noexcept;
-  void retire(Item& item, std::size_t bytes) noexcept;
+  void retire(PerCore& own, Item& item, std::size_t bytes) noexcept;
   void count_linked(Shard& shard, std::size_t bytes) noexcept;
   void count_unlinked(Shard& shard, std::size_t bytes) noexcept;
   void enqueue(Shard& shard, Item& item) noexcept;
   void dequeue(Shard& shard, Item& item) noexcept;
-  void note_oldest(Shard& shard) noexcept;
+  void note_oldest(const Shard& shard, std::uint32_t hash) noexcept;
   [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
   void grow_table(std::uint64_t items) noexcept;
@@ -274,10 +303,16 @@ class Store {
   [[nodiscard]] bool move(Shard& shard, Item& item) noexcept;
 
   void raise_pressure() noexcept { pressure_.fetch_add(1, std::memory_order_seq_cst); }
-  [[nodiscard]] void* allocate_bytes(std::size_t bytes) noexcept;
+  [[nodiscard]] PerCore& own_part() noexcept {
+    const unsigned core = machine::this_core();
+    require(core < cores_, "memcached: a core without its part of the store", core);
+    return parts_[core];
+  }
+  [[nodiscard]] void* allocate_bytes(PerCore& own, std::size_t bytes) noexcept;
   [[nodiscard]] void* allocate_from_spare(std::size_t bytes) noexcept;
+  /// Returns by how much the limit is exceeded, with the reserves of the cores.
   [[nodiscard]] std::size_t bytes_over_limit() const noexcept {
-    const std::size_t taken = used_bytes() + held_bytes();
+    const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed) + held_bytes();
     return taken - std::min(taken, memory_bytes_);
   }
   /// Returns a bound for the retired bytes, and for the bytes over the limit. Above the bound, a command with an item of `bytes` waits. The
@@ -289,8 +324,13 @@ class Store {
   [[nodiscard]] bool relieve_a_little(Seconds now) noexcept;
   [[nodiscard]] bool refill_spares() noexcept;
   [[nodiscard]] bool make_room(Seconds now) noexcept;
-  [[nodiscard]] bool reserve(std::size_t bytes, Seconds now) noexcept;
-  [[nodiscard]] bool evict_for(std::size_t bytes, Seconds now) noexcept;
+  [[nodiscard]] bool reserve(PerCore& own, std::size_t bytes, Seconds now) noexcept;
+  [[nodiscard]] bool take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept;
+  void give_back_reserve(PerCore& own) noexcept;
+  void relieve_core(PerCore& own) noexcept;
+  [[nodiscard]] std::uint64_t next_cas(PerCore& own) noexcept;
+  void take_cas_ids(PerCore& own) noexcept;
+  [[nodiscard]] bool evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept;
   [[nodiscard]] bool evict_one(Seconds now) noexcept;
   [[nodiscard]] bool evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& chances) noexcept;
   static void reclaim(rcu::Node* node) noexcept;
@@ -310,26 +350,33 @@ class Store {
   void (*const retire_)(rcu::Node&) noexcept;
   const StoreMemory memory_;
   const unsigned cores_;
-  const std::size_t retired_bytes_max_, spare_bytes_;
-  struct alignas(64) Spares {
-    std::array<std::atomic<void*>, spare_blocks> blocks{};  // blocks of `spare_bytes()`; null: the block was used
-    std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
-  };
-  std::unique_ptr<Spares[]> spares_;  // indexed by core
+  const std::size_t retired_bytes_max_, retired_bytes_core_max_, spare_bytes_, reserve_bytes_;
+  std::unique_ptr<PerCore[]> parts_;  // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
   std::atomic<std::uint64_t> flushed_cas_{0};  // items with CAS ids up to this one are flushed
   std::atomic<Seconds> flush_due_{nothing_there};
   std::atomic<std::uint32_t> pressure_{0};  // signs of short memory, counted until `relieve` ends the shortage; 0: memory is not short
   alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // when each shard's next candidate for eviction was last used
-  alignas(64) std::atomic<std::uint64_t> cas_{0};
-  alignas(64) std::atomic<std::size_t> used_bytes_{0};
-  std::atomic<std::size_t> held_bytes_{0}, retired_bytes_{0};
+  alignas(64) std::atomic<std::uint64_t> cas_{0};                         // the largest CAS id that a core has taken
+  std::atomic<std::size_t> taken_bytes_{0};                               // `used_bytes` and the reserves of all cores
+  std::atomic<std::size_t> held_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
   std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };
+
+/// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
+[[gnu::always_inline]] inline void Store::retire(PerCore& own, Item& item, std::size_t bytes) noexcept {
+  own.reserved_bytes.add(bytes);
+  own.retired_bytes.add(bytes);
+  if (own.reserved_bytes.value() > 2 * reserve_bytes_ || own.retired_bytes.value() > retired_bytes_core_max_) [[unlikely]]
+    relieve_core(own);
+  auto* const node = new (&item.place.retired) rcu::Node{};
+  node->reclaim = &Store::reclaim;
+  retire_(*node);
+}
 
 }  // namespace neap::memcached

@@ -100,7 +100,8 @@ struct Worker {
 };
 
 /// Runs `events_max` events on each core if `cores` is 4, otherwise a quarter of them, because fewer cores have fewer interleavings.
-void play(unsigned cores, const StoreOptions& options, unsigned keys, int events_max) {
+void play(unsigned cores, StoreOptions options, unsigned keys, int events_max) {
+  options.cores = cores;
   const int events = cores == 4 ? events_max : events_max / 4;
   Store store(options);
   std::vector<Worker> workers(cores);
@@ -152,7 +153,9 @@ TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
 // Appends and counts are computed without the lock, and retried if the item was replaced meanwhile. No append or count may be lost.
 TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
   const unsigned cores = GetParam();
-  Store store(tiny_table());
+  StoreOptions options = tiny_table();
+  options.cores = cores;
+  Store store(options);
   constexpr int each = 500;
   const auto put = [&](std::string_view name, std::string_view value) {
     auto [item, outcome] = store.allocate(store.key(name), 0, 0, value.size(), 2);

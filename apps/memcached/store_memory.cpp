@@ -18,18 +18,55 @@
 namespace neap::memcached {
 
 /// Evicts items for an item of `bytes`, which are counted already. Returns false, and uncounts them, if too few items are left.
-bool Store::evict_for(std::size_t bytes, Seconds now) noexcept {
+bool Store::evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   for (unsigned evicted = 0; bytes_over_limit() != 0; ++evicted) {
     if (evicted >= step_evictions && bytes_over_limit() <= backlog_bytes_max(bytes)) {
       raise_pressure();
       break;
     }
     if (!evict_one(now)) {
-      used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+      taken_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
       return false;
     }
+    give_back_reserve(own);
   }
   return true;
+}
+
+/// Called if the core's reserve is too small for `bytes`, or the limit is exceeded. Takes a new reserve, too, unless the limit is near.
+bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
+  const std::size_t more = bytes + reserve_bytes_;
+  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= memory_bytes_) {
+    const std::size_t taken = taken_bytes_.fetch_add(more, std::memory_order_relaxed) + more;
+    if (taken + held_bytes() <= memory_bytes_) {
+      own.reserved_bytes.add(reserve_bytes_);
+      return true;
+    }
+    taken_bytes_.fetch_sub(more, std::memory_order_relaxed);  // other cores took bytes at the same time
+  }
+  give_back_reserve(own);
+  taken_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return evict_for(own, bytes, now);
+}
+
+void Store::give_back_reserve(PerCore& own) noexcept {
+  const std::size_t bytes = own.reserved_bytes.value();
+  if (bytes == 0) return;
+  own.reserved_bytes.subtract(bytes);
+  require(taken_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is taken than is given back", bytes);
+}
+
+/// Called if this core's reserve is too large, or if too much of what it retired waits for the grace period. The bound of a core is its
+/// share, so that the sum of all cores is below `retired_bytes_max_` while no core has noticed a shortage.
+void Store::relieve_core(PerCore& own) noexcept {
+  if (own.retired_bytes.value() > retired_bytes_core_max_) raise_pressure();
+  if (own.reserved_bytes.value() > 2 * reserve_bytes_) give_back_reserve(own);
+}
+
+/// The ids that the core had before are dropped. They were used, or items with these ids would be flushed.
+void Store::take_cas_ids(PerCore& own) noexcept {
+  own.last_cas = cas_.fetch_add(cas_ids_core, std::memory_order_relaxed) + cas_ids_core;
+  own.next_cas = own.last_cas - cas_ids_core + 1;
 }
 
 /// Evicts one item, or copies it out of its slab (`evict_from`). Each shard has one candidate, and the candidate that has been unused for
@@ -98,13 +135,11 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   unlink(shard, item);
 }
 
-/// Publishes when this shard's next candidate for eviction was last used, so that any core can compare the shards.
-void Store::note_oldest(Shard& shard) noexcept {
+/// Publishes when the next candidate for eviction of this shard, which is that of `hash`, was last used. So any core can compare shards.
+void Store::note_oldest(const Shard& shard, std::uint32_t hash) noexcept {
   const Item* const oldest = shard.oldest;
   const Seconds used = oldest != nullptr ? oldest->accessed.load(std::memory_order_relaxed) >> 1 : nothing_there;
-  const auto index = static_cast<std::size_t>(&shard - shards_.get());
-  require(index < shard_count_, "memcached: no such shard", index);
-  std::atomic<Seconds>& noted = oldest_used_[index];
+  std::atomic<Seconds>& noted = oldest_used_[hash & (shard_count_ - 1)];
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
 }
 
@@ -113,7 +148,9 @@ void Store::reclaim(rcu::Node* node) noexcept {
   auto& item = *reinterpret_cast<Item*>(reinterpret_cast<std::byte*>(node) - offsetof(Item, place));
   Store& store = of(item);
   const std::size_t bytes = footprint(item);
-  require(store.retired_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is retired than is reclaimed", bytes);
+  PerCore& own = store.own_part();
+  require(own.retired_bytes.value() >= bytes, "memcached: a core reclaims what it has retired", bytes);
+  own.retired_bytes.subtract(bytes);
   if (item.references.load(std::memory_order_acquire) == 1) {  // only the table's reference is left, and no reader can find the item
     store.free(item);
     return;
@@ -126,7 +163,7 @@ void Store::reclaim(rcu::Node* node) noexcept {
 /// Called when the last reference to an item was released. The item was never in the table, or only replies held it.
 void Store::release(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
-  const std::size_t before = (item.counted_as_held ? held_bytes_ : used_bytes_).fetch_sub(bytes, std::memory_order_relaxed);
+  const std::size_t before = (item.counted_as_held ? held_bytes_ : taken_bytes_).fetch_sub(bytes, std::memory_order_relaxed);
   require(before >= bytes, "memcached: an item is released that is in no account", bytes);
   free(item);
 }
@@ -178,6 +215,21 @@ std::array<Store::SizeClass, Store::size_classes> Store::sizes() const noexcept 
       sum[at].evictions += shard.sizes[at].evictions;
     }
   }
+  return sum;
+}
+
+/// The sums are exact if no core stores at this moment. Otherwise they may differ by what the cores count meanwhile. `taken_bytes_` is read
+/// first, so that bytes that a core takes meanwhile are not counted as used.
+std::size_t Store::used_bytes() const noexcept {
+  const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed);
+  std::size_t reserved = 0;
+  for (unsigned core = 0; core < cores_; ++core) reserved += parts_[core].reserved_bytes.value();
+  return taken - std::min(taken, reserved);
+}
+
+std::size_t Store::retired_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (unsigned core = 0; core < cores_; ++core) sum += parts_[core].retired_bytes.value();
   return sum;
 }
 

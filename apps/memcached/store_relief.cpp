@@ -34,7 +34,7 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   const unsigned own = machine::this_core();
   for (unsigned step = 0; step < cores_; ++step) {
     for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
-      std::atomic<void*>& place = spares_[(own + step) % cores_].blocks[size];
+      std::atomic<void*>& place = parts_[(own + step) % cores_].blocks[size];
       if (bytes > (size == 0 ? slab_item_bytes_max : spare_bytes()[size])) continue;
       void* const block = place.exchange(nullptr, std::memory_order_seq_cst);
       raise_pressure();  // after the exchange, so that a `relieve` on another core does not end the shortage before this block is replaced
@@ -49,13 +49,14 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
 
 /// Returns true if a command that allocates `bytes` may begin.
 bool Store::relieve(std::size_t bytes, Seconds now) noexcept {
-  require(machine::this_core() < cores_, "memcached: a core without spare blocks", machine::this_core());
+  PerCore& own = own_part();
+  give_back_reserve(own);
   if (relief_.try_lock()) {  // otherwise another core performs a step now
     const std::lock_guard unlock(relief_, std::adopt_lock);
     if (relieve_a_little(now)) return true;
   }
   const bool may_pass = bytes <= slab_item_bytes_max && retired_bytes() <= backlog_bytes_max(bytes) &&
-                        spares_[machine::this_core()].blocks[0].load(std::memory_order_relaxed) != nullptr &&
+                        own.blocks[0].load(std::memory_order_relaxed) != nullptr &&
                         (memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min / 2);
   if (!may_pass) waits_.fetch_add(1, std::memory_order_relaxed);
   return may_pass;
@@ -80,7 +81,7 @@ bool Store::relieve_a_little(Seconds now) noexcept {
 bool Store::refill_spares() noexcept {
   for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
     for (unsigned core = 0; core < cores_; ++core) {
-      std::atomic<void*>& place = spares_[core].blocks[size];
+      std::atomic<void*>& place = parts_[core].blocks[size];
       if (place.load(std::memory_order_seq_cst) != nullptr) continue;
       void* const block = memory_.allocate(spare_bytes()[size]);
       if (block == nullptr) return false;
@@ -108,25 +109,26 @@ bool Store::move(Shard& shard, Item& item) noexcept {
   if (bytes > slab_item_bytes_max) return false;
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) return false;
-  auto* const copy = new (memory) Item{};
-  copy->hash = item.hash;
-  copy->value_bytes = item.value_bytes;
-  copy->expires.store(item.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  copy->accessed.store(item.accessed.load(std::memory_order_relaxed) & ~std::uint32_t{1}, std::memory_order_relaxed);
-  copy->cas = item.cas;
-  copy->flags = item.flags;
-  copy->references.store(1, std::memory_order_relaxed);
-  copy->store = index_;
-  copy->key_bytes = item.key_bytes;
-  copy->fetched = true;
+  auto* const copy = new (memory) Item{.next = {nullptr, nullptr},
+                                       .hash = item.hash,
+                                       .value_bytes = item.value_bytes,
+                                       .expires = item.expires.load(std::memory_order_relaxed),
+                                       .accessed = item.accessed.load(std::memory_order_relaxed) & ~std::uint32_t{1},
+                                       .cas = item.cas,
+                                       .flags = item.flags,
+                                       .references = 1,
+                                       .place = {},
+                                       .store = index_,
+                                       .key_bytes = item.key_bytes,
+                                       .fetched = true};
   require(copy->memory_bytes() == bytes, "memcached: a moved item keeps its size", bytes);
   std::memcpy(copy->key_data(), item.key_data(), bytes - Item::header_bytes);
   const std::size_t counted_bytes = footprint(item);
-  used_bytes_.fetch_add(counted_bytes, std::memory_order_relaxed);
+  taken_bytes_.fetch_add(counted_bytes, std::memory_order_relaxed);
   enqueue(shard, *copy);
   table_.replace(item, *copy);
   dequeue(shard, item);
-  retire(item, counted_bytes);
+  retire(own_part(), item, counted_bytes);
   ++shard.counters.moved;
   const std::uint64_t left = moves_left_.load(std::memory_order_relaxed);
   if (left != 0) moves_left_.store(left - 1, std::memory_order_relaxed);  // a count lost in a race of two cores is harmless

@@ -30,6 +30,11 @@ Table::~Table() {
   std::free(current_.load());
 }
 
+void Table::replace(Item& old, Item& item) noexcept {
+  require(old.hash == item.hash, "memcached: an item is replaced by one of the same key", old.hash);
+  in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, old, &item); });
+}
+
 void Table::remove(Item& item) noexcept {
   in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, item, nullptr); });
 }

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "kernel/panic.hpp"
 #include "net/gathered_piece.hpp"
 #include "net/network.hpp"
 
@@ -27,6 +30,8 @@ struct PlayedConnection : Connection {
   Buffer written;          ///< bytes written to the stack and not yet acknowledged
   bool closed = false, aborted = false;
   unsigned refusals = 0;
+  std::array<std::byte, send_copy_bytes_max> room{};  ///< of `frame`
+  unsigned frames = 0;                                ///< calls of `send_frame`
 
   [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
   /// Moves bytes from `sent` to `written`, as the stack does at the end of an event.
@@ -86,6 +91,16 @@ Result<void> Connection::send(Buffer&& data) {
   return {};
 }
 bool Connection::send_copy(std::span<const std::byte> bytes) noexcept { return send(Buffer::copy(bytes)).has_value(); }
+std::span<std::byte> Connection::frame() noexcept {
+  auto& self = static_cast<PlayedConnection&>(*this);
+  return self.closed || self.aborted || self.unacknowledged() != 0 ? std::span<std::byte>() : std::span<std::byte>(self.room);
+}
+void Connection::send_frame(std::size_t bytes) noexcept {
+  auto& self = static_cast<PlayedConnection&>(*this);
+  require(bytes - 1 < self.room.size(), "a frame is sent with a byte or more", bytes);
+  ++self.frames;
+  static_cast<void>(send(Buffer::copy(std::span(self.room).first(bytes))));
+}
 std::size_t Connection::send_space_bytes() const noexcept {
   const auto& self = static_cast<const PlayedConnection&>(*this);
   return self.space - std::min(self.space, self.unacknowledged());

@@ -34,7 +34,7 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
 }
 
 std::size_t TextProtocol::whole_requests(std::string_view input, Context& context) noexcept {
-  return handle_whole_requests(input, context.store(), context.service.clock, context.now, context.statistics, context.reply);
+  return handle_whole_requests(input, context.store(), context.service.clock, context.now, context.statistics, context.reply).bytes;
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {

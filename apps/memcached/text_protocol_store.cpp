@@ -41,7 +41,7 @@ const char* text::store_whole(const Key& key, const char* at, const char* end, S
   if (left < std::size_t{bytes} + 4 || !is_line_end(at)) return nullptr;
   const char* const value = at + 2;
   if (!is_line_end(value + bytes)) return nullptr;
-  const Store::Done done = store.set(key, flags, clock.expiry(expires, now), {value, bytes}, now);
+  const Store::Stored done = store.set(key, flags, clock.expiry(expires, now), {value, bytes}, now);
   return done.outcome == Outcome::stored ? value + bytes + 2 : nullptr;
 }
 

@@ -77,14 +77,15 @@ inline void count_miss(const Store::Found& found, Statistics& statistics) noexce
 [[nodiscard]] const char* store_whole(const Key& key, const char* at, const char* end, Store& store, const Clock& clock,
                                       Seconds now) noexcept;
 
-/// Handles the whole requests at the front of `input`, up to the first other request, and until the reply is full. Returns the consumed
-/// bytes.
-[[gnu::always_inline]] inline std::size_t handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now,
-                                                                Statistics& statistics, Reply& reply) noexcept {
+/// Handles the whole requests at the front of `input`, up to the first other request, and until the reply is full. The reply MUST NOT be
+/// full.
+[[gnu::always_inline]] inline Handled handle_whole_requests(std::string_view input, Store& store, const Clock& clock, Seconds now,
+                                                            Statistics& statistics, Reply& reply) noexcept {
+  if (input.size() <= 4) return {};
   const char* begin = input.data();  // of the next request
   const char* const end = begin + input.size();
   std::uint32_t gets = 0, hits = 0, sets = 0;
-  while (end - begin > 4) {
+  do {
     std::uint32_t command = 0;
     std::memcpy(&command, begin, sizeof command);
     const bool is_get = command == word_of("get ");
@@ -113,15 +114,14 @@ inline void count_miss(const Store::Found& found, Statistics& statistics) noexce
       reply.put("STORED\r\n");
       begin = behind;
     }
-    if (reply.full()) break;
-  }
+  } while (end - begin > 4 && !reply.full());
   if (gets != 0) {
     statistics.add(Count::cmd_get, gets);
     statistics.add(Count::get_hits, hits);
   }
   if (sets != 0) statistics.add(Count::cmd_set, sets);
   statistics.add(Count::requests, std::uint64_t{gets} + sets);
-  return static_cast<std::size_t>(begin - input.data());
+  return {.bytes = static_cast<std::size_t>(begin - input.data()), .requests = gets + sets};
 }
 
 }  // namespace neap::memcached::text

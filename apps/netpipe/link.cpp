@@ -26,7 +26,7 @@ Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const 
   require(session_ != nullptr, "netpipe: a link has a session");
   session_->begin();
   idle_timer_.arm(idle_check_interval, [this] { check_idle(); });
-  work();
+  work(input_);
 }
 
 Link::~Link() {
@@ -40,19 +40,23 @@ Link::~Link() {
 void Link::received(net::Buffer data) {
   if (ending_) return;
   active_ = true;
-  input_.append(std::move(data));
-  work();
+  if (!input_.empty()) [[unlikely]] {
+    input_.append(std::move(data));
+    return work(input_);
+  }
+  work(data);
+  if (!data.empty() && !ending_) input_ = std::move(data);
 }
 
 void Link::writable() {
   if (ending_) return;
   active_ = true;
-  work();
+  work(input_);
 }
 
 void Link::peer_closed() {
   if (ending_) return;
-  work();
+  work(input_);
   if (ending_) return;
   session_->connection_lost("the peer closed the connection");
   end_if_done();
@@ -70,22 +74,31 @@ void Link::closed() {
 }
 
 /// Alternates between consuming and sending until neither makes progress.
-void Link::work() {
+void Link::work(net::Buffer& input) {
   const std::uint64_t messages = session_->messages();
-  for (bool going = true; going;) {
-    going = false;
-    while (!input_.empty()) {
-      const std::size_t used = session_->consume(input_.front());
-      require(used <= input_.front().size(), "netpipe: a session consumed more than its input", used);
-      if (used == 0) break;
-      input_.drop_front(used);
-      going = true;
-    }
-    if (send_output()) going = true;
-  }
+  do {
+    consume(input);
+  } while (send_output() && !input.empty());
   if (session_->messages() > messages) log::count_requests(session_->messages() - messages);
-  if (session_->awaits_mark()) watch_for_silence();
-  end_if_done();
+  if (session_->awaits_mark()) [[unlikely]]
+    watch_for_silence();
+  if (session_->state() != Session::State::running) [[unlikely]]
+    end_if_done();
+}
+
+/// Consumes input until output has to be sent first.
+inline void Link::consume(net::Buffer& input) {
+  while (!input.empty()) {
+    std::size_t used = static_cast<std::size_t>(std::min<std::uint64_t>(session_->skippable_bytes(), input.bytes()));
+    if (used != 0) [[likely]] {
+      session_->skip(used);
+    } else {
+      used = session_->consume(input.front());
+      require(used <= input.front().size(), "netpipe: a session consumed more than its input", used);
+      if (used == 0) return;
+    }
+    input.drop_front(used);
+  }
 }
 
 /// Postpones the moment at which silence ends the message in progress.
@@ -96,7 +109,7 @@ void Link::watch_for_silence() {
 void Link::check_silence() {
   if (ending_ || !session_->awaits_mark()) return;
   session_->take_silence_as_mark();
-  work();
+  work(input_);
 }
 
 /// Sends output while the connection accepts it. Returns true if any byte was sent.
@@ -111,9 +124,17 @@ bool Link::send_output() {
         bulk = static_cast<std::size_t>(std::min<std::uint64_t>(session_->bulk_bytes(), Filling::block_bytes));
         const std::uint64_t mark_bytes = session_->mark_bytes();
         if (mark_bytes > 0) bulk = static_cast<std::size_t>(std::min<std::uint64_t>(bulk, mark_bytes));
-        unsent_ = mark_bytes == 0 && session_->options().integrity
-                      ? checked_piece(*session_, bulk)
-                      : net::Buffer::reference(bulk == mark_bytes ? filling_.marked(bulk) : filling_.first(bulk), nullptr, nullptr);
+        if (mark_bytes == 0 && session_->options().integrity) {
+          unsent_ = checked_piece(*session_, bulk);
+        } else {
+          const std::span<const std::byte> bytes = bulk == mark_bytes ? filling_.marked(bulk) : filling_.first(bulk);
+          if (link_.send_copy(bytes)) {  // false for longer pieces
+            session_->bulk_sent(bulk);
+            any = true;
+            continue;
+          }
+          unsent_ = net::Buffer::reference(bytes, nullptr, nullptr);
+        }
       }
       if (unsent_.empty()) throw std::bad_alloc();
     }

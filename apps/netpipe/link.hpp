@@ -2,7 +2,8 @@
 // The handler of a connection: passes data between the network and a session.
 //
 // The path from the card to the application and back is measured, so this class adds as little to it as possible. Received messages are
-// counted and released in place. Sent messages are references to one constant block, or new blocks if contents are checked.
+// counted and released in place. Sent messages are references to one constant block, copies if they fit a frame, or new blocks if contents
+// are checked.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +62,9 @@ class Link final : public net::ConnectionHandler {
   /// Silence after which a first message without a mark is complete (`Session::take_silence_as_mark`).
   static constexpr std::chrono::seconds silence_limit{1};
 
-  void work();
+  /// `input`: `input_`, or the bytes behind it if it is empty.
+  void work(net::Buffer& input);
+  void consume(net::Buffer& input);
   bool send_output();
   void end_if_done();
   void give_back();

@@ -297,16 +297,20 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
     } else if (bulk_wanted_ > 0) {
       const std::size_t taken = static_cast<std::size_t>(std::min<std::uint64_t>(left, bulk_wanted_));
       if (options_.integrity && step_ == Step::trial && !check(bytes.subspan(used, taken))) break;
-      received_at_ += taken;
-      bulk_wanted_ -= taken;
       used += taken;
-      if (bulk_wanted_ == 0 && exchange_ == Exchange::receive_then_send) bulk_bytes_ = message_bytes_;
+      bulk_received(taken);
     } else {
       break;  // output has to be sent first
     }
     advance();
   }
   return used;
+}
+
+void Session::skip(std::uint64_t bytes) {
+  require(bytes <= skippable_bytes(), "netpipe: more bytes are skipped than have no meaning", bytes);
+  bulk_received(bytes);
+  advance();
 }
 
 void Session::text_complete() {

@@ -64,6 +64,14 @@ class Session {
   /// no longer `running`. The caller MUST call again when the output is sent.
   std::size_t consume(std::span<const std::byte> bytes);
 
+  /// Returns the number of the next received bytes whose values do not matter. The caller MAY pass over some or all of them by `skip`
+  /// instead of passing them to `consume`.
+  [[nodiscard]] std::uint64_t skippable_bytes() const noexcept {
+    const bool matter = text_wanted_ > 0 || learning_ || state_ != State::running || (options_.integrity && step_ == Step::trial);
+    return matter ? 0 : bulk_wanted_;
+  }
+  void skip(std::uint64_t bytes);
+
   /// The output to send: first `text`, then `bulk_bytes` of a message.
   [[nodiscard]] std::span<const std::byte> text() const noexcept { return std::span(text_).first(text_bytes_); }
   [[nodiscard]] std::uint64_t bulk_bytes() const noexcept { return bulk_bytes_; }
@@ -141,6 +149,11 @@ class Session {
   [[nodiscard]] std::string where() const;
   void time_trial();
   void word_begins();
+  void bulk_received(std::uint64_t bytes) noexcept {
+    received_at_ += bytes;
+    bulk_wanted_ -= bytes;
+    if (bulk_wanted_ == 0 && exchange_ == Exchange::receive_then_send) bulk_bytes_ = message_bytes_;
+  }
   [[nodiscard]] Measurement measured(double seconds) const noexcept;
   void size_done(double seconds);
   void begin_size();

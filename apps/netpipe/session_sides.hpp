@@ -77,7 +77,13 @@ inline int exchange(Side& one, Side& other, unsigned seed) {
     waiting.insert(waiting.end(), more.begin(), more.end());
     clock_ns += more.size() * 10;
     const std::size_t offered = waiting.empty() ? 0 : 1 + random() % waiting.size();
-    const std::size_t used = to.session.consume(std::span(waiting).first(offered));
+    // A link may skip bytes that it does not show to the session.
+    std::size_t used = random() % 2 == 0 ? 0 : static_cast<std::size_t>(std::min<std::uint64_t>(offered, to.session.skippable_bytes()));
+    if (used != 0) {
+      to.session.skip(used);
+    } else {
+      used = to.session.consume(std::span(waiting).first(offered));
+    }
     waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(used));
     return !more.empty() || used > 0;
   };

@@ -31,9 +31,6 @@ void disarm() noexcept {
   forget_alarm();
 }
 
-// The pair of the sleep that begins on this core.
-constinit thread_local Pair* sleeping_pair = nullptr;
-
 /// The TSC, read after all earlier loads; later instructions do not begin before.
 std::uint64_t ticks_now() noexcept { return x86::read_tsc_ordered() + x86::this_core_tsc_offset(); }
 
@@ -42,24 +39,22 @@ std::uint64_t to_ticks(std::uint64_t ns) noexcept {
   return ns / second_ns * machine::timestamp_hz() + ns % second_ns * machine::timestamp_hz() / second_ns;
 }
 
-bool always() noexcept { return true; }
-
 /// Sleeps once as an idle core with `idle` would. `monitor` is no C-state: the core sleeps in the one that its setting `monitor_state`
-/// names, and a write to `line` ends the sleep. The other states watch no line of ours.
-Sleep sleep_as(IdleState idle, const volatile void* line, bool (*still_idle)() noexcept) noexcept {
+/// names, and a write to `line` after it was copied ends the sleep. The other states watch no line of ours.
+Sleep sleep_as(IdleState idle, WakeWord& word, const WatchedLine& line) noexcept {
   const bool watches = idle == IdleState::monitor;
   const IdleState requested = watches ? policy::of(this_core()).monitor_state : idle;
-  Sleep how = machine::sleep(requested, watches ? line : nullptr, still_idle);
+  Sleep how = machine::sleep(requested, word, watches ? &line : nullptr);
+  static_cast<void>(word.take());
   how.state = requested;
   return how;
 }
 
-}  // namespace
-
-bool Pair::announce() noexcept {
-  sleeping_pair->asleep_tsc_.store(ticks_now(), std::memory_order_release);
-  return true;
+void wake(WakeWord& word, unsigned core) noexcept {
+  if (word.request(WakeWord::call)) machine::end_sleep(core);
 }
+
+}  // namespace
 
 // An event of the sleeper.
 void Pair::sleep_once() noexcept {
@@ -74,9 +69,10 @@ void Pair::sleep_once() noexcept {
     asleep_tsc_.store(ticks_now(), std::memory_order_release);
     poll(deadline_ns);
   } else {
-    sleeping_pair = this;
     machine::set_alarm(deadline_ns);
-    how_ = sleep_as(state_, &sleeper_line_, &Pair::announce);
+    const WatchedLine before(&sleeper_line_);
+    asleep_tsc_.store(ticks_now(), std::memory_order_release);
+    how_ = sleep_as(state_, sleeper_word_, before);
     awake_tsc_ = ticks_now();
     disarm();
     const bool written = sleeper_line_.load(std::memory_order_relaxed) != line;
@@ -84,7 +80,7 @@ void Pair::sleep_once() noexcept {
     log_sleep();
   }
   done_.store(true, std::memory_order_release);
-  machine::wake(ringer_);
+  wake(ringer_word_, ringer_);
 }
 
 // An interrupt's handler marks the vector. The event loop calls the vector's empty callback after this event.
@@ -125,7 +121,7 @@ void Pair::wait_and_ring() noexcept {
   const std::uint64_t ring_at = asleep_tsc_.load(std::memory_order_acquire) + to_ticks(asleep_ns_), polled = to_ticks(polled_ns);
   for (std::uint64_t now = ticks_now(); now + polled < ring_at && !done_.load(std::memory_order_acquire); now = ticks_now()) {
     machine::set_alarm(machine::now_ns() + to_nanoseconds(ring_at - now - polled, machine::timestamp_hz()));
-    static_cast<void>(machine::sleep(IdleState::halt, nullptr, &always));
+    static_cast<void>(sleep_as(IdleState::halt, ringer_word_, ringer_line_));
   }
   disarm();
   while (ticks_now() < ring_at && !done_.load(std::memory_order_acquire)) machine::pause();
@@ -137,14 +133,14 @@ void Pair::wait_and_ring() noexcept {
   } else if (watches_line) {
     sleeper_line_.fetch_add(1, std::memory_order_seq_cst);
   } else {
-    machine::wake(sleeper_);
+    wake(sleeper_word_, sleeper_);
   }
 }
 
 void Pair::sleep_until_done(IdleState state, std::uint64_t latest_ns) noexcept {
   while (!done_.load(std::memory_order_acquire) && machine::now_ns() < latest_ns) {
     machine::set_alarm(latest_ns);
-    static_cast<void>(sleep_as(state, &ringer_line_, &always));
+    static_cast<void>(sleep_as(state, ringer_word_, ringer_line_));
   }
   disarm();
 }

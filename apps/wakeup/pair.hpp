@@ -5,8 +5,9 @@
 // to all cores. The event loop's own work before and after a sleep would be part of the latency, so the sleeper does not use it: within
 // one event it calls `machine::sleep` itself. The interrupt's handler remains part of the latency.
 //
-// The sleeper announces its sleep as the last step before the sleeping instruction, and the other core rings `asleep` later. The sleeper's
-// alarm bounds each sleep, so a doorbell that is lost costs a repetition and not the machine.
+// The sleeper announces its sleep as the last step before `machine::sleep`, and the other core rings `asleep` later. The sleeper's alarm
+// bounds each sleep, so a doorbell that is lost costs a repetition and not the machine. Both cores sleep by wake words of the pair, not by
+// the cores' own, so work that is queued for a core waits until the round is over.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,8 @@
 #include "apps/wakeup/results.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/task.hpp"
+#include "kernel/wake_word.hpp"
+#include "kernel/watched_line.hpp"
 
 namespace neap::wakeup {
 
@@ -45,7 +48,6 @@ class Pair {
   void log_sleep() const noexcept;
   void wait_and_ring() noexcept;
   void sleep_until_done(IdleState state, std::uint64_t latest_ns) noexcept;
-  static bool announce() noexcept;
 
   const unsigned sleeper_;
   const std::uint8_t vector_;
@@ -59,9 +61,11 @@ class Pair {
   std::uint64_t awake_tsc_ = 0;
   Sleep how_;
   std::atomic<bool> done_{true};
-  // Lines of their own: `sleeper_line_` is the line that `monitor` and `poll` watch. No core writes to `ringer_line_`.
+  // Lines of their own: `sleeper_line_` is the line that `monitor` and `poll` watch. No core writes to `ringer_words_`.
   alignas(64) std::atomic<std::uint64_t> sleeper_line_{0};
-  alignas(64) std::uint64_t ringer_line_[8]{};
+  alignas(64) std::uint64_t ringer_words_[8]{};
+  const WatchedLine ringer_line_{ringer_words_};
+  WakeWord sleeper_word_, ringer_word_;
 };
 
 }  // namespace neap::wakeup

@@ -216,7 +216,7 @@ task<Result<void>> Card::start_queues() {
 
 Result<void> Card::start_interrupts() {
   const auto pairs = static_cast<unsigned>(pairs_.size());
-  program_vectors(registers_, pairs);
+  program_vectors(registers_, pairs, options_.queues.transmit_interrupt != 0);
   for (unsigned entry = 0; entry < vectors_.size(); ++entry) {
     if (auto routed = device_.route_msix(entry, vectors_[entry].first, vectors_[entry].second); !routed) return routed;
   }
@@ -335,7 +335,7 @@ void Card::set_interrupt(unsigned core, bool on) noexcept {
   }
   unmasked_ |= bit;
   // Frames that arrived while the vector was masked may be unprocessed, because polling may have missed them.
-  unmask_vector(registers_, core, pairs_[core]->work_pending());
+  unmask_vector(registers_, core, pairs_[core]->frames_pending());
 }
 
 const volatile void* Card::next_receive_line(unsigned core) const noexcept {

@@ -32,8 +32,9 @@ struct QueueOptions {
   std::uint32_t vlan = 0;             ///< the VLAN tag of all frames; 0: none (7.4)
   // The following options take effect at any time.
   std::uint32_t promiscuous = 0;
-  std::uint32_t flow_control = 0;  ///< 3.7.7
-  std::uint32_t cache_hints = 0;   ///< 1: DCA (7.5)
+  std::uint32_t flow_control = 0;        ///< 3.7.7
+  std::uint32_t cache_hints = 0;         ///< 1: DCA (7.5)
+  std::uint32_t transmit_interrupt = 0;  ///< 1: TX completions interrupt cores that receive, too
 
   static constexpr std::uint32_t write_back_threshold_max = 8;
   /// With RSC, frames wait for the end of the moderation interval, which MUST be longer than the card's own delay of 4 us (GPIE.RSC_DELAY).

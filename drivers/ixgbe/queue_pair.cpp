@@ -94,12 +94,15 @@ bool QueuePair::detach() noexcept {
   receive_.on_buffers_wanted(nullptr, nullptr);
   end_.reset();
   idle_.reset();
+  reaping_.cancel();
   watchdog_.cancel();
   return !repeat_.asked();
 }
 
 void QueuePair::report_link() noexcept {
-  if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
+  if (!attached()) return;
+  end_->request();  // frames that waited for the link are in flight again, so their completions may be needed soon
+  receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
 
 // Called for the first frame of an event and after the end of a run (transmit_queue.hpp). Only this function checks the link's state.
@@ -120,12 +123,12 @@ void QueuePair::interrupt() noexcept {
 }
 
 void QueuePair::poll() noexcept {
-  if (work_pending()) log::poll();
+  if (frames_pending()) log::poll();
   static_cast<void>(work());
 }
 
 bool QueuePair::work() noexcept {
-  if (receiver_ == nullptr) return work_pending();  // frames wait in the ring for `attach`
+  if (receiver_ == nullptr) return frames_pending();  // frames wait in the ring for `attach`
   const std::uint32_t progress = transmit_.progress();
   transmit_.reclaim();
   if (transmit_.deliverable()) transmit_.deliver(*receiver_);
@@ -139,14 +142,31 @@ bool QueuePair::work() noexcept {
   return true;
 }
 
+// Completions alone are no work, and the next event reaps them at the same cost, unless their room is needed soon. If they make room for
+// the stack, its hooks run when this function returns.
 bool QueuePair::check_before_sleep() noexcept {
-  if (work_pending()) {
+  if (frames_pending()) {
     counters_.idle_finds.add();
     log::poll();
     static_cast<void>(work());
     return true;
   }
+  if (transmit_.short_of_room()) reap();
   return false;
+}
+
+void QueuePair::reap() noexcept {
+  transmit_.reclaim();
+  if (receiver_ != nullptr && transmit_.deliverable()) transmit_.deliver(*receiver_);
+}
+
+// A ring in which no room is needed soon needs no timer. Without a link the card completes nothing.
+void QueuePair::reap_soon() noexcept {
+  if (!transmit_.short_of_room() || reaping_.pending() || held_ || !link_up_.load(std::memory_order_relaxed)) return;
+  reaping_.arm(reap_period, [this] {
+    reap();
+    reap_soon();
+  });
 }
 
 void QueuePair::end_of_event() noexcept {
@@ -158,6 +178,8 @@ void QueuePair::end_of_event() noexcept {
     progress_seen_ = transmit_.progress();
     watchdog_.arm(hang_period, [this] { watch(); });
   }
+  if (transmit_.short_of_room()) [[unlikely]]
+    reap_soon();
   // The remaining tokens are delivered in a later event. The stack may reply to each token with a new frame, so a loop here might not end.
   if (transmit_.deliverable()) repeat_.ask(index_);
 }
@@ -165,8 +187,7 @@ void QueuePair::end_of_event() noexcept {
 // The watchdog stays armed when the last frame is sent, because arming it for each request costs more than one check each two seconds. So
 // it also runs with nothing in flight, once, and then stays off until the next frame.
 void QueuePair::watch() noexcept {
-  transmit_.reclaim();
-  if (transmit_.deliverable()) repeat_.ask(index_);
+  reap();
   if (transmit_.pending() == 0 || held_) return;
   // Without a link, the card may keep frames for ever; that is no hang.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {

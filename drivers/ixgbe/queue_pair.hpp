@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's two queues of the card, receive and transmit, served by one event. Cores from 16 on have only a transmit queue.
 //
-// Receive and transmit share a vector, so one event serves both: first TX completions, which return memory to the stack, then up to
-// `budget` received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
+// One event serves both queues: first TX completions, which return memory to the stack, then up to `budget` received descriptors. New
+// buffers and new frames are posted once, at the end of the event that caused them.
+//
+// TX completions cause no interrupt on a core that receives, unless `tx_interrupt` is on. A core sends its replies and sleeps, and their
+// completions would wake it only to return memory that nothing waits for. So completions are reaped by the next event that receives. If the
+// stack needs the room, or half of the ring is in use, they are reaped before the core sleeps, too, and by a timer. The stack reaps them
+// itself (`reap`) before it acts on what the card still holds. The watchdog reaps the last ones of an idle core.
 //
 // The card raises no second interrupt for descriptors that it has already announced. So an event that stops at its budget queues itself
 // again, behind the waiting events. Before the core sleeps, the rings are checked once more.
@@ -83,19 +88,16 @@ class QueuePair final : public FrameSender {
   [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
     return transmit_.transmit_alike(pieces, offload, token) ? TransmitResult{} : transmit_any(pieces, offload, token);
   }
+  void reap() noexcept override;
 
   /// Runs as the event of this pair's vector.
   void interrupt() noexcept;
 
-  /// True if the card has written back descriptors that were not processed yet. MUST be called on the pair's core.
-  [[nodiscard]] bool work_pending() const noexcept { return receive_.ready() || transmit_.ready(); }
+  /// True if the card has written back receive descriptors that were not processed yet. MUST be called on the pair's core.
+  [[nodiscard]] bool frames_pending() const noexcept { return receive_.ready(); }
 
-  /// Returns the cache line of the receive descriptor that is written back next. MUST be called on the pair's core. Null while the link is
-  /// up and frames are in flight: their completions change other memory, so they would not wake a core that monitors this line.
-  [[nodiscard]] const volatile void* next_receive_line() const noexcept {
-    if (transmit_.pending() != 0 && link_up_.load(std::memory_order_relaxed)) return nullptr;
-    return receive_.next_line();
-  }
+  /// Returns the cache line of the receive descriptor that is written back next. MUST be called on the pair's core.
+  [[nodiscard]] const volatile void* next_receive_line() const noexcept { return receive_.next_line(); }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
   /// False for cores from 16 on: they have no receive queue, because RSS can name only the first 16 queues.
@@ -108,16 +110,19 @@ class QueuePair final : public FrameSender {
 
   /// A transmit queue with frames in flight hangs if it makes no progress for this long.
   static constexpr std::chrono::seconds hang_period{2};
+  /// The time after which completions are reaped if no event has reaped them, while the ring is short of room.
+  static constexpr std::chrono::microseconds reap_period{100};
 
  private:
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
-  /// Runs the pair's event without an interrupt. If it finds work, it writes a log record.
+  /// Runs the pair's event without an interrupt. If it finds frames, it writes a log record.
   void poll() noexcept;
   /// Returns true if the card had written back descriptors.
   [[nodiscard]] bool work() noexcept;
   [[nodiscard]] bool check_before_sleep() noexcept;
   void end_of_event() noexcept;
   void report_link() noexcept;
+  void reap_soon() noexcept;
   void watch() noexcept;
 
   log::Traffic traffic_;
@@ -134,6 +139,7 @@ class QueuePair final : public FrameSender {
   std::optional<EventEndHook> end_;
   std::optional<IdleHook> idle_;
 
+  Timer reaping_;
   Timer watchdog_;
   std::uint32_t progress_seen_ = 0;
   void (*hang_call_)(void*) noexcept = nullptr;

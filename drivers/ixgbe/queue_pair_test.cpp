@@ -284,32 +284,54 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   };
   for (std::uint32_t i = 0; i < 150; ++i) {
     machine.on(0, [&] {
-      EXPECT_FALSE(pair->work_pending());
+      EXPECT_FALSE(pair->frames_pending());
       const volatile void* const line = pair->next_receive_line();
       ASSERT_NE(line, nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(line) % 64, 0U);
       const auto before = words(line);
       ASSERT_TRUE(card.receive(frame_of(i, 100)));
       EXPECT_NE(words(line), before) << i;
-      EXPECT_TRUE(pair->work_pending());
+      EXPECT_TRUE(pair->frames_pending());
       pair->interrupt();
     });
   }
 }
 
-// Completions are written to other memory, so a core that slept on the receive ring would miss them and never free the frames.
-TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
-  start_attached();
-  machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });
+// TX completions cause no interrupt. They wait for the next event, unless the ring is short of room. Then a core reaps them before it
+// sleeps, and they count neither as a find nor as a poll in the log.
+TEST_F(QueuePairTest, CompletionsAloneAreNoWork) {
+  constexpr std::uint32_t ring = 64;
+  start_attached({.transmit_descriptors = ring});
+  machine.run(0, []() -> task<void> {
+    EXPECT_TRUE((co_await log::prepare({})).has_value());
+    EXPECT_TRUE((co_await log::start({})).has_value());
+  });
+  const std::uint64_t before = log::extent(0).end;
+  const auto tokens = [&] { return machine.value_on(0, [&] { return stack.tokens.size(); }); };
   machine.on(0, [&] {
-    EXPECT_EQ(pair->next_receive_line(), nullptr);
+    for (std::uint32_t i = 0; i < ring / 2; ++i) EXPECT_TRUE(transmit(&card).has_value());
+  });
+  machine.on(0, [&] { card.transmit(); });
+  EXPECT_EQ(tokens(), 0U);
+  machine.on(0, [&] { EXPECT_TRUE(transmit(&card).has_value()); });
+  ASSERT_TRUE(HostMachine::wait_until([&] { return tokens() == ring / 2; }));
+  EXPECT_EQ(pair->counters().idle_finds.value(), 0U);
+  std::vector<log::Record> lines(static_cast<std::size_t>(log::extent(0).end - before));
+  ASSERT_EQ(log::read(0, before, lines), lines.size());
+  for (const log::Record& line : lines) EXPECT_NE(static_cast<log::Kind>(line.kind), log::Kind::poll);
+  machine.run(0, []() -> task<void> { EXPECT_TRUE((co_await log::stop()).has_value()); });
+}
+
+// The stack calls this before it acts on what the card still holds.
+TEST_F(QueuePairTest, ReapReportsCompletionsWithinTheCall) {
+  start_attached();
+  machine.on(0, [&] { EXPECT_TRUE(transmit(&card).has_value()); });
+  machine.on(0, [&] {
+    pair->reap();
+    EXPECT_TRUE(stack.tokens.empty());
     card.transmit();
-    EXPECT_TRUE(pair->work_pending());
-    pair->interrupt();
-    EXPECT_NE(pair->next_receive_line(), nullptr);
-    EXPECT_TRUE(transmit().has_value());
-    pair->set_link(false);
-    EXPECT_NE(pair->next_receive_line(), nullptr) << "without a link they may wait for any time";
+    pair->reap();
+    EXPECT_EQ(stack.tokens.size(), 1U);
   });
 }
 
@@ -317,6 +339,69 @@ struct QueuePairClockTest : testing::Test {
   // The clock MUST be created before the machine.
   host::ManualClock clock{1'000'000};
 };
+
+// A core that only sends gets no interrupt for its completions. The card sends while the core sleeps, so the check before sleep is too
+// early. A timer then reaps the completions, but only while the ring is short of room: an idle core has to sleep.
+TEST_F(QueuePairClockTest, ATimerMakesRoomInAFullRingWithoutAnInterrupt) {
+  struct RoomReceiver : test::TestReceiver {
+    void transmit_room() noexcept override { room.store(true); }
+    std::atomic<bool> room = false;
+  };
+  constexpr std::uint32_t ring = 64;
+  constexpr QueueOptions options{.transmit_descriptors = ring};
+  test::TestCard card;
+  RoomReceiver stack;
+  HostMachine machine{1};
+  auto pair = std::make_unique<QueuePair>(card.registers(), 0);
+  pair->set_link(true);
+  const Bytes bytes = frame_of(1, 100);
+  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  machine.on(0, [&] {
+    ASSERT_TRUE(pair->prepare(options).has_value());
+    pair->program(options);
+    pair->attach(stack);
+  });
+  constexpr std::uint64_t soon_ns = 1'000'000;
+  std::uint64_t now_ns = 1'000'000;
+  const auto wakes_soon = [&] {
+    machine.on(0, [] {});
+    const auto asleep = [] { return host::asleep_in(0).has_value() && host::alarm_of(0) != machine::alarm_none; };
+    EXPECT_TRUE(HostMachine::wait_until(asleep));
+    return host::alarm_of(0) <= now_ns + soon_ns;
+  };
+  machine.on(0, [&] {
+    for (std::uint32_t i = 0; i < ring / 2; ++i) EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value());
+  });
+  EXPECT_FALSE(wakes_soon()) << "half of the ring may wait for the watchdog";
+  machine.on(0, [&] {
+    while (pair->transmit({&piece, 1}, {}, &card).has_value()) {
+    }
+  });
+  EXPECT_TRUE(wakes_soon());
+  pair->set_link(false);
+  const auto later = [&] {
+    clock.advance(std::chrono::nanoseconds(soon_ns));
+    now_ns += soon_ns;
+  };
+  later();
+  EXPECT_FALSE(wakes_soon()) << "without a link the card completes nothing";
+  pair->set_link(true);
+  machine.on(0, [&] { pair->announce_link(); });
+  EXPECT_TRUE(wakes_soon());
+  later();
+  EXPECT_TRUE(wakes_soon()) << "the timer runs until there is room";
+  EXPECT_FALSE(stack.room.load());
+  card.transmit();  // the core is asleep
+  later();
+  EXPECT_TRUE(HostMachine::wait_until([&] { return stack.room.load(); }));
+  EXPECT_FALSE(wakes_soon());
+  machine.on(0, [&] {
+    EXPECT_EQ(stack.tokens.size(), ring - 1);
+    EXPECT_EQ(pair->counters().interrupts.value(), 0U);
+    EXPECT_EQ(pair->counters().idle_finds.value(), 0U);
+    pair.reset();
+  });
+}
 
 TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
   test::TestCard card;

@@ -7,6 +7,7 @@
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/start_up.hpp"
+#include "drivers/ixgbe/vectors.hpp"
 #include "kernel/console.hpp"
 #include "kernel/panic.hpp"
 
@@ -20,9 +21,9 @@ namespace {
 constexpr auto drain_time_out = 100ms;
 
 /// The preset `study` repeats these options of the published studies. The studies' driver had the ring sizes and the budget that are
-/// defaults here. It set only ENABLE in TXDCTL, so the thresholds were 0. RSC, DCA and head write-back were off, checksums and RSS on. It
-/// copied the segments of a TSO frame into one buffer.
-constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
+/// defaults here. It set only ENABLE in TXDCTL, so the thresholds were 0. RSC, DCA and head write-back were off, checksums and RSS on. Its
+/// vectors, like those of Linux, counted TX completions. It copied the segments of a TSO frame into one buffer.
+constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0, .transmit_interrupt = 1};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
 bool needs_stop(const QueueOptions& now, const QueueOptions& wanted) noexcept {
@@ -90,6 +91,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
   }
   options_.queues = wanted;
   program_running_options();
+  program_queue_causes(registers_, static_cast<unsigned>(pairs_.size()), wanted.transmit_interrupt != 0);
   std::uint64_t lost = 0;
   for (auto& pair : pairs_) {
     if (!stop) {

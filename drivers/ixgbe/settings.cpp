@@ -65,12 +65,14 @@ constexpr CardSetting running(const policy::Row& row, std::uint32_t QueueOptions
   return of_option(row, option, true, preset);
 }
 
-// Log records name a row by its number. The number of a row never changes, and a new row gets the next free number, which is 22.
+// Log records name a row by its number. The number of a row never changes, and a new row gets the next free number, which is 25.
+// The words of the command line are set in the order of the rows, so a setting comes before those that depend on it.
 constexpr std::array table{
     stopping(ring(6, "rx_ring", "Size of each receive ring."), &QueueOptions::receive_descriptors),
     stopping(ring(7, "tx_ring", "Size of each transmit ring."), &QueueOptions::transmit_descriptors),
     running(number(8, "rx_budget", 1, DescriptorRing::descriptors_max, "Receive descriptors that one event may take."),
             &QueueOptions::budget_descriptors),
+    running(on_off(24, "tx_interrupt", "TX completions interrupt cores that receive frames, too."), &QueueOptions::transmit_interrupt),
     stopping(number(9, "pthresh", 0, threshold_max, "Prefetch threshold of the transmit queues (PTHRESH)."),
              &QueueOptions::prefetch_threshold),
     stopping(number(10, "hthresh", 0, threshold_max, "Host threshold of the transmit queues (HTHRESH)."), &QueueOptions::host_threshold),

@@ -76,10 +76,31 @@ TEST(CardSettings, ALogsHeaderDescribesThem) {
 
 // Logs of older versions name settings by these numbers.
 TEST(CardSettings, NumbersInLogRecordsStay) {
-  constexpr std::string_view names[] = {
-      "idle",    "itr",     "pstate",          "power_limit", "turbo",       "poll_budget", "rx_ring", "tx_ring", "rx_budget",    "pthresh",
-      "hthresh", "wthresh", "head_write_back", "rsc",         "promiscuous", "preset",      "steer",   "epp",     "flow_control", "dca",
-      "vlan",    "tso"};
+  constexpr std::string_view names[] = {"idle",
+                                        "itr",
+                                        "pstate",
+                                        "power_limit",
+                                        "turbo",
+                                        "poll_budget",
+                                        "rx_ring",
+                                        "tx_ring",
+                                        "rx_budget",
+                                        "pthresh",
+                                        "hthresh",
+                                        "wthresh",
+                                        "head_write_back",
+                                        "rsc",
+                                        "promiscuous",
+                                        "preset",
+                                        "steer",
+                                        "epp",
+                                        "flow_control",
+                                        "dca",
+                                        "vlan",
+                                        "tso",
+                                        "monitor_state",
+                                        "adaptive_poll",
+                                        "tx_interrupt"};
   for (const std::span<const Row> rows : {policy::kernel_rows(), setting_rows()}) {
     for (const Row& row : rows) {
       const auto number = static_cast<unsigned>(row.setting);

@@ -105,7 +105,7 @@ TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheLast) {
   for (const unsigned pairs : {1U, 3U, 16U, 18U, 63U}) {
     const unsigned receiving = std::min(pairs, rss::queues_max);
     card.all_registers_read(0);
-    program_vectors(registers, pairs);
+    program_vectors(registers, pairs, true);
     for (unsigned i = 0; i < pairs; ++i) program_moderation(registers, i, *Moderation::from_us(100));
     enable_vectors(registers, (std::uint64_t{1} << pairs) - 1);
     for (unsigned queue = 0; queue < reg::IVAR.count * 2; ++queue) {
@@ -125,6 +125,13 @@ TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheLast) {
     EXPECT_EQ(registers.read(reg::EIAM).rtxq, 0U);
     EXPECT_TRUE(registers.read(reg::EIMS).lsc);
     EXPECT_EQ(registers.read(reg::EIMS_EX(1)).vectors, pairs > 32 ? (1U << (pairs - 32)) - 1 : 0U);
+    program_queue_causes(registers, pairs, false);
+    for (unsigned queue = 0; queue < reg::IVAR.count * 2; ++queue) {
+      const reg::Ivar ivar = registers.read(reg::IVAR(queue / 2));
+      const bool odd = queue % 2 != 0;
+      EXPECT_EQ(odd ? ivar.rx_odd_valid : ivar.rx_even_valid, queue < receiving) << queue;
+      EXPECT_EQ(odd ? ivar.tx_odd_valid : ivar.tx_even_valid, receiving <= queue && queue < pairs) << "no TX completion wakes a receiver";
+    }
     mask_vector(registers, pairs - 1);
     EXPECT_EQ(registers.read(reg::EIMC_EX((pairs - 1) / 32)).vectors, 1U << (pairs - 1) % 32);
   }

@@ -100,6 +100,8 @@ class TransmitQueue {
 
   /// Returns the number of descriptors queued or in flight.
   [[nodiscard]] std::uint32_t pending() const noexcept { return next_ - clean_; }
+  /// True if a frame was refused and there is no room yet, or if more than half of the ring is queued or in flight.
+  [[nodiscard]] bool short_of_room() const noexcept { return room_wanted_ || pending() > ring_.size() / 2; }
   /// Returns a number that changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
   void count_hang() noexcept { counters_.hangs.add(); }

@@ -12,7 +12,12 @@
 namespace neap::ixgbe {
 
 /// 4.6.6, 7.3.4: maps queues 0 to `pairs` - 1, and the other causes (without moderation), to their vectors. All vectors stay masked.
-void program_vectors(Registers registers, unsigned pairs);
+/// `transmit_interrupt`: as for `program_queue_causes`.
+void program_vectors(Registers registers, unsigned pairs, bool transmit_interrupt);
+
+/// Maps the queues of `pairs` pairs to their vectors. Without `transmit_interrupt`, the TX completions of a pair that receives cause no
+/// interrupt, because they would wake a core that has no work (queue_pair.hpp). MAY be called while the queues run.
+void program_queue_causes(Registers registers, unsigned pairs, bool transmit_interrupt);
 
 /// Unmasks the vectors in `queues` (a bit for each) and the other causes.
 void enable_vectors(Registers registers, std::uint64_t queues);

@@ -17,6 +17,7 @@
 #include <bit>
 #include <cstring>
 
+#include "kernel/core_work.hpp"
 #include "kernel/counter.hpp"
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
@@ -116,12 +117,9 @@ class Heap {
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
-  /// During one request, `pass_boundary` is called several times and seldom has work, so the test is inline.
-  [[nodiscard]] bool has_boundary_work() const noexcept {
-    return outgoing_objects_ != 0 || arrived_ != nullptr || !incoming_.empty() || asked_.load(std::memory_order_relaxed);
-  }
   /// Returns true if arrived objects are left.
-  [[gnu::noinline]] bool do_boundary_work() noexcept;
+  bool do_boundary_work() noexcept;
+  [[nodiscard]] const std::atomic<bool>& outside_work() const noexcept { return outside_work_; }
   /// Asks all other cores to release their reserves (spare slabs and pages), and wakes sleeping cores that hold some.
   void ask_other_cores() noexcept;
   void release_reserves() noexcept;
@@ -154,6 +152,8 @@ class Heap {
   alignas(64) RemoteList<FreeObject> incoming_;
   std::atomic<std::uint64_t> incoming_bytes_{0};
   std::atomic<bool> asked_{false}, wake_sent_{false};
+  std::atomic<bool> outside_work_{
+      false};  // set after `incoming_` or `asked_`, cleared before they are looked at: `do_boundary_work` has work
   RemoteNode wake_node_{};
 };
 
@@ -282,6 +282,7 @@ void Heap::free_elsewhere(Slab& slab, void* pointer) noexcept {
   batch.newest = object;
   batch.bytes += class_bytes[slab.size_class];
   ++outgoing_objects_;
+  core_work |= work::heap;
   if (++batch.count == batch_objects_max) send(batch);
 }
 
@@ -289,6 +290,7 @@ void Heap::send(Batch& batch) noexcept {
   require(batch.owner != nullptr && batch.count != 0, "heap: a batch without objects or owner is sent", batch.count);
   Heap& owner = *batch.owner;
   owner.incoming_.push_chain(*batch.newest, *batch.oldest);
+  owner.outside_work_.store(true, std::memory_order_release);
   const std::uint64_t waiting = owner.incoming_bytes_.fetch_add(batch.bytes, std::memory_order_seq_cst) + batch.bytes;
   if (waiting >= wake_bytes) owner.wake();
   outgoing_objects_ -= batch.count;
@@ -327,10 +329,14 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
 }
 
 bool Heap::do_boundary_work() noexcept {
+  core_work &= ~work::heap;
+  if (outside_work_.load(std::memory_order_relaxed)) outside_work_.exchange(false, std::memory_order_seq_cst);
   send_all();
   reclaim_arrived(intake_budget);
   if (asked_.load(std::memory_order_relaxed)) release_reserves();
-  return arrived_ != nullptr;
+  if (arrived_ == nullptr && incoming_.empty()) return false;
+  core_work |= work::heap;
+  return true;
 }
 
 void Heap::release_reserves() noexcept {
@@ -360,6 +366,7 @@ void Heap::ask_other_cores() noexcept {
                                other.incoming_bytes_.load(std::memory_order_relaxed) != 0 || checks::quarantined(core);
     if (&other == this || !has_something) continue;
     other.asked_.store(true, std::memory_order_relaxed);
+    other.outside_work_.store(true, std::memory_order_release);
     other.wake();
   }
 }
@@ -464,10 +471,8 @@ bool shrink(void* pointer, std::size_t bytes) noexcept {
   return !checks::on() && bytes > object_bytes_max && shorten_run_bytes(own_heap().run_counters, pointer, bytes);
 }
 
-bool pass_boundary() noexcept {
-  Heap& heap = own_heap();
-  return heap.has_boundary_work() && heap.do_boundary_work();
-}
+bool pass_boundary() noexcept { return own_heap().do_boundary_work(); }
+const std::atomic<bool>& boundary_flag() noexcept { return own_heap().outside_work(); }
 
 HeapCounters heap_counters() noexcept {
   HeapCounters sum{};

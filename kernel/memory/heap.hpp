@@ -11,6 +11,7 @@
 // their spare memory, so a later attempt may succeed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -39,9 +40,12 @@ void deallocate(void* pointer) noexcept;
 /// Bytes of the object that the caller may use: at least the requested size.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called once in each iteration of the event loop. Returns freed objects of other cores to their owners, and puts some of this core's
-/// returned objects into slabs. Releases spare memory if another core was refused memory. True if returned objects are left.
+/// Called at the end of a round of the event loop, if `core_work` has `work::heap` or `boundary_flag` is set. Returns freed objects of
+/// other cores to their owners, and puts some of this core's returned objects into slabs. Releases spare memory if another core was refused
+/// memory. True if returned objects are left.
 bool pass_boundary() noexcept;
+/// Set by other cores when they have returned objects of this core, or need its spare memory. The reference stays valid.
+[[nodiscard]] const std::atomic<bool>& boundary_flag() noexcept;
 
 /// Sums over all cores. While cores run, the values are from slightly different moments.
 struct HeapCounters {

@@ -17,14 +17,20 @@ namespace neap::memory {
 
 constexpr std::size_t object_bytes_max = 8192;
 
-/// The bytes that the heap uses for an object of `bytes` bytes without a larger alignment. `heap=checked` adds its redzones.
-constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
-  constexpr std::size_t step_bytes_min = 16;
-  if (bytes - 1 < 16 * step_bytes_min) [[likely]]
-    return (bytes + step_bytes_min - 1) & ~(step_bytes_min - 1);
+namespace detail {
+constexpr std::size_t step_bytes_min = 16;
+constexpr std::size_t heap_bytes_by_step(std::size_t bytes) noexcept {
   bytes = std::max<std::size_t>(bytes, 1);
   const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 8, step_bytes_min);
   return (bytes + step - 1) & ~(step - 1);  // a step is a power of two
+}
+}  // namespace detail
+
+/// The bytes that the heap uses for an object of `bytes` bytes without a larger alignment. `heap=checked` adds its redzones.
+[[gnu::always_inline]] constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
+  if (bytes - 1 < 16 * detail::step_bytes_min) [[likely]]
+    return (bytes + detail::step_bytes_min - 1) & ~(detail::step_bytes_min - 1);
+  return detail::heap_bytes_by_step(bytes);
 }
 
 constexpr unsigned class_count = 16 + 5 * 8;

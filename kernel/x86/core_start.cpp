@@ -15,6 +15,7 @@
 #include <span>
 
 #include "kernel/console.hpp"
+#include "kernel/core.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
@@ -100,7 +101,11 @@ bool wait_until(Condition condition, std::uint64_t limit_ns) {
 // A core that waits for its turn sleeps, so that emulated cores leave their host's cores to the one that compares.
 void wait_for_turn() {
   const auto not_yet = []() noexcept { return comparing.load(std::memory_order_seq_cst) < machine::this_core(); };
-  while (not_yet()) (void)machine::sleep(IdleState::halt, nullptr, not_yet);
+  WakeWord& word = core_state(machine::this_core()).wake_word;
+  while (not_yet()) {
+    static_cast<void>(machine::sleep(IdleState::halt, word, nullptr));
+    static_cast<void>(word.take());
+  }
 }
 
 }  // namespace
@@ -266,7 +271,7 @@ void require_done(const std::atomic<bool>& done, const CoreStart& start, const c
 void compare_clock(CoreStart& start) {
   tsc_comparison::begin();
   comparing.store(start.core, std::memory_order_seq_cst);
-  machine::wake(start.core);
+  wake(start.core);
   start.tsc_offset = tsc_comparison::measure();
   start.offset_known.store(true, std::memory_order_release);
   require_done(start.has_the_offset, start, "compare its clock");

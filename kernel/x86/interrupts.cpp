@@ -5,9 +5,9 @@
 // compiler treats both functions as calls that clobber all caller-saved registers, so the entry code saves none (vectors.S).
 #include "kernel/interrupts.hpp"
 
-#include <array>
-
 #include "kernel/machine.hpp"
+#include "kernel/wake_word.hpp"
+#include "kernel/watched_line.hpp"
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/cores.hpp"
@@ -17,8 +17,6 @@
 namespace neap::x86 {
 
 namespace {
-
-constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 
 // The vector of the first interrupt taken since the core announced its sleep; 0: none.
 constinit thread_local std::uint8_t first_vector = 0;
@@ -48,14 +46,19 @@ struct SleepingCpu {
 
 }  // namespace
 
+static_assert(machine::vector_first == 0x30 && machine::vector_last == 0xdf, "vectors.S has these numbers");
+
+/// The entries of the vectors that belong to devices call this function.
+extern "C" void neap_handle_device_interrupt(std::uint64_t number) noexcept {
+  const auto vector = static_cast<std::uint8_t>(number);
+  if (first_vector == 0) first_vector = vector;
+  interrupt_arrived(vector);
+  apic::end_of_interrupt();
+}
+
 extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
   const auto vector = static_cast<std::uint8_t>(number);
   if (first_vector == 0) first_vector = vector;
-  if (vector >= machine::vector_first && vector <= machine::vector_last) [[likely]] {
-    interrupt_arrived(vector);
-    apic::end_of_interrupt();
-    return;
-  }
   switch (vector) {
     case apic::vector_alarm:
       alarm_fired();
@@ -86,16 +89,14 @@ void open_interrupt_window() noexcept {
   asm volatile("sti; nop; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
 }
 
-Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept {
+Sleep sleep(IdleState state, WakeWord& word, const WatchedLine* watched) noexcept {
   SleepingCpu cpu;
-  return power::sleep_until_woken(cpu, wake_words[this_core()], power::plan_sleep(state, watched != nullptr), watched, still_idle,
+  return power::sleep_until_woken(cpu, word, power::plan_sleep(state, watched != nullptr), watched,
                                   {.alarm = apic::vector_alarm, .wake = apic::vector_wake});
 }
 
 void pause() noexcept { x86::pause(); }
 
-void wake(unsigned core) noexcept {
-  if (wake_words[core].wake()) apic::send(apic_id_of(core), apic::vector_wake);
-}
+void end_sleep(unsigned core) noexcept { apic::send(apic_id_of(core), apic::vector_wake); }
 
 }  // namespace neap::machine

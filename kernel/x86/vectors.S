@@ -8,6 +8,10 @@
 // Vectors with an error code: 8, 10 to 14, 17, 21, 29, 30 (SDM 3A, table 6-1; AMD64 manual 2, 8.2).
 #define ERROR_CODE_VECTORS 0x60227d00
 
+// machine::vector_first and vector_last; interrupts.cpp compares them.
+#define FIRST_DEVICE_VECTOR 0x30
+#define LAST_DEVICE_VECTOR 0xdf
+
         .section .text.exceptions, "ax", @progbits
 
 // The CFA is the first byte after the frame that the CPU pushed. SS, RSP, RFLAGS, CS, RIP are below it, in this order.
@@ -101,6 +105,7 @@ exception_common:
 
 // --- Interrupts: vectors 32 to 255 -------------------------------------------------------------------------------------------------------
 
+// The interrupted code is at a call, so the direction flag is clear. RDI takes the number.
         .global interrupt_entries
         .balign 16
 interrupt_entries:
@@ -108,24 +113,32 @@ interrupt_entries:
         .rept   224
         .balign 16
         interrupt_frame 0
-        pushq   $vector
-        .cfi_adjust_cfa_offset 8
-        jmp     interrupt_common
+        movl    $vector, %edi
+        .if vector >= FIRST_DEVICE_VECTOR && vector <= LAST_DEVICE_VECTOR
+        jmp     device_interrupt
+        .else
+        jmp     other_interrupt
+        .endif
         .cfi_endproc
         .set    vector, vector + 1
         .endr
 
-        .type   interrupt_common, @function
-interrupt_common:
-        interrupt_frame 8
-        cld
-        movq    (%rsp), %rdi
-        call    neap_handle_interrupt   // the CPU's frame begins at a multiple of 16, and six words are on the stack
+.macro interrupt name, handler
+        .type   \name, @function
+\name:
+        interrupt_frame 0
+        pushq   %rdi                    // the CPU's frame begins at a multiple of 16, and now six words are on the stack
+        .cfi_adjust_cfa_offset 8
+        call    \handler
         addq    $8, %rsp
         .cfi_adjust_cfa_offset -8
         iretq
         .cfi_endproc
-        .size   interrupt_common, . - interrupt_common
+        .size   \name, . - \name
+.endm
+
+        interrupt device_interrupt, neap_handle_device_interrupt
+        interrupt other_interrupt, neap_handle_interrupt
 
 // --- The call chain of another core ------------------------------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ void WireCard::run_engine(Queue& own) {
     Bytes bytes;
     for (const TransmitPiece& piece : posted.pieces) bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
     if (posted.offload.segment_bytes != 0) {
-      if (FrameReceiver* const receiver = own.receiver) receiver->transmitted({&posted.token, 1});
+      own.complete(posted);
       send_segments(own, bytes, posted.offload);
       continue;
     }
@@ -210,11 +210,21 @@ void WireCard::run_engine(Queue& own) {
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
-    if (FrameReceiver* const receiver = own.receiver) receiver->transmitted({&posted.token, 1});
+    own.complete(posted);
     send(own, std::move(bytes));
   }
   if (std::exchange(own.said_full, false)) own.receiver.load()->transmit_room();
   if (!own.ring.empty() && !own.engine_runs) start_engine(own);
+}
+
+void WireCard::Queue::complete(const Posted& posted) {
+  completed.push_back(posted.token);
+  if (!card.options_.completes_late) reap();
+}
+
+void WireCard::Queue::reap() noexcept {
+  const std::vector<void*> tokens = std::exchange(completed, {});
+  if (FrameReceiver* const to = receiver; to != nullptr && !tokens.empty()) to->transmitted(tokens);
 }
 
 void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload offload) {
@@ -301,17 +311,22 @@ void WireCard::arrive(Bytes frame, int core) {
     }
   }
   // If the core's event queue is full, the frame is dropped, as by a card without free descriptors.
-  static_cast<void>(spawn_on(static_cast<unsigned>(core),
-                             [this, core, bytes = std::move(frame)]() mutable { deliver(static_cast<unsigned>(core), std::move(bytes)); }));
+  static_cast<void>(spawn_on(static_cast<unsigned>(core), [this, core, bytes = std::move(frame)] {
+    std::vector<ReceivedFrame> received;
+    receive(received, static_cast<unsigned>(core), bytes);
+    pass(received, static_cast<unsigned>(core));
+  }));
 }
 
 void WireCard::arrive_together(std::vector<Bytes> frames, unsigned core) {
   static_cast<void>(spawn_on(core, [this, core, frames = std::move(frames)]() mutable {
-    for (Bytes& frame : frames) deliver(core, std::move(frame));
+    std::vector<ReceivedFrame> received;
+    for (const Bytes& frame : frames) receive(received, core, frame);
+    pass(received, core);
   }));
 }
 
-void WireCard::deliver(unsigned core, Bytes frame) noexcept {
+void WireCard::receive(std::vector<ReceivedFrame>& received, unsigned core, const Bytes& frame) {
   FrameReceiver* const receiver = queues_[core - options_.first_core]->receiver;
   if (cut_ || receiver == nullptr || frame.size() > frame_bytes_max) return;
   ReceiveBuffer* first = nullptr;
@@ -337,8 +352,17 @@ void WireCard::deliver(unsigned core, Bytes frame) noexcept {
     if (options_.checks_fragments && where.fragment) checksums |= ReceiveInfo::l4_good;
     if ((checksums & ReceiveInfo::bad) != 0) ++bad_;
   }
-  const ReceivedFrame received{.frame = first, .info = ReceiveInfo(checksums)};
-  receiver->receive({&received, 1});
+  received.push_back({.frame = first, .info = ReceiveInfo(checksums)});
+}
+
+void WireCard::pass(std::span<const ReceivedFrame> received, unsigned core) noexcept {
+  constexpr std::size_t frames_max = 64;  // as the driver passes in one call
+  if (!received.empty()) queues_[core - options_.first_core]->reap();
+  while (!received.empty()) {
+    const auto now = received.first(std::min(received.size(), frames_max));
+    queues_[core - options_.first_core]->receiver.load()->receive(now);
+    received = received.subspan(now.size());
+  }
 }
 
 }  // namespace neap::net::testing

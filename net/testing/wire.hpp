@@ -34,6 +34,7 @@ struct CardOptions {
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
   std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
   std::chrono::microseconds read_delay{0};  ///< time before the card reads a frame
+  bool completes_late = false;              ///< reports completions only with the next received frame, or by `reap`
   double lost = 0, repeated = 0, late = 0;  ///< fractions of the sent frames
   unsigned seed = 1;
 };
@@ -55,7 +56,7 @@ class WireCard final : public NetDevice {
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
   /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
-  /// Delivers frames to `core` in one event, as a driver does with the frames of one interrupt.
+  /// Delivers frames to `core` in one event and one call, as a driver does with the frames of one interrupt.
   void arrive_together(std::vector<Bytes> frames, unsigned core);
   /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
@@ -100,8 +101,11 @@ class WireCard final : public NetDevice {
     [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
       return card.transmit(*this, {.pieces = {pieces.begin(), pieces.end()}, .offload = offload, .token = token});
     }
+    void reap() noexcept override;
+    void complete(const Posted& posted);
     WireCard& card;
     std::atomic<FrameReceiver*> receiver{nullptr};
+    std::vector<void*> completed;  ///< tokens that are reported late
     std::deque<Posted> ring;
     bool engine_runs = false, said_full = false;
     Timer engine;
@@ -119,7 +123,9 @@ class WireCard final : public NetDevice {
   void send(Queue& own, Bytes bytes);
   void pass(Bytes bytes);
   [[nodiscard]] bool accepts(const Bytes& frame);
-  void deliver(unsigned core, Bytes frame) noexcept;
+  /// Appends a frame that has arrived for `core` to `received`, in buffers of its own.
+  void receive(std::vector<ReceivedFrame>& received, unsigned core, const Bytes& frame);
+  void pass(std::span<const ReceivedFrame> received, unsigned core) noexcept;
 
   CardOptions options_;
   WireCard* other_ = nullptr;

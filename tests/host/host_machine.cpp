@@ -24,6 +24,8 @@
 #include "kernel/exception_text.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/wake_word.hpp"
+#include "kernel/watched_line.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
 namespace neap {
@@ -85,15 +87,6 @@ std::uint8_t take_interrupts(HostCore& self) noexcept {
   return first;
 }
 
-/// A cache line that a device may write while the core reads it.
-using Line = std::array<std::uint64_t, 8>;
-Line read_line(const volatile void* watched) noexcept {
-  Line line{};
-  auto* const words = static_cast<std::uint64_t*>(const_cast<void*>(watched));
-  for (std::size_t i = 0; i < line.size(); ++i) line[i] = std::atomic_ref(words[i]).load();
-  return line;
-}
-
 void run_core(unsigned core, void (*entry)()) {
   own_core = core;
   host::WatchedWork work("an event of core " + std::to_string(core));
@@ -138,11 +131,12 @@ void open_interrupt_window() noexcept {
   if (self != nullptr && self->any_raised.load(std::memory_order_relaxed)) take_interrupts(*self);
 }
 
-Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept {
+// In all states a sender calls `end_sleep`, because a thread cannot wait for a write.
+Sleep sleep(IdleState state, WakeWord& word, const WatchedLine* watched) noexcept {
   constexpr std::chrono::milliseconds look_at_line{1};
   HostCore& self = host_core(own_core);
-  const Line before = watched != nullptr ? read_line(watched) : Line{};
-  const bool sleeps = still_idle();
+  const bool announced = word.announce_sleep(WakeWord::Sleeps::until_interrupt);
+  const bool sleeps = announced && (watched == nullptr || !watched->changed());
   Sleep how;
   if (sleeps) {
     if (own_work != nullptr) own_work->end_piece();
@@ -150,7 +144,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
     self.asleep_in = state;
     const auto over = [&] {
       return self.woken || self.any_raised.load(std::memory_order_relaxed) || now_ns() >= self.alarm_ns ||
-             (watched != nullptr && read_line(watched) != before);
+             (watched != nullptr && watched->changed());
     };
     while (!over()) {
       if (watched != nullptr) {
@@ -174,13 +168,14 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
       alarm_fired();
     }
   }
+  if (announced) word.mark_awake();
   const std::uint8_t vector = take_interrupts(self);
   return sleeps && vector != 0 ? Sleep{.cause = WakeCause::interrupt, .vector = vector} : how;
 }
 
 void pause() noexcept { std::this_thread::yield(); }
 
-void wake(unsigned core) noexcept {
+void end_sleep(unsigned core) noexcept {
   HostCore& target = host_core(core);
   const std::lock_guard lock(target.mutex);
   target.woken = true;

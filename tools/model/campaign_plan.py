@@ -37,7 +37,7 @@ INSTRUCTIONS_MAX = 10_000_000_000
 BOOT_WORDS = (
     *("idle=halt", "idle=c1", "idle=c6", "idle=c7", "idle=deepest", POLL, "idle=monitor", "idle=menu", "itr=0", "itr=8us", "itr=100us"),
     *("poll_budget=20us", "tso=copy", "tso=chain", "rx_ring=64", "rx_ring=256", "tx_ring=128", "rx_budget=4", "head_write_back=on"),
-    *("flow_control=both", "preset=study", "pstate=12", "pstate=20", "rsc=on", "cores=2"),
+    *("flow_control=both", "preset=study", "tx_interrupt=on", "pstate=12", "pstate=20", "rsc=on", "cores=2"),
     *("monitor_state=c3", "monitor_state=deepest", "adaptive_poll=20us", "adaptive_poll=200us", "wake_up_times=c1:2us,c6:20us"),
 )
 # Lines for control while the load runs. {core} is a random core. Some are refused, if they conflict with others.
@@ -49,7 +49,7 @@ COMMANDS = (
     *("poll_budget,0us", "poll_budget,50us", "poll_budget,500us,{core}", "pstate,12", "pstate,29,{core}", "pstate,off", "power_limit,60W"),
     *("turbo,off", "turbo,on", "tso,off", "tso,copy", "tso,chain,{core}", "rx_ring,256", "rx_ring,1024", "tx_ring,256", "tx_ring,1024"),
     *("rx_budget,4", "rx_budget,64", "pthresh,8", "hthresh,1", "wthresh,8", "wthresh,0", "head_write_back,on", "head_write_back,off"),
-    *("rsc,on", "rsc,off", "promiscuous,on", "promiscuous,off", "preset,study", "preset,default", "flow_control,both", "flow_control,off"),
+    *("tx_interrupt,on", "tx_interrupt,off", "rsc,on", "rsc,off", "promiscuous,on", "promiscuous,off", "preset,study", "preset,default", "flow_control,both", "flow_control,off"),
     *("stats", "cores", "timers", "card", "policy", "dmesg"),
 )
 # Faults that may end or delay a request for longer than its time limit; each lasts until the calm. {n}: a queue, {chance}: a probability.

@@ -4,14 +4,14 @@
 // A core with nothing to do sleeps. Another core may hand over work after the sleeping core's last check and before the instruction that
 // sleeps. Three ways of sleeping close that gap differently:
 //
-// - halt: the sender sees `halted` in the core's `WakeWord` and sends an interrupt. HLT takes the interrupt, because STI enables interrupts
+// - halt: the sender sees in the core's `WakeWord` that it has to send an interrupt. HLT takes the interrupt, because STI enables
+// interrupts
 //   only once HLT begins.
 // - mwait: the core's `WakeWord` is the monitored line, so the sender's write to it is the wake-up. A write before MONITOR is found by the
 //   check after MONITOR. A later write makes MWAIT end or fall through (SDM 2B, MWAIT).
 // - watch: the monitored line is the card's next descriptor, so other cores send an interrupt as for halt.
 //
-// In all three ways the core changes its `WakeWord` before its last check, by a sequentially consistent exchange. A sender queues its work
-// before it reads the word. So either the check finds the work, or the sender sees that the core sleeps.
+// In all three ways the core announces its sleep in its `WakeWord`, which fails if a sender has set a bit there (kernel/wake_word.hpp).
 //
 // QEMU's emulator has an MWAIT that returns at once. With the boot option `mwait=assumed`, MWAIT is repeated until the monitored line is
 // written or an interrupt arrives. So if the line is never written, or the wrong kind of wake-up is sent, the core stays asleep, as on a
@@ -24,11 +24,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "kernel/panic.hpp"
 #include "kernel/power.hpp"
+#include "kernel/wake_word.hpp"
 #include "kernel/watched_line.hpp"
 #include "kernel/x86/power/models.hpp"
 
@@ -37,15 +38,26 @@ namespace neap::x86::power {
 enum class Way : std::uint8_t { halt, mwait, watch };
 
 /// Eight bytes, so that a table of plans is indexed by a shift.
-struct alignas(8) SleepPlan {
+struct SleepPlan {
   Way way = Way::halt;
   std::uint8_t hint = 0;             ///< EAX of MWAIT
   bool returns_at_once = false;      ///< MWAIT returns at once, so it is repeated
   bool flush_line = false;           ///< flush the line before MONITOR: an erratum (models.hpp)
   bool called_by_interrupt = false;  ///< `mwait`: by another erratum, a write alone does not always end the sleep
 
+  std::array<std::uint8_t, 3> unused{};
+
   [[nodiscard]] constexpr bool unusual() const noexcept { return flush_line || returns_at_once; }
+  /// True for `mwait` without any of the errata. One comparison, because nearly all sleeps are of this kind.
+  [[nodiscard]] constexpr bool is_plain_mwait() const noexcept {
+    SleepPlan plain{.way = Way::mwait, .hint = hint};
+    return std::bit_cast<std::uint64_t>(*this) == std::bit_cast<std::uint64_t>(plain);
+  }
+  [[nodiscard]] constexpr WakeWord::Sleeps announcement() const noexcept {
+    return way == Way::mwait && !called_by_interrupt ? WakeWord::Sleeps::until_write : WakeWord::Sleeps::until_interrupt;
+  }
 };
+static_assert(sizeof(SleepPlan) == 8);
 
 /// The ways in which this CPU can sleep; found once at boot.
 struct SleepWays {
@@ -81,29 +93,6 @@ struct SleepWays {
   }
 };
 
-/// Tells senders whether a core sleeps. It has a cache line of its own, because writes to other data on the line would end the sleep.
-class alignas(64) WakeWord {
- public:
-  /// Called by the core itself. False: another core has called `wake` since the last `mark_awake`. The core MUST NOT sleep then.
-  [[nodiscard]] bool announce_sleep(const SleepPlan& plan) noexcept {
-    auto expected = State::awake;
-    const bool write_ends_it = plan.way == Way::mwait && !plan.called_by_interrupt;
-    return state_.compare_exchange_strong(expected, write_ends_it ? State::dozing : State::halted, std::memory_order_seq_cst);
-  }
-  [[nodiscard]] bool was_called() const noexcept { return state_.load(std::memory_order_seq_cst) == State::woken; }
-  /// Called by the core itself. True if another core called `wake`.
-  bool mark_awake() noexcept { return state_.exchange(State::awake, std::memory_order_seq_cst) == State::woken; }
-
-  /// Called by any core. True: the write alone does not end the sleep, and the caller MUST send an interrupt, too.
-  [[nodiscard]] bool wake() noexcept { return state_.exchange(State::woken, std::memory_order_seq_cst) == State::halted; }
-  [[nodiscard]] const volatile void* line() const noexcept { return this; }
-
- private:
-  enum class State : std::uint32_t { awake, halted, dozing, woken };
-  std::atomic<State> state_{State::awake};
-};
-static_assert(sizeof(WakeWord) == 64);
-
 /// Vectors that no device uses.
 struct OwnVectors {
   std::uint8_t alarm, wake;
@@ -121,13 +110,29 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
 /// work, so that the core MUST NOT sleep.
 template <typename Cpu>
 [[gnu::noinline]] bool mwait_on_unusual_cpu(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const volatile void* line,
-                                            bool (*still_idle)() noexcept) noexcept {
+                                            const WatchedLine* watched) noexcept {
   if (plan.flush_line) cpu.flush(line);
   cpu.monitor(line);
   const WatchedLine before(line);
-  if (word.was_called() || !still_idle()) return false;
+  if (!word.undisturbed(plan.announcement()) || (watched != nullptr && watched->changed())) return false;
   do cpu.mwait(plan.hint);
   while (plan.returns_at_once && cpu.first_vector_taken() == 0 && !before.changed());
+  return true;
+}
+
+/// Sleeps after the announcement. Returns false if there is work.
+template <typename Cpu>
+[[nodiscard]] bool sleep_as_announced(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const WatchedLine* watched) noexcept {
+  if (plan.way == Way::halt) {  // a request after the announcement sends an interrupt, which ends HLT
+    cpu.halt();
+    return true;
+  }
+  const volatile void* const line = plan.way == Way::watch ? watched->line() : word.line();
+  const WatchedLine* const compared = plan.way == Way::watch ? watched : nullptr;
+  if (plan.unusual()) return mwait_on_unusual_cpu(cpu, word, plan, line, compared);
+  cpu.monitor(line);
+  if (!word.undisturbed(plan.announcement()) || (compared != nullptr && compared->changed())) return false;
+  cpu.mwait(plan.hint);
   return true;
 }
 
@@ -135,28 +140,27 @@ template <typename Cpu>
 /// `first_vector_taken()`. The last function returns the first vector taken during `halt` or `mwait` (0: none). Inlined into its one caller
 /// in the image, because the parameters and the result would take some 60 instructions to pack and unpack.
 template <typename Cpu>
-[[gnu::always_inline]] inline Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const volatile void* watched,
-                                                      bool (*still_idle)() noexcept, OwnVectors own) noexcept {
-  require(plan.way != Way::watch || watched != nullptr, "a core would sleep on no line");
+[[gnu::always_inline]] inline Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, const SleepPlan& plan, const WatchedLine* watched,
+                                                      OwnVectors own) noexcept {
   bool slept = false;
-  if (word.announce_sleep(plan)) {
-    if (plan.way == Way::halt) {
-      if (!word.was_called() && still_idle()) {
-        slept = true;
-        cpu.halt();
-      }
-    } else if (const volatile void* const line = plan.way == Way::watch ? watched : word.line(); plan.unusual()) [[unlikely]] {
-      slept = mwait_on_unusual_cpu(cpu, word, plan, line, still_idle);
-    } else {
-      cpu.monitor(line);
-      if (!word.was_called() && still_idle()) {
+  if (plan.is_plain_mwait()) [[likely]] {
+    constexpr auto how = WakeWord::Sleeps::until_write;
+    if (word.announce_sleep(how)) [[likely]] {
+      cpu.monitor(word.line());
+      if (word.undisturbed(how)) [[likely]] {
         slept = true;
         cpu.mwait(plan.hint);
       }
+      word.mark_awake();
+    }
+  } else {
+    require(plan.way != Way::watch || watched != nullptr, "a core would sleep on no line");
+    if (word.announce_sleep(plan.announcement())) {
+      slept = sleep_as_announced(cpu, word, plan, watched);
+      word.mark_awake();
     }
   }
-  const bool called = word.mark_awake();
-  return slept ? judge(cpu.first_vector_taken(), called, own) : Sleep{};
+  return slept ? judge(cpu.first_vector_taken(), word.any(), own) : Sleep{};
 }
 
 }  // namespace neap::x86::power

@@ -80,6 +80,7 @@ TEST(Judge, NamesTheFirstInterruptOtherwiseTheWakeUp) {
 struct Model {
   WakeWord word;
   alignas(64) std::uint64_t card_line[8] = {};
+  WatchedLine seen{card_line};  // as it was at the driver's last check
   bool work_queued = false, interrupt_pending = false, monitored_line_written = false;
   bool returns_at_once = false;  // the emulator's MWAIT
   bool misses_writes = false;    // an erratum's MONITOR
@@ -95,7 +96,7 @@ struct Model {
   // Wakes the model's core, as another core does.
   void call() {
     work_queued = true;
-    const bool interrupt = word.wake();
+    const bool interrupt = word.request(WakeWord::remote_event);
     if (monitored == word.line() && !misses_writes) monitored_line_written = true;
     if (interrupt) interrupt_pending = true;
   }
@@ -135,22 +136,11 @@ struct Model {
   [[nodiscard]] std::uint8_t first_vector_taken() const { return taken; }
 };
 
-constexpr const char* gaps[] = {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"};
-
-Model* model = nullptr;
+constexpr const char* gaps[] = {"before-announcing", "before-monitor", "after-monitor", "before-sleep"};
 
 Sleep sleep_once(Model& now, SleepPlan plan) {
-  model = &now;
   now.step("before-announcing");
-  return sleep_until_woken(
-      now, now.word, plan, now.card_line,
-      []() noexcept {
-        model->step("before-look");
-        const bool idle = !model->work_queued && model->card_line[0] == 0;
-        model->step("after-look");
-        return idle;
-      },
-      own);
+  return sleep_until_woken(now, now.word, plan, plan.way == Way::watch ? &now.seen : nullptr, own);
 }
 
 // In whichever gap the wake-up occurs, the core does not stay asleep, and finds the work.
@@ -171,7 +161,9 @@ TEST(Sleep, NoWakeUpIsLostInAnyGap) {
       const bool slept = now.steps.find("before-sleep") != std::string::npos;
       const WakeCause expected = !slept ? WakeCause::not_asleep : plan.way == Way::mwait ? WakeCause::memory : WakeCause::wake_up;
       EXPECT_EQ(how.cause, expected) << gap;
-      EXPECT_FALSE(now.word.was_called()) << "the next sleep starts afresh";
+      EXPECT_FALSE(now.word.asleep()) << gap;
+      EXPECT_EQ(now.word.take(), WakeWord::remote_event) << "the request stays until the loop takes it: " << gap;
+      EXPECT_TRUE(now.word.announce_sleep(WakeWord::Sleeps::until_write)) << "the next sleep starts afresh";
     }
   }
 }
@@ -187,13 +179,30 @@ TEST(Sleep, NoWriteOfTheCardIsLostInAnyGap) {
   }
 }
 
-TEST(Sleep, TheOrderIsMonitorCheckSleep) {
+TEST(Sleep, TheOrderIsMonitorSleep) {
   Model now;
   now.at = [&](const std::string& step) {
     if (step == "before-sleep") now.call();
   };
   static_cast<void>(sleep_once(now, {Way::mwait, 0}));
-  EXPECT_EQ(now.steps, "before-announcing before-monitor after-monitor before-look after-look before-sleep ");
+  EXPECT_EQ(now.steps, "before-announcing before-monitor after-monitor before-sleep ");
+}
+
+TEST(WakeWord, OneSenderSendsTheInterruptAndNoRequestIsLost) {
+  WakeWord word;
+  EXPECT_FALSE(word.request(WakeWord::handed_over)) << "the core is awake";
+  EXPECT_FALSE(word.announce_sleep(WakeWord::Sleeps::until_interrupt)) << "there is a request";
+  EXPECT_EQ(word.take(), WakeWord::handed_over);
+  EXPECT_TRUE(word.announce_sleep(WakeWord::Sleeps::until_interrupt) && word.asleep());
+  EXPECT_TRUE(word.request(WakeWord::call));
+  EXPECT_FALSE(word.request(WakeWord::call)) << "the interrupt is sent already";
+  EXPECT_FALSE(word.request(WakeWord::remote_event)) << "the interrupt is sent already";
+  EXPECT_FALSE(word.undisturbed(WakeWord::Sleeps::until_interrupt));
+  word.mark_awake();
+  EXPECT_TRUE(word.any() && !word.asleep());
+  EXPECT_EQ(word.take(), WakeWord::call | WakeWord::remote_event);
+  EXPECT_TRUE(word.announce_sleep(WakeWord::Sleeps::until_write));
+  EXPECT_FALSE(word.request(WakeWord::handed_over)) << "the change of the word is the wake-up";
 }
 
 // If MONITOR may miss a write, the sender's interrupt ends the sleep.
@@ -218,8 +227,7 @@ TEST(Sleep, TheLineIsFlushedBeforeMonitorWhereItMustBe) {
   EXPECT_TRUE(now.steps.starts_with("before-announcing flush before-monitor ")) << now.steps;
 }
 
-// An MWAIT that returns at once is repeated until the watched line changes or an interrupt arrives. Nothing else ends the sleep, not even
-// work that was queued without a wake-up.
+// An MWAIT that returns at once is repeated until the watched line changes or an interrupt arrives.
 TEST(Sleep, AnMwaitThatReturnsAtOnceEndsByTheLineOrAnInterruptAlone) {
   static constexpr unsigned rounds = 20;
   const auto slept_until = [](Way way, void (*end)(Model&)) {
@@ -228,7 +236,6 @@ TEST(Sleep, AnMwaitThatReturnsAtOnceEndsByTheLineOrAnInterruptAlone) {
     unsigned mwaits = 0;
     now.at = [&](const std::string& step) {
       if (step != "before-sleep") return;
-      now.work_queued = true;
       if (++mwaits == rounds) end(now);
       EXPECT_LE(mwaits, rounds + 1) << "asleep for ever";
       if (mwaits > rounds) now.interrupt_pending = true;

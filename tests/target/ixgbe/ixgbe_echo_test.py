@@ -69,7 +69,7 @@ def test_arp_is_answered():
         ("idle=poll", 2_000),
         ("poll_budget=1ms", 2_000),
         ("head_write_back=on", 2_000),
-        ("wthresh=4", 2_000),
+        ("tx_interrupt=on wthresh=4", 2_000),
         ("rsc=on", 2_000),
     ],
 )

@@ -36,8 +36,8 @@ PAUSE_ADDRESS = bytes.fromhex("0180c2000001")
 def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
     stopping = ["rx_ring=1024", "rx_ring=4096", "tx_ring=256", "pthresh=16", "hthresh=4", "wthresh=4", "wthresh=0", "head_write_back=on"]
     stopping += ["rsc=on", "tx_ring=512", "rx_ring=256", "preset=study", "preset=default"]
-    running = ["rx_budget=8", "promiscuous=on", "itr=100", "flow_control=both", "poll_budget=50", "promiscuous=off", "itr=16", "idle=poll"]
-    running += ["flow_control=receive", "idle=halt", "flow_control=off", "dca=off"]
+    running = ["tx_interrupt=on", "rx_budget=8", "promiscuous=on", "itr=100", "flow_control=both", "poll_budget=50", "promiscuous=off", "itr=16"]
+    running += ["tx_interrupt=off", "idle=poll", "flow_control=receive", "idle=halt", "flow_control=off", "dca=off"]
     with booted(cores=2) as echo:
         traffic = Traffic(echo)
         at_boot = values_of(traffic)
@@ -57,9 +57,9 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
         counters = echo.finish()
     assert (traffic.lost, traffic.answered) == (reported, traffic.sent - reported)
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
-    # The preset `study` has the values of the driver in the published studies. Only these two thresholds differ from the defaults.
+    # The preset `study` has the values of the driver in the published studies. Only these differ from the defaults.
     assert defaults == at_boot
-    assert studys == {**at_boot, "pthresh": 0, "hthresh": 0}
+    assert studys == {**at_boot, "pthresh": 0, "hthresh": 0, "tx_interrupt": 1}
 
 
 def values_of(traffic: Traffic) -> dict[str, int]:
@@ -72,11 +72,13 @@ def values_of(traffic: Traffic) -> dict[str, int]:
         ((), "rx_ring=100", "a power of two of descriptors, 64 to 4096"),
         ((), "wthresh=9", "0 to 8 descriptors"),
         ((), "rx_budget=0", "1 to 4096 descriptors"),
-        (("pthresh=36",), "wthresh=8", "no more than 40"),
+        (("tx_interrupt=on", "pthresh=36"), "wthresh=8", "no more than 40"),
+        ((), "wthresh=2", "WTHRESH above 1 needs tx_interrupt=on"),
+        (("tx_interrupt=on", "wthresh=2"), "tx_interrupt=off", "WTHRESH above 1 needs tx_interrupt=on"),
         (("head_write_back=on",), "wthresh=1", "head write-back with WTHRESH 0 alone"),
         (("itr=0",), "rsc=on", "RSC needs an itr of 6us or more"),
         (("rsc=on",), "itr=4", "RSC needs an itr of 6us or more"),
-        (("wthresh=8",), "itr=0", "WTHRESH above 1 needs an itr"),
+        (("tx_interrupt=on", "wthresh=8"), "itr=0", "WTHRESH above 1 needs an itr"),
         ((), "steer=udp:7", "needs the core"),
         ((), "steer=udp:7,3", "core 3 does not run"),
         ((), "rx_ring=512,0", "holds for all cores"),

@@ -17,6 +17,7 @@ from tests.target.ixgbe.mixed_traffic import ConsoleCounts, MixedTraffic
 SETTINGS = (
     *("rx_ring=256", "rx_ring=1024", "tx_ring=256", "tx_ring=1024", "rx_budget=4", "rx_budget=64", "pthresh=8", "pthresh=32"),
     *("hthresh=1", "hthresh=8", "wthresh=0", "wthresh=1", "wthresh=8", "head_write_back=on", "head_write_back=off", "rsc=on", "rsc=off"),
+    *("tx_interrupt=on", "tx_interrupt=off"),
     *("promiscuous=on", "promiscuous=off", "preset=study", "preset=default", "steer=udp:9,2", "steer=off,2", "itr=0", "itr=16", "itr=200"),
     *("poll_budget=100", "poll_budget=0", "idle=poll", "idle=halt", "flow_control=both", "flow_control=receive", "flow_control=off"),
 )
