@@ -315,8 +315,7 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
     sum += lwip_htons(tcp_bytes);
     sum += sum >> 16;
   }
-  headers.tcp_checksum = static_cast<std::uint16_t>(sum);
-  headers.urgent = 0;
+  headers.set_checksum(static_cast<std::uint16_t>(sum));
 }
 
 // A segment that the card refused is as `pass` made it, unless lwIP has tried to send it or has added to it.

@@ -52,6 +52,11 @@ struct SegmentHeaders {
 
   /// Reads the headers at the start of a frame, which MUST hold `bytes` bytes.
   void read(const void* frame) noexcept { std::memcpy(to_mac, frame, bytes); }
+  /// Also sets `urgent`, to 0.
+  void set_checksum(std::uint16_t checksum) noexcept {
+    const std::uint32_t both = checksum;
+    std::memcpy(reinterpret_cast<std::byte*>(this) + offsetof(SegmentHeaders, tcp_checksum), &both, sizeof both);
+  }
 };
 static_assert(sizeof(SegmentHeaders) == SegmentHeaders::bytes + 2);
 
