@@ -75,6 +75,8 @@ class ReceiveInfo {
   [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good) != 0; }
   [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good) != 0; }
   [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad) != 0; }
+  /// True if the card has found both checksums right.
+  [[nodiscard]] constexpr bool checksums_good() const noexcept { return (word_ & (l4_good | ip_good | bad)) == (l4_good | ip_good); }
   [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return static_cast<std::uint32_t>(word_ & hash_type_mask); }
   [[nodiscard]] constexpr std::uint32_t rss_hash() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
   [[nodiscard]] constexpr std::uint16_t vlan_tag() const noexcept { return static_cast<std::uint16_t>(word_ >> 16); }

@@ -50,6 +50,9 @@ class Buffer {
   Buffer() = default;
   /// A buffer of one piece. `piece` MUST exist until its `release` is called.
   explicit Buffer(Piece& piece) noexcept : first_(&piece), last_(&piece), bytes_(piece.bytes), pieces_(1) { piece.next = nullptr; }
+  /// A buffer of linked pieces, `bytes` together. They MUST exist until their `release` is called.
+  Buffer(Piece& first, Piece& last, std::uint32_t bytes, std::uint32_t pieces) noexcept
+      : first_(&first), last_(&last), bytes_(bytes), pieces_(pieces) {}
   Buffer(Buffer&& other) noexcept
       : first_(std::exchange(other.first_, nullptr)),
         last_(std::exchange(other.last_, nullptr)),

@@ -67,41 +67,58 @@ Result<void> Connection::send(Buffer&& data) {
   return {};
 }
 
+// An ordinary connection is open, and neither its end nor its abort was requested.
+[[gnu::always_inline]] inline bool ConnectionState::has_frame() const noexcept {
+  return ordinary_at_ == stack_.lwip_uses() && ready_ == nullptr && (queued_.bytes() | lwip_bytes()) == 0;
+}
+
+[[gnu::always_inline]] inline void ConnectionState::make_ready(OutgoingSegment& made) noexcept {
+  ready_ = &made;
+  stack_.mark_dirty(*this);
+}
+
 bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   ConnectionState& self = ConnectionState::of(*this);
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
-  if (self.gone() || self.end_wanted_ || self.abort_wanted_ || bytes.size() > send_copy_bytes_max) return false;
-  if (bytes.size() > send_space_bytes()) [[unlikely]] {
-    self.wanted_bytes_ = static_cast<std::uint32_t>(bytes.size());
-    return false;
-  }
-  OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
-  if (made == nullptr) [[unlikely]]
-    return false;
-  copy_medium(reinterpret_cast<char*>(made->payload()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (self.waiting_bytes() == 0) [[likely]] {
-    self.ready_ = made;
-  } else {
-    self.queue_ready();
-    self.queued_.append(Buffer(made->as_piece()));
-  }
-  self.stack_.mark_dirty(self);
+  if (bytes.size() > send_copy_bytes_max) return false;
+  const std::span<std::byte> room = self.has_frame() ? OutgoingSegment::frame() : std::span<std::byte>();
+  if (room.empty()) return self.send_copy_behind(bytes);
+  copy_medium(reinterpret_cast<char*>(room.data()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  self.make_ready(OutgoingSegment::take_frame(bytes.size()));
   return true;
 }
 
-// An ordinary connection is open, and neither its end nor its abort was requested.
+/// `send_copy`, if other bytes wait or are not acknowledged, and in every case that is not ordinary.
+[[gnu::noinline]] bool ConnectionState::send_copy_behind(std::span<const std::byte> bytes) noexcept {
+  if (gone() || end_wanted_ || abort_wanted_) return false;
+  if (bytes.size() > send_space_bytes()) {
+    wanted_bytes_ = static_cast<std::uint32_t>(bytes.size());
+    return false;
+  }
+  OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
+  if (made == nullptr) return false;
+  copy_medium(reinterpret_cast<char*>(made->payload()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (waiting_bytes() == 0) {
+    make_ready(*made);
+    return true;
+  }
+  queue_ready();
+  queued_.append(Buffer(made->as_piece()));
+  stack_.mark_dirty(*this);
+  return true;
+}
+
 std::span<std::byte> Connection::frame() noexcept {
-  ConnectionState& self = ConnectionState::of(*this);
+  const ConnectionState& self = ConnectionState::of(*this);
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
-  if (self.ordinary_at_ != self.stack_.lwip_uses() || (self.waiting_bytes() | self.lwip_bytes()) != 0) return {};
-  return OutgoingSegment::frame();
+  return self.has_frame() ? OutgoingSegment::frame() : std::span<std::byte>();
 }
 
 void Connection::send_frame(std::size_t bytes) noexcept {
   ConnectionState& self = ConnectionState::of(*this);
-  require(!self.gone() && self.waiting_bytes() == 0, "a frame is sent by an open connection, if nothing else waits", bytes);
-  self.ready_ = &OutgoingSegment::take_frame(bytes);
-  self.stack_.mark_dirty(self);
+  require(!self.gone() && self.ready_ == nullptr && self.queued_.empty(), "a frame is sent by an open connection, if nothing else waits",
+          bytes);
+  self.make_ready(OutgoingSegment::take_frame(bytes));
 }
 
 std::size_t Connection::held_bytes() const noexcept { return ConnectionState::of(*this).memory_held(); }

@@ -20,6 +20,7 @@
 #include "lwip/tcp.h"
 #include "net/arrived_segment.hpp"
 #include "net/connection_state.hpp"
+#include "net/headers_to_follow.hpp"
 #include "net/outgoing_segment.hpp"
 #include "net/received_piece.hpp"
 #include "net/stack.hpp"
@@ -92,9 +93,11 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   }
 }
 
+// The functions that are not inlined are rare, and would take registers from the frequent case.
+
 /// tcp_receive(): measures the round trip, if the measured segment is acknowledged (Jacobson 1988).
-[[gnu::always_inline]] inline void measure_round_trip(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
-  if (pcb.rttest == 0 || !TCP_SEQ_LT(pcb.rtseq, acknowledgement)) return;
+[[gnu::noinline]] void measure_round_trip(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
+  if (!TCP_SEQ_LT(pcb.rtseq, acknowledgement)) return;
   auto m = static_cast<s16_t>(tcp_ticks - pcb.rttest);
   m = static_cast<s16_t>(m - (pcb.sa >> 3));
   pcb.sa = static_cast<s16_t>(pcb.sa + m);
@@ -105,7 +108,11 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
   pcb.rttest = 0;
 }
 
-/// The part of `take_acknowledgement` for an acknowledgement that leaves bytes in flight. Not inlined, because it needs many registers.
+[[gnu::noinline]] void release_list(tcp_seg* segment) noexcept {
+  while (segment != nullptr) OutgoingSegment::release(*std::exchange(segment, segment->next));
+}
+
+/// The part of `take_acknowledgement` for an acknowledgement that leaves bytes in flight.
 [[gnu::noinline]] std::uint32_t release_part(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
   std::uint32_t released = 0;
   pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
@@ -135,10 +142,12 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
       increase(pcb.cwnd, pcb.mss);
     }
   }
-  measure_round_trip(pcb, acknowledgement);
+  if (pcb.rttest != 0) [[unlikely]]
+    measure_round_trip(pcb, acknowledgement);
   if (acknowledgement == pcb.snd_lbb && pcb.unsent == nullptr) [[likely]] {  // nothing is left
-    for (tcp_seg* segment = std::exchange(pcb.unacked, nullptr); segment != nullptr;)
-      OutgoingSegment::release(*std::exchange(segment, segment->next));
+    if (tcp_seg* const segments = std::exchange(pcb.unacked, nullptr); segments != nullptr) [[likely]] {
+      if (!OutgoingSegment::release_alone(*segments)) release_list(segments);
+    }
     const std::uint32_t released = TCP_SND_BUF - pcb.snd_buf;
     require(released <= TCP_SND_BUF, "a send buffer has its size when it is empty", pcb.snd_buf);
     pcb.snd_buf = TCP_SND_BUF;
@@ -181,7 +190,7 @@ constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_heade
 /// True if the card found the frame's checksums right, and its headers are those of a segment as `ArrivedSegment` describes it. The fields
 /// that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
 [[gnu::always_inline]] inline bool has_ordinary_headers(const ReceiveBuffer& frame, ReceiveInfo info) noexcept {
-  if (frame.bytes < Headers::bytes || !info.ip_checksum_good() || !info.l4_checksum_good() || info.checksum_bad()) return false;
+  if (frame.bytes < Headers::bytes || !info.checksums_good()) return false;
   const std::byte* const at = frame.data;
   // EtherType IPv4, version 4, a header without options; the type of service may have any value.
   constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;
@@ -244,25 +253,54 @@ bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
   return piece;
 }
 
-/// Appends the payload of a frame in several buffers to `data`. Returns the last buffer.
-ReceiveBuffer& append_payload(Buffer& data, ReceiveBuffer& first, ConnectionState& connection, const std::byte* payload,
-                              std::uint32_t left) noexcept {
-  ReceiveBuffer* buffer = &first;
-  for (;;) {
-    const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
-    if (bytes != 0) [[likely]] {
-      data.append_piece(make_delivered(*buffer, connection, payload, bytes, connection.core()).piece);
-      left -= bytes;
+/// The payload of frames that is passed to the handler in one call. Links the frames' buffers.
+class JoinedPayload {
+ public:
+  JoinedPayload(ConnectionState& connection, ReceiveBuffer& first) noexcept
+      : connection_(connection), core_(connection.core()), end_(&first), first_(&ReceivedPiece::in(first).piece), last_(first_) {}
+  /// Appends a frame with `bytes` of payload. The first frame MUST be that of the constructor.
+  [[gnu::always_inline]] void append(ReceiveBuffer& frame, const std::byte* payload, std::uint32_t bytes) noexcept {
+    if (&frame != end_) end_->next = &frame;
+    if (frame.next == nullptr) [[likely]] {
+      add(frame, payload, bytes);
+      end_ = &frame;
     } else {
-      ReceivedPiece::in(*buffer).piece.lent_on = Buffer::Piece::not_lent;  // padding
+      append_chain(frame, payload, bytes);
     }
-    if (buffer->next == nullptr) break;
-    buffer = buffer->next;
-    payload = buffer->data;
   }
-  require(left == 0, "the buffers of a frame hold its payload", left);
-  return *buffer;
-}
+  [[nodiscard]] Buffer buffer() const noexcept { return {*first_, *last_, bytes_, pieces_}; }
+  [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
+
+ private:
+  [[gnu::always_inline]] void add(ReceiveBuffer& buffer, const std::byte* data, std::uint32_t bytes) noexcept {
+    Buffer::Piece& piece = make_delivered(buffer, connection_, data, bytes, core_).piece;
+    if (&piece != first_) last_->next = &piece;
+    last_ = &piece;
+    bytes_ += bytes;
+    ++pieces_;
+  }
+  void append_chain(ReceiveBuffer& frame, const std::byte* payload, std::uint32_t left) noexcept {
+    for (ReceiveBuffer* buffer = &frame; buffer != nullptr; buffer = buffer->next) {
+      if (buffer != &frame) payload = buffer->data;
+      const std::uint32_t bytes = std::min(left, buffer->bytes - static_cast<std::uint32_t>(payload - buffer->data));
+      if (bytes != 0 || buffer == &frame) [[likely]] {
+        add(*buffer, payload, bytes);
+        left -= bytes;
+      } else {
+        ReceivedPiece::in(*buffer).piece.lent_on = Buffer::Piece::not_lent;  // padding
+      }
+      end_ = buffer;
+    }
+    require(left == 0, "the buffers of a frame hold its payload", left);
+  }
+
+  ConnectionState& connection_;
+  const unsigned core_;
+  ReceiveBuffer* end_;
+  Buffer::Piece* const first_;
+  Buffer::Piece* last_;
+  std::uint32_t bytes_ = 0, pieces_ = 0;
+};
 
 }  // namespace
 
@@ -330,36 +368,34 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t b
                                          std::span<const ReceivedFrame> received) noexcept {
   tcp_pcb& pcb = *pcb_;
   ReceiveBuffer& first = *received.front().frame;
-  const SegmentAddresses addresses = addresses_of(first.data);
-  const std::uint32_t acknowledgement = segment.acknowledgement();
-  Buffer data;
-  ReceiveBuffer* last = &append_payload(data, first, *this, segment.payload(), bytes);
-  std::uint32_t sequence = segment.sequence(), room = pcb.rcv_wnd - bytes;
-  pcb.rcv_nxt += bytes;
+  const HeadersToFollow headers(first.data);
+  JoinedPayload payload(*this, first);
+  payload.append(first, segment.payload(), bytes);
+  const std::uint32_t begin = segment.sequence(), room = pcb.rcv_wnd;
+  const unsigned buffers_max = stack_.spare_buffers();
+  std::uint32_t sequence = begin;
   unsigned taken = 1;
   for (; taken != received.size(); ++taken) {
-    const ReceivedFrame& frame = received[taken];
-    if (!may_follow(frame, received.front()) || !has_ordinary_headers(*frame.frame, frame.info)) break;
-    const std::byte* const at = frame.frame->data;
-    const ArrivedSegment other(at + tcp);
-    const Extent extent = extent_of(*frame.frame);
-    const std::uint32_t more = payload_bytes_of(at, extent.bytes);
-    buffers += extent.buffers;
-    if (!(addresses_of(at) == addresses) || other.sequence() != pcb.rcv_nxt || other.acknowledgement() != acknowledgement ||
-        other.window() != segment.window() || more - 1 >= room || stack_.may_be_short(buffers))
+    const ReceiveInfo info = received[taken].info;
+    ReceiveBuffer& frame = *received[taken].frame;
+    if (!may_follow(received[taken], received.front()) || !info.checksums_good() || frame.bytes < Headers::bytes ||
+        !headers.match(frame.data))
       break;
+    const ArrivedSegment other(frame.data + tcp);
+    const Extent extent = extent_of(frame);
+    const std::uint32_t more = payload_bytes_of(frame.data, extent.bytes);
+    buffers += extent.buffers;
+    if (other.sequence() != begin + payload.bytes() || more - 1 >= room - payload.bytes() || buffers > buffers_max) break;
     stack_.counters().bytes_received.add(extent.bytes);
-    last->next = frame.frame;
-    last = &append_payload(data, *frame.frame, *this, other.payload(), more);
-    sequence = pcb.rcv_nxt;
-    pcb.rcv_nxt += more;
-    room -= more;
+    sequence = other.sequence();
+    payload.append(frame, other.payload(), more);
   }
+  pcb.rcv_nxt += payload.bytes();
   if (taken != 1) {
-    update_send_window(pcb, sequence, acknowledgement, segment.window());
+    update_send_window(pcb, sequence, segment.acknowledgement(), segment.window());
     pcb.flags = static_cast<tcpflags_t>((pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW);
   }
-  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(data)); });
+  call_handler([&](ConnectionHandler& handler) { handler.received(payload.buffer()); });
   for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
     ReceiveBuffer& done = *buffer;
     buffer = std::exchange(done.next, nullptr);
@@ -405,12 +441,13 @@ void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
   return cached;
 }
 
-[[gnu::always_inline]] inline unsigned Stack::take_in_segments(std::span<const ReceivedFrame> received, std::size_t frame_bytes,
-                                                               unsigned buffers) noexcept {
+[[gnu::always_inline]] inline unsigned Stack::take_in_segments(std::span<const ReceivedFrame> received) noexcept {
   ReceiveBuffer& frame = *received.front().frame;
+  const Extent extent = extent_of(frame);
+  counters_.bytes_received.add(extent.bytes);
   if (!short_path_ || !has_ordinary_headers(frame, received.front().info)) return 0;
   const std::byte* const at = frame.data;
-  const std::uint32_t bytes = payload_bytes_of(at, frame_bytes);
+  const std::uint32_t bytes = payload_bytes_of(at, extent.bytes);
   if (bytes == no_payload_length) return 0;
   if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && supersedes(received[1], at)) {
     ++merged_acknowledgements_;
@@ -420,7 +457,7 @@ void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
   ConnectionState* const connection = find(addresses_of(at));
   if (connection == nullptr) return 0;
   wake_clock(true);
-  return connection->take_segment(ArrivedSegment(at + tcp), bytes, buffers, received);
+  return connection->take_segment(ArrivedSegment(at + tcp), bytes, extent.buffers, received);
 }
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
@@ -428,14 +465,12 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
   want_event_end();
   counters_.frames_received.add(frames.size());
   while (!frames.empty()) {
-    const Extent extent = extent_of(*frames.front().frame);
-    counters_.bytes_received.add(extent.bytes);
-    unsigned taken = take_in_segments(frames, extent.bytes, extent.buffers);
+    unsigned taken = take_in_segments(frames);
     lwip_stats.tcp.recv += taken;
     if (taken == 0) [[unlikely]] {
-      merged_acknowledgements_ = 0;
-      take_in(frames.front().frame, extent.bytes, frames.front().info);
       taken = 1;
+      merged_acknowledgements_ = 0;
+      take_in(frames.front().frame, extent_of(*frames.front().frame).bytes, frames.front().info);
     }
     frames = frames.subspan(taken);
   }

@@ -154,6 +154,11 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
   /// Counts the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
   void settle_out_of_order() noexcept;
+  /// True if the core's open frame may become the connection's only segment (`Connection::frame`).
+  [[nodiscard]] bool has_frame() const noexcept;
+  /// `made` waits alone, and is sent at the end of the event.
+  void make_ready(OutgoingSegment& made) noexcept;
+  [[nodiscard]] bool send_copy_behind(std::span<const std::byte> bytes) noexcept;
   void clear_lwip() noexcept;
   void open_window() noexcept;
   /// Passes queued bytes to lwIP. Returns false if lwIP had no memory for them.

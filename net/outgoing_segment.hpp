@@ -51,11 +51,17 @@ struct OutgoingSegment {
   [[nodiscard]] static OutgoingSegment& of(tcp_seg& segment) noexcept { return *reinterpret_cast<OutgoingSegment*>(segment.p); }
   /// Releases a segment that lwIP no longer keeps. The card MAY still read it.
   static void release(tcp_seg& segment) noexcept {
-    if ((segment.flags & TF_SEG_IN_PBUF) != 0 && segment.p->ref == 1 && segment.p->next == nullptr) [[likely]] {
+    if (is_object(segment)) [[likely]] {
       give_back(of(segment));
     } else {
       tcp_seg_free(&segment);
     }
+  }
+  /// As `release`, if the segment is one object and none follows it, which is nearly always so. Otherwise returns false, with no effect.
+  [[nodiscard]] static bool release_alone(tcp_seg& segment) noexcept {
+    if (segment.next != nullptr || !is_object(segment)) return false;
+    give_back(of(segment));
+    return true;
   }
   /// Makes an object without references a spare one.
   static void give_back(OutgoingSegment& object) noexcept;
@@ -68,6 +74,10 @@ struct OutgoingSegment {
   /// Limit of a core's spare objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not
   /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
   static constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
+  /// True if nothing but this object belongs to the segment, and the card no longer reads it.
+  [[nodiscard]] static bool is_object(const tcp_seg& segment) noexcept {
+    return (segment.flags & TF_SEG_IN_PBUF) != 0 && segment.p->ref == 1 && segment.p->next == nullptr;
+  }
   static constexpr std::size_t frame_class = classes - 1;  ///< of the open frame
   struct Spare {
     std::array<OutgoingSegment*, classes> first{};

@@ -151,6 +151,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
   /// False if neither memory nor card buffers are short, for payload in `more` buffers.
   [[nodiscard]] bool may_be_short(unsigned more) const noexcept { return memory_short() || held_buffers_ + more > held_buffers_max; }
+  /// The number of buffers for which `may_be_short` is false.
+  [[nodiscard]] unsigned spare_buffers() const noexcept {
+    return memory_short() || held_buffers_ > held_buffers_max ? 0 : held_buffers_max - held_buffers_;
+  }
   /// True if payload MUST be copied before it is retained. `retains` is true if the payload's connection already retains payload.
   /// `more`: the number of buffers of the payload that are not counted yet.
   [[nodiscard]] bool card_buffers_short(bool retains, unsigned more = 0) const noexcept {
@@ -302,10 +306,9 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
-  /// Handles a frame with an ordinary segment of an open connection, and perhaps frames behind it (connection_receiving.cpp).
-  /// `frame_bytes`, `buffers`: the length of the first frame and the number of its buffers. Returns the number of handled frames; 0, with
-  /// no change, for other frames.
-  [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received, std::size_t frame_bytes, unsigned buffers) noexcept;
+  /// Counts the first frame's bytes. If it has an ordinary segment of an open connection, handles it, and perhaps frames behind it
+  /// (connection_receiving.cpp). Returns the number of handled frames.
+  [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received) noexcept;
   /// Returns the open connection of a received segment; null if there is none.
   [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;

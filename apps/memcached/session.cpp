@@ -137,7 +137,7 @@ Exchange::~Exchange() { settle_all(); }
 [[gnu::always_inline]] inline bool Exchange::answer_at_once(Conversation::Protocol protocol, net::Connection& connection,
                                                             net::Buffer& data) {
   if (core_.service->reply_memory.scarce()) return false;
-  if (const std::span<std::byte> room = frame_fits_ ? connection.frame() : std::span<std::byte>(); !room.empty()) [[likely]] {
+  if (const std::span<std::byte> room = core_.frame_fits ? connection.frame() : std::span<std::byte>(); !room.empty()) [[likely]] {
     reply_.open_in(room);
   } else if (connection.unacknowledged_bytes() != 0) {
     return false;
@@ -170,12 +170,12 @@ Exchange::~Exchange() { settle_all(); }
     if (text.size() <= net::Connection::send_copy_bytes_max && connection.send_copy(std::as_bytes(std::span(text)))) {
       core_.statistics.add(Count::bytes_written, text.size());
       reply_.take_open_text();
-      frame_fits_ = true;
+      core_.frame_fits = true;
       return true;
     }
   }
   reply_.close_frame();
-  frame_fits_ = reply_.bytes() <= net::Connection::send_copy_bytes_max;
+  core_.frame_fits = reply_.bytes() <= net::Connection::send_copy_bytes_max;
   data.drop_front(used);
   return false;
 }

@@ -135,7 +135,6 @@ class Exchange final : public Holder {
   std::size_t newer_cost_ = 0;       ///< cost of the pieces behind `boundary_`
   std::uint64_t boundary_ = 0;       ///< a position among all reply bytes, counted as in `Reply::taken`
   std::size_t uncharged_bytes_ = 0;  ///< bytes of the short reply that was sent without a charge
-  bool frame_fits_ = true;           ///< the core's last reply fitted a frame, so the next one is written into one
   bool waits_ = false;               ///< the input waits for the peer to read replies
 };
 
