@@ -16,8 +16,9 @@ struct SegmentAddresses {
   std::uint64_t addresses = 0;
   std::uint32_t ports = 0;
 
-  [[nodiscard]] static SegmentAddresses of(std::uint32_t from, std::uint32_t to, std::uint16_t from_port, std::uint16_t to_port) noexcept {
-    return {.addresses = std::uint64_t{to} << 32 | from, .ports = std::uint32_t{to_port} << 16 | from_port};
+  /// Those of the segments in the other direction.
+  [[nodiscard]] SegmentAddresses reversed() const noexcept {
+    return {.addresses = std::rotl(addresses, 32), .ports = std::rotl(ports, 16)};
   }
   /// Returns a number below 2^`bits`.
   [[nodiscard]] std::size_t hash(unsigned bits) const noexcept {

@@ -16,6 +16,7 @@ namespace {
 
 /// Limit of a core's free list of headers. Further headers are returned to malloc, so that a burst does not occupy memory for ever.
 constexpr unsigned spare_pieces_max = 1024;
+constexpr std::uint32_t bytes_max = std::numeric_limits<std::uint32_t>::max();
 
 struct FreeList {
   Buffer::Piece* first = nullptr;
@@ -69,7 +70,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer Buffer::copy(std::span<const std::byte> bytes) {
   Buffer buffer;
-  if (bytes.empty() || bytes.size() > std::numeric_limits<std::uint32_t>::max()) return buffer;
+  if (bytes.empty() || bytes.size() > bytes_max) return buffer;
   void* const block = std::malloc(sizeof(Piece) + bytes.size());
   if (block == nullptr) return buffer;
   auto* const piece = new (block) Piece;
@@ -85,7 +86,7 @@ Buffer Buffer::copy(std::span<const std::byte> bytes) {
 
 Buffer Buffer::reference(std::span<const std::byte> bytes, Release release, void* owner) {
   Buffer buffer;
-  Piece* const piece = bytes.empty() || bytes.size() > std::numeric_limits<std::uint32_t>::max() ? nullptr : take_header();
+  Piece* const piece = bytes.empty() || bytes.size() > bytes_max ? nullptr : take_header();
   if (piece == nullptr) {
     if (release != nullptr) release(owner);
     return buffer;
@@ -98,6 +99,7 @@ Buffer Buffer::reference(std::span<const std::byte> bytes, Release release, void
 }
 
 void Buffer::append_piece(Piece& piece) noexcept {
+  require(piece.bytes <= bytes_max - bytes_, "a buffer holds less than 4 GiB", bytes_);
   piece.next = nullptr;
   (first_ == nullptr ? first_ : last_->next) = &piece;
   last_ = &piece;
@@ -107,6 +109,7 @@ void Buffer::append_piece(Piece& piece) noexcept {
 
 void Buffer::append_behind(Buffer& tail) noexcept {
   if (tail.first_ == nullptr) return;
+  require(tail.bytes_ <= bytes_max - bytes_, "a buffer holds less than 4 GiB", bytes_);
   if (GatheredPiece::continues(*last_, *tail.first_)) {
     Piece& joined = *std::exchange(tail.first_, tail.first_->next);
     bytes_ += joined.bytes;
@@ -130,7 +133,7 @@ void Buffer::append_behind(Buffer& tail) noexcept {
 
 void Buffer::drop_part(std::size_t bytes) noexcept {
   require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
-  bytes_ -= bytes;
+  bytes_ -= static_cast<std::uint32_t>(bytes);
   while (first_ != nullptr && bytes >= first_->bytes) {
     Piece* const used_up = first_;
     bytes -= used_up->bytes;

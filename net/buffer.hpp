@@ -3,7 +3,7 @@
 //
 // Received bytes are in the card's buffers. Bytes sent by reference stay in the application's memory and MUST NOT change before their
 // release. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So bytes are not copied, and no piece
-// is freed while the card may still read it.
+// is freed while the card may still read it. A Buffer MUST NOT grow beyond 4 GiB - 1.
 #pragma once
 
 #include <atomic>
@@ -51,7 +51,7 @@ class Buffer {
   /// A buffer of one piece. `piece` MUST exist until its `release` is called.
   explicit Buffer(Piece& piece) noexcept : first_(&piece), last_(&piece), bytes_(piece.bytes), pieces_(1) { piece.next = nullptr; }
   /// A buffer of linked pieces, `bytes` together. They MUST exist until their `release` is called.
-  Buffer(Piece& first, Piece& last, std::size_t bytes, std::size_t pieces) noexcept
+  Buffer(Piece& first, Piece& last, std::uint32_t bytes, std::uint32_t pieces) noexcept
       : first_(&first), last_(&last), bytes_(bytes), pieces_(pieces) {}
   Buffer(Buffer&& other) noexcept
       : first_(std::exchange(other.first_, nullptr)),
@@ -142,7 +142,7 @@ class Buffer {
 
   Piece* first_ = nullptr;
   Piece* last_ = nullptr;
-  std::size_t bytes_ = 0, pieces_ = 0;
+  std::uint32_t bytes_ = 0, pieces_ = 0;
 };
 
 }  // namespace neap::net

@@ -20,7 +20,7 @@ namespace neap::net {
 
 namespace {
 
-constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // lwIP calls `on_poll` once a second
+constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // while this side is closed, lwIP calls `on_poll` once a second
 constexpr std::chrono::seconds connect_limit{10};
 /// A connection that this side closed is aborted after this many seconds without an acknowledgement from the peer.
 constexpr unsigned quiet_polls_max = 60;
@@ -58,7 +58,7 @@ Result<void> Connection::send(Buffer&& data) {
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
   if (data.bytes() > send_space_bytes()) {
-    self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
+    self.wanted_bytes_ = static_cast<std::uint32_t>(std::min(data.bytes(), send_queue_bytes_max));
     return failure(ErrorCode::full, "too many bytes are unacknowledged", data.bytes());
   }
   self.queue_ready();
@@ -72,9 +72,8 @@ Result<void> Connection::send(Buffer&& data) {
   return ordinary_at_ == stack_.lwip_uses() && ready_ == nullptr && (queued_.bytes() | lwip_bytes()) == 0;
 }
 
-[[gnu::always_inline]] inline void ConnectionState::make_ready(OutgoingSegment& made, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void ConnectionState::make_ready(OutgoingSegment& made) noexcept {
   ready_ = &made;
-  ready_bytes_ = static_cast<std::uint32_t>(bytes);
   stack_.mark_dirty(*this);
 }
 
@@ -85,7 +84,7 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
   const std::span<std::byte> room = self.has_frame() ? OutgoingSegment::frame() : std::span<std::byte>();
   if (room.empty()) return self.send_copy_behind(bytes);
   copy_medium(reinterpret_cast<char*>(room.data()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  self.make_ready(OutgoingSegment::take_frame(bytes.size()), bytes.size());
+  self.make_ready(OutgoingSegment::take_frame(bytes.size()));
   return true;
 }
 
@@ -93,14 +92,14 @@ bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
 [[gnu::noinline]] bool ConnectionState::send_copy_behind(std::span<const std::byte> bytes) noexcept {
   if (gone() || end_wanted_ || abort_wanted_) return false;
   if (bytes.size() > send_space_bytes()) {
-    wanted_bytes_ = bytes.size();
+    wanted_bytes_ = static_cast<std::uint32_t>(bytes.size());
     return false;
   }
   OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
   if (made == nullptr) return false;
   copy_medium(reinterpret_cast<char*>(made->payload()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (waiting_bytes() == 0) {
-    make_ready(*made, bytes.size());
+    make_ready(*made);
     return true;
   }
   queue_ready();
@@ -119,7 +118,7 @@ void Connection::send_frame(std::size_t bytes) noexcept {
   ConnectionState& self = ConnectionState::of(*this);
   require(!self.gone() && self.ready_ == nullptr && self.queued_.empty(), "a frame is sent by an open connection, if nothing else waits",
           bytes);
-  self.make_ready(OutgoingSegment::take_frame(bytes), bytes);
+  self.make_ready(OutgoingSegment::take_frame(bytes));
 }
 
 std::size_t Connection::held_bytes() const noexcept { return ConnectionState::of(*this).memory_held(); }
@@ -149,31 +148,27 @@ void Connection::close() {
   self.close_wanted_ = self.end_wanted_ = true;
   self.ordinary_at_ = 0;
   self.quiet_polls_ = 0;
-  self.closing_since_s_ = now_s();
+  self.closing_since_s_ = static_cast<std::uint16_t>(now_s());
   self.stack_.mark_dirty(self);
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
 
 Endpoint Connection::local() const noexcept {
-  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
-  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses >> 32))},
-          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16))};
+  const SegmentAddresses sent = ConnectionState::of(*this).sent_addresses();
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(sent.addresses))}, .port = lwip_ntohs(static_cast<std::uint16_t>(sent.ports))};
 }
 
 Endpoint Connection::remote() const noexcept {
-  const SegmentAddresses& addresses = ConnectionState::of(*this).addresses_;
-  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(addresses.addresses))},
-          .port = lwip_ntohs(static_cast<std::uint16_t>(addresses.ports))};
+  const SegmentAddresses received = ConnectionState::of(*this).sent_addresses().reversed();
+  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(received.addresses))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(received.ports))};
 }
 
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
     : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
   tcp_arg(pcb, this);
-  tcp_recv(pcb, &on_received);
-  tcp_sent(pcb, &on_sent);
-  tcp_err(pcb, &on_error);
   tcp_nagle_disable(pcb);
   ip_set_option(pcb, SOF_KEEPALIVE);
   remember_addresses();
@@ -182,8 +177,7 @@ ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
 }
 
 void ConnectionState::remember_addresses() noexcept {
-  addresses_ = SegmentAddresses::of(ip4_addr_get_u32(&pcb_->remote_ip), ip4_addr_get_u32(&pcb_->local_ip), lwip_htons(pcb_->remote_port),
-                                    lwip_htons(pcb_->local_port));
+  headers_.set_addresses(lwip_ntohl(pcb_->local_ip.addr), lwip_ntohl(pcb_->remote_ip.addr), pcb_->local_port, pcb_->remote_port);
 }
 
 bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {
@@ -192,16 +186,25 @@ bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept
     request_abort();
     return false;
   }
-  require(handler_ == nullptr, "a connection has one handler", addresses_.ports);
-  handler_ = std::move(handler);
+  require(handler_ == nullptr && !connecting_, "a connection has one handler", core_);
+  handler_ = handler.release();
   bind(*handler_);
   return true;
 }
 
 void ConnectionState::begin_attempt(ConnectAttempt& attempt) {
-  require(attempt_ == nullptr, "a connection has one attempt", core_);
+  require(handler_ == nullptr && !connecting_, "a connection has one attempt", core_);
+  connecting_ = true;
   attempt_ = &attempt;
   attempt.limit.arm(connect_limit, [this] { request_abort(); });
+}
+
+ConnectAttempt& ConnectionState::take_attempt() noexcept {
+  require(connecting_, "an established connection had an attempt", core_);
+  connecting_ = false;
+  ConnectAttempt& attempt = *attempt_;
+  handler_ = nullptr;
+  return attempt;
 }
 
 void ConnectionState::request_abort() noexcept {
@@ -215,9 +218,6 @@ void ConnectionState::request_abort() noexcept {
 void ConnectionState::detach() noexcept {
   require(!gone(), "a connection is detached from lwIP once", core_);
   tcp_arg(pcb_, nullptr);
-  tcp_recv(pcb_, nullptr);
-  tcp_sent(pcb_, nullptr);
-  tcp_err(pcb_, nullptr);
   tcp_poll(pcb_, nullptr, 0);
   clear_lwip();
   orderly_ = true;
@@ -233,6 +233,7 @@ void ConnectionState::clear_lwip() noexcept {
 
 void ConnectionState::finish() noexcept {
   require(this_core() == core_ && gone(), "a handler ends on its own core, after lwIP released the connection", core_);
+  require(!connecting_, "an attempt ends before its connection", core_);
   if (!orderly_) stack_.counters().connections_reset.add();
   if (handler_ != nullptr) {
     try {
@@ -240,7 +241,7 @@ void ConnectionState::finish() noexcept {
     } catch (const std::bad_alloc&) {
       stack_.counters().handler_out_of_memory.add();
     }
-    handler_.reset();
+    delete std::exchange(handler_, nullptr);
   }
   queue_ready();
   queued_.clear();
@@ -282,7 +283,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
       piece.piece = {
           .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_received, .owner = &piece};
       data.append_piece(piece.piece);
-      received_memory_ += Stack::memory_of(piece.buffer());
+      received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(piece.buffer()));
       ++references_;
     }
     chain = rest;
@@ -294,7 +295,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
 void ConnectionState::piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references) noexcept {
   require(held_bytes_ >= bytes && received_memory_ >= memory_bytes, "no more bytes are released than were received", bytes);
   held_bytes_ -= bytes;
-  received_memory_ -= memory_bytes;
+  received_memory_ -= static_cast<std::uint32_t>(memory_bytes);
   if (!gone()) {
     released_bytes_ += bytes;
     stack_.mark_dirty(*this);
@@ -312,25 +313,23 @@ void ConnectionState::open_window() noexcept {
   }
 }
 
-err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
+void ConnectionState::on_received(pbuf* data) noexcept {
   if (data == nullptr) {
-    if (!self.close_wanted_ && !self.abort_wanted_ && self.handler_ != nullptr) {
-      self.call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
+    if (!close_wanted_ && !abort_wanted_ && handler_ != nullptr) {
+      call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
     }
-    return ERR_OK;
+    return;
   }
-  if (self.close_wanted_ || self.abort_wanted_ || self.handler_ == nullptr) {
-    self.stack_.counters().discarded_bytes.add(data->tot_len);
-    self.released_bytes_ += data->tot_len;
-    self.stack_.mark_dirty(self);
+  if (close_wanted_ || abort_wanted_ || handler_ == nullptr) {
+    stack_.counters().discarded_bytes.add(data->tot_len);
+    released_bytes_ += data->tot_len;
+    stack_.mark_dirty(*this);
     pbuf_free(data);
-    return ERR_OK;
+    return;
   }
-  Buffer received = self.take_received(data);
-  if (received.empty()) return ERR_OK;
-  self.call_handler([&](ConnectionHandler& handler) { handler.received(std::move(received)); });
-  return ERR_OK;
+  Buffer received = take_received(data);
+  if (received.empty()) return;
+  call_handler([&](ConnectionHandler& handler) { handler.received(std::move(received)); });
 }
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
@@ -354,12 +353,10 @@ bool ConnectionState::write_queued() noexcept {
   return true;
 }
 
-err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  self.quiet_polls_ = 0;
-  self.acknowledged();
-  self.stack_.mark_dirty(self);
-  return ERR_OK;
+void ConnectionState::on_sent() noexcept {
+  quiet_polls_ = 0;
+  acknowledged();
+  stack_.mark_dirty(*this);
 }
 
 void ConnectionState::settle_with_lwip() noexcept {
@@ -380,59 +377,83 @@ void ConnectionState::settle_with_lwip() noexcept {
       complete = false;
     }
   }
-  if (close_wanted_) tcp_poll(pcb_, &on_poll, poll_ticks);
+  if (close_wanted_) tcp_poll(pcb_, nullptr, poll_ticks);
   if (sent != Sent::waits && !output()) complete = false;
   if (!complete) stack_.mark_blocked(*this);
   if (!gone()) charge();
 }
 
-// --- lwIP's callbacks --------------------------------------------------------------------------------------------------------------------
-err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  if (!self.close_wanted_) return ERR_OK;
-  if (++self.quiet_polls_ > quiet_polls_max || now_s() - self.closing_since_s_ > closing_s_max) self.request_abort();
-  return ERR_OK;
+// --- lwIP's events -----------------------------------------------------------------------------------------------------------------------
+void ConnectionState::on_poll() noexcept {
+  if (!close_wanted_) return;
+  if (++quiet_polls_ > quiet_polls_max || static_cast<std::uint16_t>(now_s() - closing_since_s_) > closing_s_max) request_abort();
 }
 
-void ConnectionState::on_error(void* argument, err_t error) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  self.clear_lwip();
-  self.orderly_ = error == ERR_CLSD;
-  if (self.attempt_ != nullptr) {
-    ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+void ConnectionState::on_error(err_t error) noexcept {
+  clear_lwip();
+  orderly_ = error == ERR_CLSD;
+  if (connecting_) {
+    ConnectAttempt& attempt = take_attempt();
     attempt.limit.cancel();
     attempt.done.fulfil(error == ERR_RST ? failure(ErrorCode::closed, "the peer refused the connection")
                                          : failure(ErrorCode::timeout, "the peer does not answer"));
   }
-  self.stack_.mark_gone(self);
+  stack_.mark_gone(*this);
 }
 
-err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
-  auto& self = *static_cast<ConnectionState*>(argument);
-  require(self.attempt_ != nullptr, "an established connection had an attempt", self.core_);
-  ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+void ConnectionState::on_connected() noexcept {
+  ConnectAttempt& attempt = take_attempt();
   attempt.limit.cancel();
-  self.remember_addresses();
-  self.stack_.counters().connections_made.add();
-  if (self.adopt(self.make_handler(attempt.acceptor))) {
+  remember_addresses();
+  stack_.counters().connections_made.add();
+  if (adopt(make_handler(attempt.acceptor))) {
     attempt.done.fulfil({});
   } else {
     attempt.done.fulfil(failure(ErrorCode::closed, "no handler was made for the connection"));
   }
-  return ERR_OK;
 }
 
 }  // namespace neap::net
 
+// `pcb` is null for errors, because it is freed already.
+extern "C" err_t lwip_tcp_event(void* argument, tcp_pcb* pcb, lwip_event event, pbuf* data, u16_t, err_t error) {
+  using namespace neap::net;
+  if (event == LWIP_EVENT_ACCEPT) return Stack::accepted(argument, pcb);
+  if (argument == nullptr) {  // a connection that was given up
+    if (data != nullptr) pbuf_free(data);
+    return ERR_OK;
+  }
+  ConnectionState& connection = *static_cast<ConnectionState*>(argument);
+  switch (event) {
+    case LWIP_EVENT_RECV:
+      connection.on_received(data);
+      break;
+    case LWIP_EVENT_SENT:
+      connection.on_sent();
+      break;
+    case LWIP_EVENT_POLL:
+      connection.on_poll();
+      break;
+    case LWIP_EVENT_CONNECTED:
+      connection.on_connected();
+      break;
+    case LWIP_EVENT_ERR:
+      connection.on_error(error);
+      break;
+    case LWIP_EVENT_ACCEPT:
+      break;
+  }
+  return ERR_OK;
+}
+
 extern "C" int neap_lwip_input_done(tcp_pcb* pcb) {
   using namespace neap::net;
-  // `callback_arg` points to the listener before the connection is accepted, and is null after an orderly end.
-  if (pcb->state == SYN_RCVD || pcb->callback_arg == nullptr) return 1;
-  auto& connection = *static_cast<ConnectionState*>(pcb->callback_arg);
+  ConnectionState* const connection = ConnectionState::of(*pcb);
+  if (connection == nullptr) return 1;
   if (pcb->state == TIME_WAIT) {
-    connection.detach();
+    connection->detach();
     return 1;
   }
-  Stack::here()->mark_dirty(connection);
+  Stack::here()->mark_dirty(*connection);
   return 0;
 }

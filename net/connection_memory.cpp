@@ -20,7 +20,7 @@ namespace neap::net {
 
 namespace {
 
-constexpr std::size_t header_bytes = memory::heap_bytes(sizeof(GatheredPiece));
+constexpr std::uint32_t header_bytes = memory::heap_bytes(sizeof(GatheredPiece));
 
 std::size_t memory_of(const GatheredBlock& block) noexcept { return memory::heap_bytes(sizeof(GatheredBlock) + block.room_bytes); }
 void release_on_own_core(RemoteNode* node) noexcept { GatheredPiece::release(static_cast<GatheredPiece*>(node)); }
@@ -56,7 +56,7 @@ bool ConnectionState::gather(pbuf* chain, Buffer& data) noexcept {
         }
         block_ =
             new (place) GatheredBlock{.connection = this, .room_bytes = static_cast<std::uint32_t>(block_bytes - sizeof(GatheredBlock))};
-        received_memory_ += memory_of(*block_);
+        received_memory_ += static_cast<std::uint32_t>(memory_of(*block_));
       }
       auto* const piece = new (std::nothrow) GatheredPiece{};
       if (piece == nullptr) {
@@ -82,7 +82,7 @@ bool ConnectionState::gather(pbuf* chain, Buffer& data) noexcept {
     }
   }
   if (block_ != nullptr && block_->pieces == 0) {
-    received_memory_ -= memory_of(*block_);
+    received_memory_ -= static_cast<std::uint32_t>(memory_of(*block_));
     std::free(std::exchange(block_, nullptr));
   }
   stack_.counters().receive_copied.add();
@@ -137,7 +137,9 @@ void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
   piece_released(bytes, memory_bytes, count);
 }
 
-void ConnectionState::charge(std::size_t now) noexcept { stack_.charge(std::exchange(charged_bytes_, now), now); }
+void ConnectionState::charge(std::size_t now) noexcept {
+  stack_.charge(std::exchange(charged_bytes_, static_cast<std::uint32_t>(now)), now);
+}
 
 // --- Out of order ------------------------------------------------------------------------------------------------------------------------
 void ConnectionState::settle_out_of_order() noexcept {
@@ -145,13 +147,13 @@ void ConnectionState::settle_out_of_order() noexcept {
     tcp_free_ooseq(pcb_);  // RFC 2018, 8: a receiver may drop bytes that it has reported by SACK
     stack_.counters().out_of_order_dropped.add();
   }
-  std::size_t bytes = 0;
+  std::size_t bytes = pcb_->rcv_sacks == nullptr ? 0 : memory::heap_bytes(LWIP_TCP_MAX_SACK_NUM * sizeof(tcp_sack_range));
   for (tcp_seg* segment = pcb_->ooseq; segment != nullptr; segment = segment->next) {
     if (stack_.card_buffers_short(true)) copy_segment(stack_, *segment);
     bytes += memory::heap_bytes(sizeof(tcp_seg));
     for (pbuf* part = segment->p; part != nullptr; part = part->next) bytes += Stack::memory_of(ReceivedPiece::of(*part).buffer());
   }
-  reordered_memory_ = bytes;
+  reordered_memory_ = static_cast<std::uint32_t>(bytes);
 }
 
 }  // namespace neap::net

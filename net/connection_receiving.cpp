@@ -168,9 +168,8 @@ void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
     return true;
   constexpr tcpflags_t unusual_flags = TF_INFR | TF_CLOSEPEND | TF_RXCLOSED | TF_FIN | TF_RTO;
   const tcp_pcb& pcb = *pcb_;
-  if (pcb.state != ESTABLISHED || (pcb.flags & unusual_flags) != 0 || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
-      pcb.persist_backoff != 0 || LWIP_TCP_SACK_VALID(&pcb, 0) || end_wanted_ || abort_wanted_ || handler_ == nullptr || control_ ||
-      pcb.mss > pcb.snd_wnd_max / 2)
+  if (pcb.state != ESTABLISHED || (pcb.flags & unusual_flags) != 0 || pcb.ooseq != nullptr || pcb.persist_backoff != 0 ||
+      LWIP_TCP_SACK_VALID(&pcb, 0) || end_wanted_ || abort_wanted_ || handler_ == nullptr || control_ || pcb.mss > pcb.snd_wnd_max / 2)
     return false;
   ordinary_at_ = stack_.lwip_uses();
   return true;
@@ -414,7 +413,7 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t b
 void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   ReceiveBuffer& buffer = piece.buffer();
   stack_.hold_buffer(buffer);
-  received_memory_ += Stack::memory_of(buffer);
+  received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(buffer));
   held_bytes_ += piece.pbuf.len;
   ++references_;
   pcb_->rcv_wnd -= piece.pbuf.len;
@@ -431,15 +430,14 @@ void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
 // --- The frames of an event --------------------------------------------------------------------------------------------------------------
 [[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
   ConnectionState*& cached = found_[addresses.hash(found_bits)];
-  if (cached != nullptr && cached->addresses() == addresses) [[likely]]
+  if (cached != nullptr && cached->sent_addresses() == addresses.reversed()) [[likely]]
     return cached;
   const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
       to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
   const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
                                           lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
-  // Before, `callback_arg` is the listener; afterwards the connection may be gone.
-  if (pcb == nullptr || pcb->state != ESTABLISHED || pcb->callback_arg == nullptr) return nullptr;
-  cached = static_cast<ConnectionState*>(pcb->callback_arg);
+  if (pcb == nullptr || pcb->state != ESTABLISHED || ConnectionState::of(*pcb) == nullptr) return nullptr;
+  cached = ConnectionState::of(*pcb);
   return cached;
 }
 

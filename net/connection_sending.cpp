@@ -101,7 +101,7 @@ void ConnectionState::report_acknowledged() noexcept {
   if (std::exchange(acknowledged_, false) && (ready_ == nullptr || wanted_bytes_ != 0)) report_acknowledged();
   if (gone()) return;
   if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
-    if (ready_ != nullptr && fits_now(ready_bytes_)) [[likely]] {
+    if (ready_ != nullptr && fits_now(ready_bytes())) [[likely]] {
       if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false, false) == Sent::all) [[likely]]
         return charge_sent();
     } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
@@ -122,29 +122,26 @@ void ConnectionState::queue_ready() noexcept {
 }
 
 // --- Segments ----------------------------------------------------------------------------------------------------------------------------
-// The template is valid until `etharp_generation` changes (lwip-patches/0026).
+// The headers are valid until `etharp_generation` changes (lwip-patches/0026).
 void ConnectionState::remember_headers(const pbuf& frame) noexcept {
   if (frame.len < SegmentHeaders::bytes || !stack_.makes_segments()) return;
   SegmentHeaders headers;
   headers.read(frame.payload);
   if (headers.ethertype != ETHTYPE_IP || headers.version_and_length != SegmentHeaders::version_4_without_options ||
-      headers.protocol != IP_PROTO_TCP || headers.from_port != pcb_->local_port || headers.to_port != pcb_->remote_port)
+      headers.protocol != IP_PROTO_TCP || headers.service != 0 || headers.time_to_live != TCP_TTL || !headers_.has_addresses_of(headers) ||
+      std::memcmp(headers.from_mac, stack_.common_headers().from_mac, sizeof headers.from_mac) != 0)
     return;
-  headers.unused = 0;
-  headers.fragment = 0;
-  headers.ip_checksum = 0;
-  headers.urgent = 0;
   ip_hdr ip;
   std::memcpy(&ip, static_cast<const std::byte*>(frame.payload) + SegmentHeaders::ethernet_bytes, sizeof ip);
-  headers.tcp_checksum = pseudo_header_sum(ip, 0);  // the length is added for each segment
-  headers_ = headers;
-  headers_generation_ = etharp_generation;
+  headers_.checksum = pseudo_header_sum(ip, 0);
+  std::memcpy(headers_.to_mac, headers.to_mac, sizeof headers_.to_mac);
+  headers_.generation = etharp_generation;
 }
 
 /// True if a segment of `bytes` can be sent without lwIP, at once. For an ordinary connection, so its windows hold two segments.
 [[gnu::always_inline]] inline bool ConnectionState::fits_now(std::uint32_t bytes) const noexcept {
   const tcp_pcb& pcb = *pcb_;
-  return headers_generation_ == etharp_generation && pcb.unsent == nullptr && pcb.snd_queuelen < TCP_SND_QUEUELEN && bytes <= pcb.mss &&
+  return headers_.generation == etharp_generation && pcb.unsent == nullptr && pcb.snd_queuelen < TCP_SND_QUEUELEN && bytes <= pcb.mss &&
          bytes <= pcb.snd_buf && pcb.snd_nxt - pcb.lastack + bytes <= std::min(pcb.snd_wnd, pcb.cwnd);
 }
 
@@ -153,7 +150,7 @@ void ConnectionState::remember_headers(const pbuf& frame) noexcept {
 [[gnu::noinline]] ConnectionState::Sent ConnectionState::send_queued() noexcept {
   queue_ready();
   tcp_pcb& pcb = *pcb_;
-  if (headers_generation_ != etharp_generation || pcb.state != ESTABLISHED || end_wanted_) return Sent::not_possible;
+  if (headers_.generation != etharp_generation || pcb.state != ESTABLISHED || end_wanted_) return Sent::not_possible;
   if (pcb.unsent != nullptr) [[unlikely]] {
     const Sent waiting = send_waiting();
     if (waiting != Sent::all) return waiting;
@@ -303,19 +300,22 @@ ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
 [[gnu::always_inline]] inline void ConnectionState::fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up,
                                                                     unsigned flags) noexcept {
   const tcp_pcb& pcb = *pcb_;
-  headers_.copy_to(headers);
-  const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders::tcp_header_bytes + payload_bytes);
+  headers_.write(stack_.common_headers(), headers);
   headers.id = ip_id;
+  headers.time_to_live = TCP_TTL;
+  headers.protocol = IP_PROTO_TCP;
+  headers.ip_checksum = 0;
   headers.acknowledgement = pcb.rcv_nxt;
   headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options | flags);
   headers.window = static_cast<std::uint16_t>(TCPWND_MIN16(RCV_WND_SCALE(&pcb, pcb.rcv_ann_wnd)));
-  if (cut_up) {  // the card fills in the lengths (82599 datasheet 7.2.4)
-    headers.ip_bytes = 0;
-    return;
+  std::uint32_t sum = headers_.checksum;
+  if (!cut_up) {  // otherwise, the card fills in the lengths (82599 datasheet 7.2.4)
+    const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders::tcp_header_bytes + payload_bytes);
+    headers.ip_bytes = static_cast<std::uint16_t>(SegmentHeaders::ip_header_bytes + tcp_bytes);
+    sum += lwip_htons(tcp_bytes);
+    sum += sum >> 16;
   }
-  headers.ip_bytes = static_cast<std::uint16_t>(SegmentHeaders::ip_header_bytes + tcp_bytes);
-  const std::uint32_t sum = std::uint32_t{headers_.tcp_checksum} + lwip_htons(tcp_bytes);
-  headers.tcp_checksum = static_cast<std::uint16_t>(sum + (sum >> 16));
+  headers.set_checksum(static_cast<std::uint16_t>(sum));
 }
 
 // A segment that the card refused is as `pass` made it, unless lwIP has tried to send it or has added to it.
@@ -338,7 +338,7 @@ ConnectionState::Sent ConnectionState::send_waiting() noexcept {
 // tcp_send_empty_ack(). An acknowledgement with selective ones is left to lwIP.
 [[gnu::noinline]] bool ConnectionState::acknowledge() noexcept {
   tcp_pcb& pcb = *pcb_;
-  if (headers_generation_ != etharp_generation || LWIP_TCP_SACK_VALID(&pcb, 0)) return false;
+  if (headers_.generation != etharp_generation || LWIP_TCP_SACK_VALID(&pcb, 0)) return false;
   OutgoingSegment* const made = OutgoingSegment::make(0);
   if (made == nullptr) return false;
   fill_in_headers(made->headers, 0, false, TCP_ACK);
@@ -358,7 +358,7 @@ bool ConnectionState::output() noexcept {
     if ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0) return true;
     if ((pcb_->flags & TF_ACK_NOW) != 0 && acknowledge()) return true;
   }
-  const bool headers_valid = headers_generation_ == etharp_generation;
+  const bool headers_valid = headers_.generation == etharp_generation;
   if (!headers_valid) stack_.remember_headers_of(this);
   const bool sent = tcp_output(pcb_) == ERR_OK;
   if (!headers_valid) stack_.remember_headers_of(nullptr);

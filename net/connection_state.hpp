@@ -23,8 +23,8 @@
 #include "lwip/tcp.h"
 #include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
-#include "net/intrusive_list.hpp"
 #include "net/network.hpp"
+#include "net/outgoing_segment.hpp"
 #include "net/segment_headers.hpp"
 #include "net/stack_memory.hpp"
 
@@ -33,7 +33,6 @@ namespace neap::net {
 class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
-struct OutgoingSegment;
 struct ReceivedPiece;
 
 /// The state of a `connect` in progress. It is a local variable of the task that waits for the connection.
@@ -43,14 +42,24 @@ struct ConnectAttempt {
   Timer limit;  ///< aborts the attempt when it fires
 };
 
-class ConnectionState final : public Connection, public QueueLink {
+/// The link of a connection that waits for room or memory.
+struct BlockedLink {
+  BlockedLink* next = nullptr;
+};
+
+/// A machine may have many thousands of idle connections. Nearly all memory of each is this object and lwIP's `tcp_pcb`.
+class ConnectionState final : public Connection, public QueueLink, public BlockedLink {
  public:
-  /// `pcb` is new or was just accepted. The constructor registers lwIP's callbacks for it.
+  /// `pcb` is new or was just accepted. lwIP then reports its events to this connection.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
   ConnectionState& operator=(ConnectionState&&) = delete;
 
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
+  /// The connection of lwIP's `pcb`; null before the connection is accepted, and after its orderly end.
+  static ConnectionState* of(const tcp_pcb& pcb) noexcept {
+    return pcb.state == SYN_RCVD ? nullptr : static_cast<ConnectionState*>(pcb.callback_arg);
+  }
 
   /// Takes the handler and returns true. A null handler resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
@@ -91,10 +100,10 @@ class ConnectionState final : public Connection, public QueueLink {
   /// The memory that lwIP holds for these bytes.
   [[nodiscard]] std::size_t sent_memory() const noexcept { return lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes; }
   /// Bytes that wait to be sent.
-  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes_ : queued_.bytes(); }
+  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes() : queued_.bytes(); }
   /// `Connection::held_bytes`.
   [[nodiscard]] std::size_t memory_held() const noexcept {
-    std::size_t bytes = received_memory_ + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
+    std::size_t bytes = std::size_t{received_memory_} + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
     return pcb_ != nullptr ? bytes + sent_memory() : bytes;
   }
   /// As `charge`, after a segment was sent and nothing waits.
@@ -103,27 +112,31 @@ class ConnectionState final : public Connection, public QueueLink {
   }
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
-  /// Removes the connection's callbacks from lwIP's pcb, which is in TIME-WAIT after an orderly close.
+  /// Gives up lwIP's pcb, which is in TIME-WAIT after an orderly close.
   void detach() noexcept;
 
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
-  [[nodiscard]] const SegmentAddresses& addresses() const noexcept { return addresses_; }
+  /// Of the segments that the connection sends.
+  [[nodiscard]] SegmentAddresses sent_addresses() const noexcept { return {.addresses = headers_.addresses, .ports = headers_.ports}; }
   void begin_attempt(ConnectAttempt& attempt);
   void request_abort() noexcept;
-
-  ListLink<ConnectionState> blocked_link, all_link;
+  /// MUST be called when the count of `Stack::lwip_uses` begins again.
+  void forget_ordinary() noexcept { ordinary_at_ = 0; }
 
  private:
   friend class Connection;
   ~ConnectionState() = default;
 
-  static err_t on_received(void* argument, tcp_pcb* pcb, pbuf* data, err_t error) noexcept;
-  static err_t on_sent(void* argument, tcp_pcb* pcb, std::uint16_t bytes) noexcept;
-  static err_t on_poll(void* argument, tcp_pcb* pcb) noexcept;
-  static void on_error(void* argument, err_t error) noexcept;
-  friend err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept;
+  // lwIP's events.
+  friend err_t(::lwip_tcp_event)(void*, tcp_pcb*, lwip_event, pbuf*, u16_t, err_t);
+  /// `data` is null if the peer has closed its side.
+  void on_received(pbuf* data) noexcept;
+  void on_sent() noexcept;
+  void on_poll() noexcept;
+  void on_error(err_t error) noexcept;
+  void on_connected() noexcept;
 
   template <typename Call>
   void call_handler(Call call) noexcept {
@@ -134,6 +147,7 @@ class ConnectionState final : public Connection, public QueueLink {
     }
   }
   void handler_failed() noexcept;
+  [[nodiscard]] ConnectAttempt& take_attempt() noexcept;
   void charge(std::size_t now) noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
   /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
@@ -143,7 +157,7 @@ class ConnectionState final : public Connection, public QueueLink {
   /// True if the core's open frame may become the connection's only segment (`Connection::frame`).
   [[nodiscard]] bool has_frame() const noexcept;
   /// `made` waits alone, and is sent at the end of the event.
-  void make_ready(OutgoingSegment& made, std::size_t bytes) noexcept;
+  void make_ready(OutgoingSegment& made) noexcept;
   [[nodiscard]] bool send_copy_behind(std::span<const std::byte> bytes) noexcept;
   void clear_lwip() noexcept;
   void open_window() noexcept;
@@ -188,35 +202,42 @@ class ConnectionState final : public Connection, public QueueLink {
   /// Calls `writable` if it is due, in an event in which the peer acknowledged bytes.
   void report_acknowledged() noexcept;
   void remember_addresses() noexcept;
+  [[nodiscard]] std::uint32_t ready_bytes() const noexcept { return ready_->segment.len; }
   void drop_references(std::uint32_t count) noexcept;
+
+  // A connection holds less than 4 GiB: at most the receive window and the queue of `send`, in pieces of one byte, each with an overhead.
+  static_assert(TCP_WND * (memory::card_buffer_bytes + memory::piece_bytes) < std::uint64_t{1} << 31);
+  static_assert(send_queue_bytes_max * memory::piece_bytes + TCP_SND_QUEUELEN * memory::segment_bytes < std::uint64_t{1} << 31);
 
   Stack& stack_;
   tcp_pcb* pcb_;
-  std::unique_ptr<ConnectionHandler> handler_;
-  ConnectAttempt* attempt_ = nullptr;
-  Buffer queued_;                      // sent by the handler, not yet passed to lwIP
-  OutgoingSegment* ready_ = nullptr;   // from `send_copy`; then `queued_` is empty
-  std::uint32_t ready_bytes_ = 0;      // payload of `ready_`
-  std::size_t wanted_bytes_ = 0;       // size of the last refused `send`; 0: none
-  std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP
-  std::uint32_t held_bytes_ = 0;       // delivered to the application and not released
-  std::uint32_t references_ = 1;       // one for the connection, and one for each received piece
-  std::size_t received_memory_ = 0;    // memory occupied by `held_bytes_`: whole buffers, blocks and headers
-  std::size_t reordered_memory_ = 0;   // memory of lwIP's out-of-order queue
-  std::size_t charged_bytes_ = 0;      // bytes last added to the core's count of held memory
-  GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
-  std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
-  std::uint32_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock
-  std::uint64_t ordinary_at_ = 0;      // the connection was ordinary (`is_ordinary`) when lwIP had been used so often; 0: it is not known
-  SegmentAddresses addresses_;
-  SegmentHeaders headers_;                // of this connection's segments (connection_sending.cpp)
-  std::uint32_t headers_generation_ = 0;  // `headers_` is valid while lwIP's `etharp_generation` (never 0) has this value
+  union {
+    ConnectionHandler* handler_ = nullptr;  // owned
+    ConnectAttempt* attempt_;               // if `connecting_`
+  };
+  OutgoingSegment* ready_ = nullptr;    // from `send_copy`; then `queued_` is empty
+  Buffer queued_;                       // sent by the handler, not yet passed to lwIP
+  ConnectionHeaders headers_{};         // of this connection's segments (connection_sending.cpp)
+  std::uint32_t ordinary_at_ = 0;       // the connection was ordinary (`is_ordinary`) when lwIP had been used so often; 0: it is not known
+  std::uint32_t wanted_bytes_ = 0;      // size of the last refused `send`; 0: none
+  std::uint32_t released_bytes_ = 0;    // released by the application, not yet reported to lwIP
+  std::uint32_t held_bytes_ = 0;        // delivered to the application and not released
+  std::uint32_t references_ = 1;        // one for the connection, and one for each received piece
+  std::uint32_t received_memory_ = 0;   // memory occupied by `held_bytes_`: whole buffers, blocks and headers
+  std::uint32_t reordered_memory_ = 0;  // memory of lwIP's out-of-order queue
+  std::uint32_t charged_bytes_ = 0;     // bytes last added to the core's count of held memory
   std::uint16_t core_;
-  bool acknowledged_ = false;  // in this event the peer acknowledged bytes
-  bool end_wanted_ = false;    // close this side after all data was sent
-  bool close_wanted_ = false;  // as `end_wanted_`, and discard received bytes
-  bool abort_wanted_ = false, end_sent_ = false, orderly_ = false;
-  bool control_ = false;  // exempt from memory limits
+  bool acknowledged_ = false;      // in this event the peer acknowledged bytes
+  bool end_wanted_ : 1 = false;    // close this side after all data was sent
+  bool close_wanted_ : 1 = false;  // as `end_wanted_`, and discard received bytes
+  bool abort_wanted_ : 1 = false, end_sent_ : 1 = false, orderly_ : 1 = false;
+  bool control_ : 1 = false;           // exempt from memory limits
+  bool connecting_ : 1 = false;        // `connect` is in progress
+  std::uint8_t quiet_polls_ = 0;       // seconds without an acknowledgement since `close`
+  std::uint16_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock, modulo 2^16
+  GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
 };
+static_assert(sizeof(ConnectionState) == 144 && sizeof(tcp_pcb) == 192,
+              "the memory of an idle connection: see request.connection_bytes.idle");
 
 }  // namespace neap::net

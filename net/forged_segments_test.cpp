@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "net/stack.hpp"
 #include "net/testing/hand_peer.hpp"
 
 namespace neap::net::testing {
@@ -248,6 +249,37 @@ TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
     peer.advance(600ms);
   }
 }
+
+// lwIP keeps the listener of a half-open connection in the place of the connection (lwip-patches/0029). The end of either must be without
+// effect for the other.
+enum class HalfOpenEnd { reset, time_out, listener_ends };
+class HalfOpen : public ::testing::TestWithParam<HalfOpenEnd> {};
+
+TEST_P(HalfOpen, EndsWithoutAConnection) {
+  HandPeer peer;
+  peer.begin_open();
+  EXPECT_EQ(peer.counters().half_open, 1U);
+  switch (GetParam()) {
+    case HalfOpenEnd::reset:
+      peer.send({.seq = peer.seq, .flags = tcp::rst});
+      break;
+    case HalfOpenEnd::time_out:
+      peer.advance(25s);
+      break;
+    case HalfOpenEnd::listener_ends:
+      peer.machine().on(0, [] { Stack::here()->stop_listening(HandPeer::service_port); });
+      break;
+  }
+  EXPECT_EQ(peer.counters().half_open, 0U);
+  peer.take_segments();
+  peer.acknowledge();
+  const std::vector<Segment> answer = peer.take_segments();
+  ASSERT_EQ(answer.size(), 1U);
+  EXPECT_EQ(answer[0].flags & tcp::rst, tcp::rst);
+  EXPECT_EQ(peer.counters().connections_accepted, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, HalfOpen, ::testing::Values(HalfOpenEnd::reset, HalfOpenEnd::time_out, HalfOpenEnd::listener_ends));
 
 TEST_F(ForgedSegments, AValidResetStillResets) {
   peer.open();

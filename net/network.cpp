@@ -17,8 +17,6 @@
 
 namespace neap::net {
 
-err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept;
-
 namespace {
 
 using std::chrono::milliseconds;
@@ -197,7 +195,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
   pcb->local_port = port;
   const ip_addr_t address{.addr = lwip_htonl(remote.address.value)};
-  const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
+  const err_t error = tcp_connect(pcb, &address, remote.port, nullptr);
   stack.want_checks();
   if (error != ERR_OK) {
     tcp_abort(pcb);  // `on_error` reports the end

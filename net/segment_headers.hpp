@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -51,9 +52,54 @@ struct SegmentHeaders {
 
   /// Reads the headers at the start of a frame, which MUST hold `bytes` bytes.
   void read(const void* frame) noexcept { std::memcpy(to_mac, frame, bytes); }
-  /// Writes the headers into `other`, including the unused bytes.
-  void copy_to(SegmentHeaders& other) const noexcept { std::memcpy(&other, this, sizeof other); }
+  /// Also sets `urgent`, to 0.
+  void set_checksum(std::uint16_t checksum) noexcept {
+    const std::uint32_t both = checksum;
+    std::memcpy(reinterpret_cast<std::byte*>(this) + offsetof(SegmentHeaders, tcp_checksum), &both, sizeof both);
+  }
 };
 static_assert(sizeof(SegmentHeaders) == SegmentHeaders::bytes + 2);
+
+/// The part of a frame's headers that is the same for all connections of a core. It is the part of `SegmentHeaders` from `from_mac` on.
+struct CommonHeaders {
+  std::uint8_t from_mac[6];
+  Big<std::uint16_t> ethertype;
+  std::uint8_t version_and_length, service;
+  Big<std::uint16_t> ip_bytes, id, fragment;
+};
+static_assert(sizeof(CommonHeaders) == 16);
+
+/// The part of the headers that belongs to a connection.
+struct ConnectionHeaders {
+  // As in the first 8 bytes of `SegmentHeaders`. The checksum has the place of its unused bytes.
+  std::uint16_t checksum;  ///< the sum of the pseudo header, without the length
+  std::uint8_t to_mac[6];
+  // As in `SegmentHeaders` from `from` on. `generation` has the place of the sequence number.
+  std::uint64_t addresses;   ///< `from` and `to`
+  std::uint32_t ports;       ///< `from_port` and `to_port`
+  std::uint32_t generation;  ///< `checksum` and `to_mac` are valid while lwIP's `etharp_generation` (never 0) has this value
+
+  void set_addresses(Big<std::uint32_t> from, Big<std::uint32_t> to, Big<std::uint16_t> from_port, Big<std::uint16_t> to_port) noexcept {
+    addresses = std::uint64_t{to.raw()} << 32 | from.raw();
+    ports = std::uint32_t{to_port.raw()} << 16 | from_port.raw();
+  }
+  [[nodiscard]] bool has_addresses_of(const SegmentHeaders& headers) const noexcept {
+    ConnectionHeaders own;
+    own.set_addresses(headers.from, headers.to, headers.from_port, headers.to_port);
+    return own.addresses == addresses && own.ports == ports;
+  }
+  /// Writes the part into `headers`, and `common`. The fields that the two parts do not have are not written.
+  void write(const CommonHeaders& common, SegmentHeaders& headers) const noexcept {
+    constexpr std::size_t first_bytes = sizeof checksum + sizeof to_mac;
+    const auto* const own = reinterpret_cast<const std::byte*>(this);
+    auto* const frame = reinterpret_cast<std::byte*>(&headers);
+    std::memcpy(frame, own, first_bytes);
+    std::memcpy(frame + first_bytes, &common, sizeof common);
+    std::memcpy(frame + offsetof(SegmentHeaders, from), own + first_bytes, sizeof *this - first_bytes);
+  }
+};
+static_assert(sizeof(ConnectionHeaders) == 24 && offsetof(ConnectionHeaders, addresses) == offsetof(SegmentHeaders, from_mac));
+static_assert(offsetof(SegmentHeaders, from_mac) + sizeof(CommonHeaders) == offsetof(SegmentHeaders, time_to_live));
+static_assert(offsetof(SegmentHeaders, sequence) - offsetof(SegmentHeaders, from) == 12);
 
 }  // namespace neap::net

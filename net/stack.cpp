@@ -80,7 +80,9 @@ Stack::Stack(StackGroup& group, unsigned core)
   start_lwip_once();
   netif_add_noaddr(&netif_, nullptr, &initialise_interface, &ethernet_input);
   const MacAddress mac = group.device.mac();
-  for (std::size_t i = 0; i < mac.size(); ++i) netif_.hwaddr[i] = mac[i];
+  for (std::size_t i = 0; i < mac.size(); ++i) netif_.hwaddr[i] = common_headers_.from_mac[i] = mac[i];
+  common_headers_.ethertype = ETHTYPE_IP;
+  common_headers_.version_and_length = SegmentHeaders::version_4_without_options;
   netif_set_hostname(&netif_, "neap");
   checksum_base_ = NETIF_CHECKSUM_ENABLE_ALL;
   if (limits_.checksum_offload) {
@@ -186,30 +188,42 @@ void Stack::check_at_event_end() noexcept {
 void Stack::mark_gone(ConnectionState& connection) noexcept {
   require(this_core() == core_ && connection.gone(), "a connection ends on its own core, after lwIP released it", core_);
   if (is_queued<QueueLink>(connection)) dirty_.remove(connection);
-  blocked_.remove(connection);
   gone_.push_back(connection);
   if (!is_queued(finish_)) hand_over(core_, finish_);
 }
 
+// Connections that are gone leave the blocked ones together, because one could be removed only in a walk through all of them.
 void Stack::finish_gone() noexcept {
+  IntrusiveQueue<ConnectionState, BlockedLink> blocked = std::move(blocked_);
+  while (ConnectionState* connection = blocked.pop_front()) {
+    if (!connection->gone()) blocked_.push_back(*connection);
+  }
   while (ConnectionState* connection = gone_.pop_front()) connection->finish();
 }
 
-void Stack::add(ConnectionState& connection) noexcept {
+void Stack::add(const ConnectionState&) noexcept {
   require(this_core() == core_, "a connection begins on the core of its stack", core_);
-  all_.push_back(connection);
   counters_.connections_open.add();
 }
 
-void Stack::forget(ConnectionState& connection) noexcept {
+void Stack::forget(const ConnectionState& connection) noexcept {
   require(this_core() == core_ && connections() > 0, "a connection ends once, on the core of its stack", core_);
-  all_.remove(connection);
+  require(!is_queued<QueueLink>(connection) && !is_queued<BlockedLink>(connection), "a connection ends without work", core_);
   counters_.connections_open.subtract(1);
+}
+
+void Stack::begin_lwip_uses() noexcept {
+  lwip_uses_ = 1;
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
+    if (ConnectionState* const connection = ConnectionState::of(*pcb); connection != nullptr) connection->forget_ordinary();
+  }
 }
 
 void Stack::abort_all() noexcept {
   while (listeners_ != nullptr) stop_listening(listeners_->port);
-  for (ConnectionState* connection = all_.front(); connection != nullptr; connection = all_.next(*connection)) connection->request_abort();
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
+    if (ConnectionState* const connection = ConnectionState::of(*pcb); connection != nullptr) connection->request_abort();
+  }
 }
 
 void Stack::stop_transmitting() noexcept {
@@ -248,25 +262,23 @@ void Stack::publish_addresses() noexcept {
 }
 
 // --- Listeners ---------------------------------------------------------------------------------------------------------------------------
-struct ListenerCallbacks {
-  static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
-    Stack& stack = *Stack::here();
-    if (pcb == nullptr || error != ERR_OK) {
-      stack.counters().connections_refused.add();  // no free connection
-      stack.counters().syns_refused.add();
-      return ERR_VAL;
-    }
-    auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
-    if (connection == nullptr) {
-      stack.counters().connections_refused.add();
-      tcp_abort(pcb);
-      return ERR_ABRT;
-    }
-    stack.counters().connections_accepted.add();
-    connection->adopt(connection->make_handler(static_cast<Stack::Listener*>(argument)->acceptor));
-    return ERR_OK;
+err_t Stack::accepted(void* listener, tcp_pcb* pcb) noexcept {
+  Stack& stack = *here();
+  if (pcb == nullptr) {
+    stack.counters().connections_refused.add();  // no free connection
+    stack.counters().syns_refused.add();
+    return ERR_VAL;
   }
-};
+  auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
+  if (connection == nullptr) {
+    stack.counters().connections_refused.add();
+    tcp_abort(pcb);
+    return ERR_ABRT;
+  }
+  stack.counters().connections_accepted.add();
+  connection->adopt(connection->make_handler(static_cast<Listener*>(listener)->acceptor));
+  return ERR_OK;
+}
 
 Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor) {
   auto listener = std::make_unique<Listener>(Listener{.acceptor = acceptor, .port = port});
@@ -284,7 +296,6 @@ Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_p
     return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
   }
   tcp_arg(listening, listener.get());
-  tcp_accept(listening, &ListenerCallbacks::accepted);
   listener->pcb = listening;
   listener->next = listeners_;
   listeners_ = listener.release();

@@ -18,6 +18,7 @@
 
 #include "kernel/counter.hpp"
 #include "kernel/events.hpp"
+#include "kernel/intrusive_queue.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
@@ -25,7 +26,6 @@
 #include "lwip/pbuf.h"
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
-#include "net/intrusive_list.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
 #include "net/segment_joiner.hpp"
@@ -178,6 +178,11 @@ class Stack final : public FrameReceiver {
     short_path_ = use;
     makes_segments_ = use && limits_.checksum_offload;
   }
+  /// Sets the count of `lwip_uses` (for tests).
+  void begin_lwip_uses_at(std::uint32_t uses) noexcept {
+    begin_lwip_uses();
+    lwip_uses_ = uses;
+  }
   /// Sets the limit of the core's held memory, above which payload is refused (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes, checks_due_ = true; }
 
@@ -189,17 +194,20 @@ class Stack final : public FrameReceiver {
 
   /// Removes the connection from those that arriving segments find without lwIP.
   void forget_addresses(const ConnectionState& connection) noexcept {
-    ConnectionState*& cached = found_[connection.addresses().hash(found_bits)];
+    ConnectionState*& cached = found_[connection.sent_addresses().reversed().hash(found_bits)];
     if (cached == &connection) cached = nullptr;
   }
 
   // For connections (connection.cpp).
+  /// Of the frames that connections make without lwIP.
+  [[nodiscard]] const CommonHeaders& common_headers() const noexcept { return common_headers_; }
   /// How often lwIP has run on this core, and so may have changed any connection. Never 0.
-  [[nodiscard]] std::uint64_t lwip_uses() const noexcept { return lwip_uses_; }
+  [[nodiscard]] std::uint32_t lwip_uses() const noexcept { return lwip_uses_; }
   /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads, and no time or
   /// address of the stack.
   void note_lwip_use() noexcept {
-    ++lwip_uses_;
+    if (++lwip_uses_ == 0) [[unlikely]]
+      begin_lwip_uses();
     checks_due_ = true;
   }
   /// Returns the number of acknowledgements that were dropped because the segment that is being handled supersedes them.
@@ -236,10 +244,12 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept;
   /// From now on, frames that lwIP sends are shown to `connection`, which keeps their headers; null: to none.
   void remember_headers_of(ConnectionState* connection) noexcept { shown_to_ = connection; }
-  void mark_blocked(ConnectionState& connection) noexcept { blocked_.push_back(connection); }
+  void mark_blocked(ConnectionState& connection) noexcept {
+    if (!is_queued<BlockedLink>(connection)) blocked_.push_back(connection);
+  }
   void mark_gone(ConnectionState& connection) noexcept;
-  void add(ConnectionState& connection) noexcept;
-  void forget(ConnectionState& connection) noexcept;
+  void add(const ConnectionState& connection) noexcept;
+  void forget(const ConnectionState& connection) noexcept;
 
   // Shutdown, for tests only. The caller resets every connection, ends the listeners, and waits until no connection is left. Then it stops
   // transmitting, and waits until no frame is in flight.
@@ -251,6 +261,8 @@ class Stack final : public FrameReceiver {
   }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
+  /// Handles lwIP's report that a connection has arrived at a listener. `pcb` is null if there was no memory for the connection.
+  static err_t accepted(void* listener, tcp_pcb* pcb) noexcept;
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
   void stop_listening(std::uint16_t port) noexcept;
 
@@ -264,7 +276,6 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool wants_group(std::uint32_t group) const noexcept;
 
  private:
-  friend struct ListenerCallbacks;
   friend struct CookieCallbacks;
   friend struct DatagramCallbacks;
   struct DatagramPort {
@@ -289,6 +300,7 @@ class Stack final : public FrameReceiver {
 
   [[nodiscard]] static ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept;
   void evict() noexcept;
+  void begin_lwip_uses() noexcept;
   void note_asked(const pbuf& arp) noexcept;
   /// Returns true if this core sent an ARP request for the address and no answer was published since then. MAY be called on any core.
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
@@ -354,6 +366,7 @@ class Stack final : public FrameReceiver {
   SegmentJoiner joiner_{limits_};
   const std::atomic<policy::Segmentation>& segmentation_;
   netif netif_{};
+  CommonHeaders common_headers_{};
   std::uint16_t checksum_base_ = 0;
   unsigned held_buffers_ = 0;
   unsigned frames_in_flight_ = 0;  ///< frames that the card holds
@@ -372,15 +385,15 @@ class Stack final : public FrameReceiver {
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
-  IntrusiveQueue<ConnectionState, QueueLink> dirty_;                        ///< connections with work for the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< connections that wait for room or memory; oldest first
-  IntrusiveQueue<ConnectionState, QueueLink> gone_;                         ///< connections whose `closed` is called in the next event
-  IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
+  IntrusiveQueue<ConnectionState, QueueLink> dirty_;      ///< connections with work for the end of this event
+  IntrusiveQueue<ConnectionState, BlockedLink> blocked_;  ///< connections that wait for room or memory; oldest first
+  IntrusiveQueue<ConnectionState, QueueLink> gone_;       ///< connections whose `closed` is called in the next event
+  std::uint32_t evict_from_ = 0;  ///< the chain of lwIP's hash table at which the next search for a connection to reset begins
   ConnectionState* shown_to_ = nullptr;
   static constexpr unsigned found_bits = 11;
   /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
   std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
-  std::uint64_t lwip_uses_ = 1;
+  std::uint32_t lwip_uses_ = 1;
   unsigned merged_acknowledgements_ = 0;
   bool retry_blocked_ = false;
   bool checks_due_ = true;  ///< an event may have changed more than the state of open connections without lwIP

@@ -6,7 +6,7 @@
 
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
-#include "lwip/tcp.h"
+#include "lwip/priv/tcp_priv.h"
 #include "net/stack.hpp"
 
 constinit thread_local u8_t neap_lwip_memory_short = 0;
@@ -45,13 +45,16 @@ void Stack::evict() noexcept {
   if (is_queued(finish_)) return;
   ConnectionState* heaviest = nullptr;
   const std::uint64_t candidates = std::min<std::uint64_t>(memory::reset_candidates, counters_.connections_open.value());
-  for (std::uint64_t i = 0; i < candidates; ++i) {
-    ConnectionState* const connection = all_.pop_front();
-    if (connection == nullptr) break;
-    all_.push_back(*connection);
-    if (connection->gone() || connection->control()) continue;
-    if (connection->charged_bytes() > (heaviest != nullptr ? heaviest->charged_bytes() : memory::connection_guarantee_bytes))
-      heaviest = connection;
+  std::uint64_t seen = 0;
+  for (std::uint32_t chains = 0; chains < TCP_PCB_HASH_SIZE && seen < candidates; ++chains) {
+    for (const tcp_pcb* pcb = tcp_pcb_hash_first(evict_from_++); pcb != nullptr; pcb = pcb->hash_next) {
+      ConnectionState* const connection = ConnectionState::of(*pcb);
+      if (connection == nullptr) continue;
+      ++seen;
+      if (connection->control()) continue;
+      if (connection->charged_bytes() > (heaviest != nullptr ? heaviest->charged_bytes() : memory::connection_guarantee_bytes))
+        heaviest = connection;
+    }
   }
   if (heaviest == nullptr) return;
   counters_.connections_evicted.add();
@@ -72,9 +75,10 @@ pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header
 // If the window is closed, nothing is refused here: lwIP drops the payload and answers it, as RFC 9293, 3.8.6.1 requires for window probes.
 extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
   using namespace neap::net;
-  if (pcb->state < ESTABLISHED || pcb->callback_arg == nullptr || pcb->rcv_wnd == 0) return 0;
+  const ConnectionState* const connection = ConnectionState::of(*pcb);
+  if (pcb->state < ESTABLISHED || connection == nullptr || pcb->rcv_wnd == 0) return 0;
   Stack& stack = *Stack::here();
-  if (!stack.refuses(*static_cast<const ConnectionState*>(pcb->callback_arg))) return 0;
+  if (!stack.refuses(*connection)) return 0;
   stack.counters().payload_refused.add();
   return 1;
 }

@@ -49,9 +49,9 @@ constexpr std::uint64_t slow_tick_ms = TCP_SLOW_INTERVAL;
 
 /// True if a time-out of the connection may become due within seconds, even if no frame arrives and the application does nothing.
 bool needs_ticks(const tcp_pcb& pcb) noexcept {
-  const bool waits_long = pcb.state == ESTABLISHED || pcb.state == CLOSE_WAIT || (pcb.state == FIN_WAIT_2 && pcb.poll == nullptr);
-  return !waits_long || pcb.unacked != nullptr || pcb.unsent != nullptr || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
-         pcb.persist_backoff > 0 || (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
+  const bool waits_long = pcb.state == ESTABLISHED || pcb.state == CLOSE_WAIT || (pcb.state == FIN_WAIT_2 && pcb.pollinterval == 0);
+  return !waits_long || pcb.unacked != nullptr || pcb.unsent != nullptr || pcb.ooseq != nullptr || pcb.persist_backoff > 0 ||
+         (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
 }
 
 /// Returns the number of slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
@@ -66,8 +66,8 @@ std::uint64_t ticks_until_due() noexcept {
   std::uint64_t ticks = StackTimes::never;
   for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
     if (!ip_get_option(pcb, SOF_KEEPALIVE) || (pcb->state != ESTABLISHED && pcb->state != CLOSE_WAIT)) continue;
-    const std::uint64_t probes = std::uint64_t{pcb->keep_cnt_sent} * pcb->keep_intvl;
-    ticks = std::min(ticks, ticks_until(*pcb, pcb->keep_idle + probes));
+    const std::uint64_t probes = pcb->keep_cnt_sent * std::uint64_t{TCP_KEEPINTVL_DEFAULT};
+    ticks = std::min(ticks, ticks_until(*pcb, TCP_KEEPIDLE_DEFAULT + probes));
   }
   for (const tcp_pcb* pcb = tcp_tw_pcbs; pcb != nullptr; pcb = pcb->next) ticks = std::min(ticks, ticks_until(*pcb, 2 * TCP_MSL));
   return ticks;

@@ -15,39 +15,39 @@
 namespace neap::memcached {
 
 // --- Session -----------------------------------------------------------------------------------------------------------------------------
-Session::Session(Service& service, CoreState& core) noexcept : core_(core) {
+Session::Session(Service& service, CoreState& core) noexcept : core_granule_(reinterpret_cast<std::uintptr_t>(&core) / alignof(CoreState)) {
   require(core.service == &service, "memcached: a session uses the core's service", core.index);
-  core_.statistics.add(Count::total_connections);
+  core.statistics.add(Count::total_connections);
 }
 
 inline void Session::check_core() const noexcept {
-  require(this_core() == core_.index, "memcached: a session runs on the core of its connection", core_.index);
+  require(this_core() == core().index, "memcached: a session runs on the core of its connection", core().index);
 }
 
 Session::~Session() {
   exchange_.reset();
-  core_.statistics.add(Count::closed_connections);
+  core().statistics.add(Count::closed_connections);
 }
 
 /// Called if the core's exchange has left with another session. Returns false if there is no memory for a new one.
 bool Session::make_exchange() noexcept {
-  if (core_.spare_count != 0) {
-    core_.exchange = std::move(core_.spare_exchanges[--core_.spare_count]);
+  if (core().spare_count != 0) {
+    core().exchange = std::move(core().spare_exchanges[--core().spare_count]);
   } else {
-    core_.exchange.reset(new (std::nothrow) Exchange(core_));
+    core().exchange.reset(new (std::nothrow) Exchange(core()));
   }
-  return core_.exchange != nullptr;
+  return core().exchange != nullptr;
 }
 
 [[gnu::always_inline]] inline Exchange* Session::open() noexcept {
   if (exchange_ != nullptr) return exchange_.get();
-  if (core_.exchange == nullptr && !make_exchange()) [[unlikely]] {
-    core_.statistics.add(Count::reply_no_memory);
+  if (core().exchange == nullptr && !make_exchange()) [[unlikely]] {
+    core().statistics.add(Count::reply_no_memory);
     ended_ = true;
     connection().abort();
     return nullptr;
   }
-  auto* const exchange = static_cast<Exchange*>(core_.exchange.get());
+  auto* const exchange = static_cast<Exchange*>(core().exchange.get());
   exchange->begin(*this);
   return exchange;
 }
@@ -57,29 +57,29 @@ bool Session::make_exchange() noexcept {
     protocol_ = exchange.conversation_.protocol();
     if (exchange_ == nullptr) [[likely]]
       return;
-    if (core_.exchange == nullptr) {
-      core_.exchange = std::move(exchange_);
-    } else if (core_.spare_count < core_.spare_exchanges.size()) {
-      core_.spare_exchanges[core_.spare_count++] = std::move(exchange_);
+    if (core().exchange == nullptr) {
+      core().exchange = std::move(exchange_);
+    } else if (core().spare_count < core().spare_exchanges.size()) {
+      core().spare_exchanges[core().spare_count++] = std::move(exchange_);
     } else {
       exchange_.reset();
     }
   } else if (exchange_ == nullptr) {
-    exchange_.reset(static_cast<Exchange*>(core_.exchange.release()));
+    exchange_.reset(static_cast<Exchange*>(core().exchange.release()));
   }
 }
 
 [[gnu::always_inline]] inline bool Session::answer_at_once(net::Buffer& data) {
   if (exchange_ != nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
-  if (core_.exchange == nullptr && !make_exchange()) [[unlikely]]
+  if (core().exchange == nullptr && !make_exchange()) [[unlikely]]
     return false;
-  return static_cast<Exchange&>(*core_.exchange).answer_at_once(protocol_, connection(), data);
+  return static_cast<Exchange&>(*core().exchange).answer_at_once(protocol_, connection(), data);
 }
 
 void Session::received(net::Buffer data) {
   check_core();
   if (ended_) return;
-  core_.statistics.add(Count::bytes_read, data.bytes());
+  core().statistics.add(Count::bytes_read, data.bytes());
   if (exchange_ != nullptr) {  // the segment may have acknowledged all replies in flight
     exchange_->settle();
     release_if_idle(*exchange_);

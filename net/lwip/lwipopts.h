@@ -123,7 +123,11 @@
 #define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000
 #define TCP_SYN_RCVD_TIMEOUT 20000
-#define LWIP_TCP_KEEPALIVE 1 /* detects a lost peer after 2 hours (RFC 1122, 4.2.3.6) and a few minutes */
+/* All events of connections are passed to lwip_tcp_event() (net/connection.cpp). A connection has no pointers to functions. */
+#define LWIP_EVENT_API 1
+#define LWIP_CALLBACK_API 0
+/* Keep-alive detects a lost peer after 2 hours (RFC 1122, 4.2.3.6) and a few minutes. All connections have the same time-outs. */
+#define LWIP_TCP_KEEPALIVE 0
 #define TCP_KEEPIDLE_DEFAULT 7200000UL
 #define TCP_KEEPINTVL_DEFAULT 30000UL
 #define TCP_KEEPCNT_DEFAULT 5U

@@ -65,6 +65,13 @@ class HandPeer {
 
   /// Opens a connection from `port`; the peer's window is `window`, its SYN has `options`.
   void open(std::uint16_t port = 40000, std::uint16_t window = 0xFFFF, const Bytes& options = {}) {
+    begin_open(port, window, options);
+    send({.seq = seq, .acknowledged = acknowledged, .window = window});
+    ASSERT_NE(connection_, nullptr);
+    take_segments();
+  }
+  /// As `open`, without the ACK that opens the connection.
+  void begin_open(std::uint16_t port = 40000, std::uint16_t window = 0xFFFF, const Bytes& options = {}) {
     port_ = port;
     seq = 0xFFFFF000;  // sequence numbers wrap soon
     send({.seq = seq++, .flags = tcp::syn, .window = window, .options = options});
@@ -72,9 +79,6 @@ class HandPeer {
     ASSERT_EQ(answer.size(), 1U);
     ASSERT_EQ(answer[0].flags, tcp::syn | tcp::ack);
     acknowledged = answer[0].seq + 1;
-    send({.seq = seq, .acknowledged = acknowledged, .window = window});
-    ASSERT_NE(connection_, nullptr);
-    take_segments();
   }
   void send(const Segment& segment) {
     card_.arrive(frame_of(segment), 0);

@@ -29,6 +29,7 @@ ScriptedMachine::ScriptedMachine(const ScriptOptions& options) : options_(option
     const AddressSetting setting{.dhcp = false, .address = machine_address, .netmask = {0xFFFF0000}, .gateway = {}};
     network_ = std::move(*co_await bring_up(card_, setting, 0, 1));
     Stack::here()->use_short_path(options_.short_path);
+    Stack::here()->begin_lwip_uses_at(std::uint32_t(-20));  // so that the count begins again in every script
     if (options_.memory_limit_bytes != 0) Stack::here()->set_memory_limit(options_.memory_limit_bytes);
     static_cast<void>(co_await policy::set(policy::Setting::segmentation, options_.tso, policy::all_cores));
     static_cast<void>(co_await network_->listen(service_port, [this](Connection& connection) {
