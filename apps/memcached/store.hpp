@@ -7,9 +7,10 @@
 // its items in order of age, with a second chance for marked items (Corbato, 1968). Eviction begins with the shard whose oldest item has
 // been unused for longest.
 //
-// Each core counts bytes for itself, so that a command seldom writes to a cache line that other cores write. It reserves bytes for some items
-// in advance. The limit of memory covers items that are linked or being received, items that only unacknowledged replies hold, and the
-// reserves. So the reserves, at most 1/256 of the limit, make the cache smaller and never larger. The store takes this memory in addition:
+// Each core counts bytes for itself, so that a command seldom writes to a cache line that other cores write. It reserves bytes for some
+// items in advance. The limit of memory covers items that are linked or being received, items that only unacknowledged replies hold, and
+// the reserves. So the reserves, at most 1/256 of the limit, make the cache smaller and never larger. The store takes this memory in
+// addition:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
 // - at most three quarters of `retired_bytes_max`, when a large item was stored and the evictions for it are not complete;
 // - the spare blocks of each core (store_relief.cpp), and the table itself.
