@@ -79,7 +79,7 @@ class Machine:
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
     outside: the user network reaches other hosts. qemu_options: words for QEMU before the card's words, such as an IOMMU.
-    start_from: firmware, discs and a server of boot files (tools/firmware.py).
+    start_from: firmware, discs and a server of boot files (tools/firmware.py). An image without them starts by QEMU's smallest firmware.
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).
     debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
@@ -358,6 +358,8 @@ class Machine:
         if self.debugger:
             argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
         argv += self.start_from.qemu_arguments(self.directory)
+        if self._starts_with_small_firmware():
+            argv += qemu.small_firmware()
         if self.image:
             # The name must have no spaces, because QEMU puts it in front of a multiboot image's command line.
             kernel = self.directory / self.image.name.replace(" ", "-")
@@ -378,6 +380,18 @@ class Machine:
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return argv
+
+    def _starts_with_small_firmware(self) -> bool:
+        """True if the machine needs no more of its firmware than to start `image`.
+
+        SeaBIOS executes six million instructions before the image, three times those of the image itself; qboot executes 160,000. But
+        qboot gives PCI devices no addresses, starts from no disc or network, and runs no option ROM, such as that of a screen. Neap gives
+        its card an address itself (kernel/x86/pci.cpp). Linux, and machines with devices of the caller, keep SeaBIOS. Among these are
+        machines with a real card (vfio-pci), for which KVM heeds the MTRRs, which qboot leaves off.
+        """
+        plain = self.image is not None and self.initrd is None and self.start_from == Start()
+        given = any(word in ("-device", "-bios", "-machine", "-M", "-drive", "-vga") for word in self.qemu_options)
+        return plain and not given and self.machine_type == "q35" and self.qemu_command is None
 
     def _memory_arguments(self) -> list[str]:
         """Returns QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""

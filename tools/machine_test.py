@@ -13,6 +13,7 @@ import pytest
 from tools import machine, machine_registry
 from tools.conftest import alive
 from tools.errors import Failure
+from tools.firmware import UEFI, Start
 from tools.machine import Machine, MachineError
 from tools.process import wait_until
 
@@ -228,6 +229,29 @@ def test_a_long_runtime_directory_is_not_used_for_sockets(fakes: dict, tmp_path:
     with Machine(**fakes) as vm:
         assert long not in vm.directory.parents
         assert len(os.fsencode(vm.directory)) + len("/control") < 108
+
+
+@pytest.mark.parametrize(
+    ("options", "small"),
+    [
+        ({}, True),
+        ({"cores": 4, "restarts": True, "accelerator": "kvm"}, True),
+        ({"qemu_options": ["-plugin", "x.so"]}, True),
+        ({"qemu_options": ["-device", "VGA"]}, False),
+        ({"initrd": Path("initrd")}, False),
+        ({"start_from": Start(firmware=UEFI)}, False),
+        ({"machine_type": "pc"}, False),
+        ({"image": None}, False),
+    ],
+)
+def test_an_image_that_needs_no_more_starts_by_the_smallest_firmware(
+    guest_image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict, small: bool
+) -> None:
+    monkeypatch.setattr(machine.qemu, "small_firmware", lambda: ("-bios", "small.rom"))
+    monkeypatch.setattr(Start, "qemu_arguments", lambda self, directory: [])
+    one = Machine(**{"image": guest_image, "card": False, **options})
+    one.directory = tmp_path
+    assert ("small.rom" in one._qemu_arguments(tmp_path / "qmp")) == small
 
 
 def test_an_accelerator_changes_the_cpu_and_nothing_else(guest_image: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ OLDEST = (10, 1)
 TESTED = "11.1.3"
 PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
+SMALL_FIRMWARE = "qboot.rom"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
 # Of all dependencies of QEMU's packages, only these have files that QEMU opens. The others only configure a system.
@@ -74,6 +75,17 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
             if not suitable(private_qemu(entry.path)):
                 raise Failure(f"QEMU {version} from {BACKPORTS} does not start here or lacks {NEEDED_DEVICE}")
     return private_qemu(entry.path)
+
+
+@functools.cache
+def small_firmware() -> tuple[str, ...]:
+    """Returns the arguments for QEMU's smallest firmware, which starts an image of -kernel; () if this QEMU has it not."""
+    argv = command()
+    for directory in (output_or_none([*argv, "-L", "help"]) or "").splitlines():
+        file = Path(directory.strip()) / SMALL_FIRMWARE
+        if file.is_file() and "," not in str(file):
+            return ("-bios", str(file))
+    return ()
 
 
 def version_of(argv: tuple[str, ...]) -> str | None:

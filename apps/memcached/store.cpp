@@ -42,6 +42,7 @@ Store::Store(const StoreOptions& options)
       retired_bytes_core_max_(retired_bytes_max_ / cores_),
       spare_bytes_(std::min(footprint(key_bytes_max, value_bytes_max_), memory_bytes_ / spare_share / cores_)),
       reserve_bytes_(std::min(memory_bytes_ / reserve_share / cores_, reserve_bytes_core)),
+      reserve_bytes_max_(2 * reserve_bytes_),
       parts_(std::make_unique<PerCore[]>(cores_)),
       table_(options.buckets, retire_),
       shards_(std::make_unique<Shard[]>(options.shards)) {
@@ -90,32 +91,40 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
   unsigned items = 0;
   Table::Place place = table_.first_place(key.hash);
   while (Item* const item = place.item()) {
-    ++items;
-    if (is_dead(*item, now)) [[unlikely]] {
-      take_back(shard, *item);
-      if (place.item() != item) continue;  // otherwise another core has switched tables, and this chain is that of the old table
-    } else if (Table::is(*item, key.text, key.hash)) {
-      found = {.item = item, .place = place};
-    }
+    if (is_dead(*item, now) || ++items > chain_items_max) [[unlikely]]
+      return find_live_and_clean(key, now, shard);
+    if (Table::is(*item, key.text, key.hash)) found = {.item = item, .place = place};
     place.move_behind(*item);
   }
-  if (items > chain_items_max) [[unlikely]]
-    shorten_chain(shard, key.hash, found);
   return found;
 }
 
-/// Evicts the oldest item of a chain, except `found`.
-void Store::shorten_chain(Shard& shard, std::uint32_t hash, Live& found) noexcept {
+/// As `find_live`, for a chain that has dead items or is too long. Such a chain loses its oldest item.
+[[gnu::noinline]] Store::Live Store::find_live_and_clean(const Key& key, Seconds now, Shard& shard) noexcept {
+  Live found;
   Item* oldest = nullptr;  // chains begin with their newest item
   unsigned items = 0;
-  for (Table::Place place = table_.first_place(hash); Item* const item = place.item(); place.move_behind(*item)) {
-    if (item != found.item) oldest = item;
-    ++items;
+  Table::Place place = table_.first_place(key.hash);
+  while (Item* const item = place.item()) {
+    if (is_dead(*item, now)) {
+      take_back(shard, *item);
+      if (place.item() != item) continue;  // otherwise another core has switched tables, and this chain is that of the old table
+    } else {
+      ++items;
+      if (Table::is(*item, key.text, key.hash)) {
+        found = {.item = item, .place = place};
+      } else {
+        oldest = item;
+      }
+    }
+    place.move_behind(*item);
   }
-  if (items <= chain_items_max) return;  // dead items were counted
-  evict(shard, *oldest, (oldest->accessed.load(std::memory_order_relaxed) & 1) != 0);
-  ++shard.counters.chain_evictions;
-  found.place.forget();
+  if (items > chain_items_max) {
+    evict(shard, *oldest, (oldest->accessed.load(std::memory_order_relaxed) & 1) != 0);
+    ++shard.counters.chain_evictions;
+    found.place.forget();
+  }
+  return found;
 }
 
 /// Takes the lock, so that a copy that replaces the item at the same moment also has the new expiry (`swap_if_same`, `move`).
@@ -167,14 +176,18 @@ Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_ca
 }
 
 Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept {
-  const Key own_key = key;  // a copy, which stores to the item cannot change
   PerCore& own = own_part();
-  const Made made = make_item(own, own_key, flags, expires, value.size(), now);
+  const Made made = make_item(own, key, flags, expires, value.size(), now);
   if (made.item == nullptr) [[unlikely]]
     return {.outcome = made.outcome};
   require(value.size() == made.item->value_bytes, "memcached: a value fits into its item", value.size());
-  copy_medium(made.item->key_data() + own_key.text.size(), value.data(), value.size());
-  return link_item(own, Mode::set, own_key, *made.item, made.bytes, 0, now);
+  copy_medium(made.item->key_data() + key.text.size(), value.data(), value.size());
+  return link_set(own, *made.item, made.bytes, now);
+}
+
+/// A function of its own, because together with `set` it has too many variables for the registers.
+[[gnu::noinline]] Store::Stored Store::link_set(PerCore& own, Item& item, std::size_t bytes, Seconds now) noexcept {
+  return link_item(own, Mode::set, {item.key(), item.hash}, item, bytes, 0, now);
 }
 
 [[gnu::always_inline]] inline Store::Made Store::make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires,
@@ -209,7 +222,9 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
 [[gnu::always_inline]] inline Store::Stored Store::link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes,
                                                              std::uint64_t expected_cas, Seconds now) noexcept {
   Shard& shard = shard_of(key.hash);
-  std::uint64_t cas = 0, items = 0;
+  Item* replaced = nullptr;
+  Linked linked{};
+  std::uint64_t items = 0;
   {
     const std::lock_guard lock(shard.lock);
     const Live old = find_live(key, now, shard);
@@ -220,11 +235,15 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
       if (mode == Mode::replace) return {.outcome = Outcome::not_stored};
       if (mode == Mode::cas || expected_cas != 0) return {.outcome = Outcome::not_found};
     }
-    cas = link(own, shard, item, bytes, old, now);
-    if (old.item == nullptr) items = items_estimate(shard);
+    linked = link(own, shard, item, bytes, old, now);
+    replaced = old.item;
+    if (replaced == nullptr) items = items_estimate(shard);
   }
-  if (items != 0 || table_.is_growing()) grow_table(items);  // only a new item can make the table too small
-  return {.outcome = Outcome::stored, .cas = cas};
+  if (replaced != nullptr) [[likely]]
+    retire(own, *replaced, linked.replaced_bytes);
+  if (items != 0 || table_.is_growing()) [[unlikely]]
+    grow_table(items);  // only a new item can make the table too small
+  return {.outcome = Outcome::stored, .cas = linked.cas};
 }
 
 /// Replaces `old` by `fresh` if `old` is still the item with this key.
@@ -235,7 +254,9 @@ Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done
   if (live.item != &old) return Swap::changed;
   fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);  // `old` may have been touched meanwhile
   Item& item = *fresh.detach();                                                                  // the reference now belongs to the table
-  done.cas = link(own_part(), shard, item, footprint(item), live, now);
+  const Linked linked = link(own_part(), shard, item, footprint(item), live, now);
+  retire(own_part(), old, linked.replaced_bytes);
+  done.cas = linked.cas;
   return Swap::done;
 }
 
@@ -336,8 +357,8 @@ inline std::uint64_t Store::next_cas(PerCore& own) noexcept {
   return own.next_cas++;
 }
 
-/// `instead`: the live item with the same key, which `item` replaces, if there is one.
-[[gnu::always_inline]] inline std::uint64_t Store::link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead,
+/// `instead`: the live item with the same key, which `item` replaces, if there is one. The caller MUST retire it.
+[[gnu::always_inline]] inline Store::Linked Store::link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead,
                                                         Seconds now) noexcept {
   const std::uint64_t cas = next_cas(own);
   item.cas = cas;
@@ -347,7 +368,7 @@ inline std::uint64_t Store::next_cas(PerCore& own) noexcept {
     count_linked(shard, bytes);
     enqueue(shard, item);
     table_.insert(item);
-    return cas;
+    return {.cas = cas};
   }
   Item& old = *instead.item;
   const std::size_t replaced_bytes = footprint(old);
@@ -358,8 +379,7 @@ inline std::uint64_t Store::next_cas(PerCore& own) noexcept {
   enqueue(shard, item);
   table_.replace_at(instead.place, old, item);
   dequeue(shard, old);
-  retire(own, old, replaced_bytes);
-  return cas;
+  return {.cas = cas, .replaced_bytes = replaced_bytes};
 }
 
 void Store::unlink(Shard& shard, Item& item) noexcept {

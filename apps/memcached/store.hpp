@@ -7,8 +7,10 @@
 // its items in order of age, with a second chance for marked items (Corbato, 1968). Eviction begins with the shard whose oldest item has
 // been unused for longest.
 //
-// The limit of memory covers items that are linked or being received, and items that only unacknowledged replies hold. The store takes this
-// memory in addition:
+// Each core counts bytes for itself, so that a command seldom writes to a cache line that other cores write. It reserves bytes for some
+// items in advance. The limit of memory covers items that are linked or being received, items that only unacknowledged replies hold, and
+// the reserves. So the reserves, at most 1/256 of the limit, make the cache smaller and never larger. The store takes this memory in
+// addition:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
 // - at most three quarters of `retired_bytes_max`, when a large item was stored and the evictions for it are not complete;
 // - the spare blocks of each core (store_relief.cpp), and the table itself.
@@ -269,7 +271,7 @@ class Store {
     Table::Place place;  ///< where `item` was found
   };
   [[nodiscard]] Live find_live(const Key& key, Seconds now, Shard& shard) noexcept;
-  void shorten_chain(Shard& shard, std::uint32_t hash, Live& found) noexcept;
+  [[nodiscard]] Live find_live_and_clean(const Key& key, Seconds now, Shard& shard) noexcept;
   Found discard(Item& item, Seconds now) noexcept;
   void flush_due(Seconds now) noexcept;
   void flush_up_to_now() noexcept;
@@ -287,7 +289,12 @@ class Store {
   enum class Swap : std::uint8_t { done, changed };
   Swap swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept;
 
-  std::uint64_t link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead, Seconds now) noexcept;
+  [[nodiscard]] Stored link_set(PerCore& own, Item& item, std::size_t bytes, Seconds now) noexcept;
+  struct Linked {
+    std::uint64_t cas = 0;
+    std::size_t replaced_bytes = 0;  ///< footprint of the item that was replaced
+  };
+  [[nodiscard]] Linked link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead, Seconds now) noexcept;
   void unlink(Shard& shard, Item& item) noexcept;
   void retire(PerCore& own, Item& item, std::size_t bytes) noexcept;
   void count_linked(Shard& shard, std::size_t bytes) noexcept;
@@ -350,7 +357,7 @@ class Store {
   void (*const retire_)(rcu::Node&) noexcept;
   const StoreMemory memory_;
   const unsigned cores_;
-  const std::size_t retired_bytes_max_, retired_bytes_core_max_, spare_bytes_, reserve_bytes_;
+  const std::size_t retired_bytes_max_, retired_bytes_core_max_, spare_bytes_, reserve_bytes_, reserve_bytes_max_;
   std::unique_ptr<PerCore[]> parts_;  // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
@@ -372,7 +379,7 @@ class Store {
 [[gnu::always_inline]] inline void Store::retire(PerCore& own, Item& item, std::size_t bytes) noexcept {
   own.reserved_bytes.add(bytes);
   own.retired_bytes.add(bytes);
-  if (own.reserved_bytes.value() > 2 * reserve_bytes_ || own.retired_bytes.value() > retired_bytes_core_max_) [[unlikely]]
+  if (own.reserved_bytes.value() > reserve_bytes_max_ || own.retired_bytes.value() > retired_bytes_core_max_) [[unlikely]]
     relieve_core(own);
   auto* const node = new (&item.place.retired) rcu::Node{};
   node->reclaim = &Store::reclaim;

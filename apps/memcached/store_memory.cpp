@@ -60,7 +60,7 @@ void Store::give_back_reserve(PerCore& own) noexcept {
 /// share, so that the sum of all cores is below `retired_bytes_max_` while no core has noticed a shortage.
 void Store::relieve_core(PerCore& own) noexcept {
   if (own.retired_bytes.value() > retired_bytes_core_max_) raise_pressure();
-  if (own.reserved_bytes.value() > 2 * reserve_bytes_) give_back_reserve(own);
+  if (own.reserved_bytes.value() > reserve_bytes_max_) give_back_reserve(own);
 }
 
 /// The ids that the core had before are dropped. They were used, or items with these ids would be flushed.

@@ -56,7 +56,7 @@ class Table {
   }
 
   /// True if `item` has this key.
-  [[nodiscard]] static bool is(const Item& item, std::string_view key, std::uint32_t hash) noexcept {
+  [[nodiscard]] [[gnu::always_inline]] static bool is(const Item& item, std::string_view key, std::uint32_t hash) noexcept {
     return item.hash == hash && item.key_bytes == key.size() && same_bytes(item.key_data(), key.data(), key.size());
   }
 

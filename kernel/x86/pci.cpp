@@ -8,6 +8,8 @@
 #include "kernel/console.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/x86/acpi.hpp"
+#include "kernel/x86/boot_info.hpp"
+#include "kernel/x86/firmware/pci_addresses.hpp"
 #include "kernel/x86/firmware/pcie.hpp"
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/pci.hpp"
@@ -84,7 +86,60 @@ std::uint64_t measure_bar(const Device& device, unsigned index, bool is_64) {
   return mask == 0 ? 0 : ~mask + 1;
 }
 
-// A result with address 0 or 0 bytes means: not a memory BAR, or firmware gave it no address.
+std::uint64_t address_in(const Device& device, unsigned index, std::uint32_t low, bool is_64) {
+  const std::uint64_t high = is_64 ? device.read_config(bar_offset(index + 1), 4) : 0;
+  return (high << 32 | low) & bar_address_mask;
+}
+
+// The end of the addresses that `assign_bar` has given; 0: none yet.
+constinit std::uint64_t assigned_end = 0;
+
+// True if firmware gave no device an address. The answer is kept, because it changes when this file gives one.
+bool firmware_assigns_nothing() {
+  if (assigned_end != 0) return true;
+  return std::ranges::none_of(devices(), [](const Device& device) {
+    if ((device.read_config(config::header_type, 1) & config::header_kind_mask) != 0) return true;  // its bridge has a window
+    if (device.read_config(config::command, 2) & config::command_memory) return true;
+    for (unsigned index = 0; index < config::bars; ++index) {
+      const auto low = device.read_config(bar_offset(index), 4);
+      if ((low & bar_is_port) == 0 && (low & bar_address_mask) != 0) return true;
+    }
+    return false;
+  });
+}
+
+// Gives a BAR an address behind the RAM, and returns it; 0 if there is none. Only for machines whose firmware gives no device an address,
+// and for devices on bus 0, because no bridge has to pass these addresses on. Called during set-up, on one core.
+std::uint64_t assign_bar(const Device& device, unsigned index, bool is_64, std::uint64_t bytes) {
+  namespace addresses = x86::pci_addresses;
+  if (device.address.segment != 0 || device.address.bus != 0 || bytes == 0 || !firmware_assigns_nothing()) return 0;
+  std::array<addresses::Range, 64> taken{};
+  std::array<addresses::Range, 64> ram{};
+  std::size_t taken_count = 0, ram_count = 0;
+  const auto add = [](auto& list, std::size_t& count, std::uint64_t first, std::uint64_t end) {
+    if (count == list.size()) return false;
+    list[count++] = {.first = first, .end = end};
+    return true;
+  };
+  bool all = true;
+  for (const auto& range : x86::boot_info().available) all = add(ram, ram_count, range.first, range.end) && all;
+  for (const auto& range : x86::boot_info().unavailable) all = add(taken, taken_count, range.first, range.end) && all;
+  for (const auto& window : x86::acpi::tables().pci) {
+    all = add(taken, taken_count, window.base, window.base + ((std::uint64_t{window.last_bus} + 1) << 20)) && all;
+  }
+  if (!all || x86::boot_info().cut) return 0;  // an unknown range could be hit
+  const std::uint64_t from = assigned_end != 0 ? assigned_end : addresses::behind_ram({ram.data(), ram_count});
+  const std::uint64_t bar_bytes = std::max<std::uint64_t>(bytes, 4096);  // a page of its own, because pages are mapped
+  const std::uint64_t address = addresses::place({taken.data(), taken_count}, from, bar_bytes);
+  if (address == 0) return 0;
+  assigned_end = address + bar_bytes;
+  const auto low = device.read_config(bar_offset(index), 4);
+  device.write_config(bar_offset(index), 4, static_cast<std::uint32_t>(address) | (low & ~static_cast<std::uint32_t>(bar_address_mask)));
+  if (is_64) device.write_config(bar_offset(index + 1), 4, static_cast<std::uint32_t>(address >> 32));
+  return address_in(device, index, device.read_config(bar_offset(index), 4), is_64) == address ? address : 0;
+}
+
+// A result with address 0 or 0 bytes means: not a memory BAR, or it has no address.
 Bar read_bar(const Device& device, unsigned index) {
   constexpr std::uint8_t plain_device = 0;
   if (index >= config::bars || (device.read_config(config::header_type, 1) & config::header_kind_mask) != plain_device) return {};
@@ -92,12 +147,12 @@ Bar read_bar(const Device& device, unsigned index) {
   if (low & bar_is_port) return {};
   const bool is_64 = (low & bar_type_mask) == bar_type_64;
   if (is_64 && index + 1 == config::bars) return {};
-  const auto high = is_64 ? device.read_config(bar_offset(index + 1), 4) : 0;
   const auto at = std::ranges::find(devices(), device.address, &Device::address);
   std::uint64_t unlisted = 0;
   auto& bytes = at == devices().end() ? unlisted : sizes[static_cast<std::size_t>(at - devices().begin())][index];
   if (bytes == 0) bytes = measure_bar(device, index, is_64);
-  return {.address = (std::uint64_t{high} << 32 | low) & bar_address_mask, .bytes = bytes};
+  const std::uint64_t address = address_in(device, index, low, is_64);
+  return {.address = address != 0 ? address : assign_bar(device, index, is_64, bytes), .bytes = bytes};
 }
 
 }  // namespace
@@ -125,7 +180,7 @@ std::uint16_t Device::find_capability(std::uint8_t id) const noexcept {
 Result<std::span<volatile std::byte>> Device::map_bar(unsigned index) const {
   const auto bar = read_bar(*this, index);
   if (bar.address == 0 || bar.bytes == 0)
-    return failure(ErrorCode::not_found, "no memory BAR with this index, or firmware gave it no address", index);
+    return failure(ErrorCode::not_found, "no memory BAR with this index, or it has no address", index);
   const auto mapped = x86::paging::map(bar.address, bar.bytes, x86::paging::Access::read_write, x86::paging::Cache::uncached);
   if (!mapped) return std::unexpected(mapped.error());
   return std::span(*mapped, static_cast<std::size_t>(bar.bytes));

@@ -35,19 +35,21 @@ MEBIBYTE = 1 << 20
 # boot/image.ld: the lowest address of an image.
 IMAGE_ADDRESS = 0xFFFFFFFF80000000
 
-BOOT = ("power_on_to_listening", "power_on_to_listening.firmware")
+BOOT = ("power_on_to_listening", "power_on_to_listening.image", "power_on_to_listening.firmware")
 ITEMS = tuple(f"item_bytes.{value_bytes}" for value_bytes in STOCK)
 CONNECTIONS = ("connection_bytes.idle", "machine_mebibytes.idle_1_core", "machine_mebibytes.idle_4_cores")
 
 
 def boot(image: Path) -> list[Row]:
-    """The instructions of all cores until memcached listens: the image's own, and those of QEMU's firmware and boot loader before it. They
-    differ by address. The image's first some 10,000, until it runs at its linked addresses, count as the boot loader's."""
+    """The instructions of all cores until memcached listens: all, the image's own, and those of QEMU's firmware before it. They differ by
+    address. The image's first some 10,000, until it runs at its linked addresses, count as the firmware's. The firmware is that of
+    `./neap run` (Machine)."""
     build.build_soft_card()
     whole, own = (_instructions(image, skip) for skip in ([], [(0, IMAGE_ADDRESS)]))
     return [
-        Row(f"request.{BOOT[0]}", "instructions of the image until memcached listens", own, 5e6),
-        Row(f"request.{BOOT[1]}", "instructions of the firmware and the boot loader", whole - own),
+        Row(f"request.{BOOT[0]}", "instructions until memcached listens", whole, 5e6),
+        Row(f"request.{BOOT[1]}", "instructions of the image until memcached listens", own),
+        Row(f"request.{BOOT[2]}", "instructions of the firmware before the image", whole - own),
     ]
 
 

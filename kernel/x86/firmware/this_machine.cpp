@@ -40,6 +40,8 @@ void check_memory_types() {
   if (!ranges.there) return;
   first_core_fingerprint = ranges.fingerprint;
   if (!ranges.on) {
+    // The smallest firmware of virtual machines (qboot) leaves them off. The hypervisor's own page tables then decide what is cached.
+    if (cpu_facts::identify(power::cpu_access()).hypervisor) return;
     print("neap: firmware left the MTRRs off: no memory is cached, everything will be very slow");
     return;
   }
