@@ -333,7 +333,18 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   if (!value) co_return std::unexpected(std::move(value.error()));
   if (!is_kernels(row)) co_return co_await change_card(row, *value, core);
   Cores cores = cores_in_scope(row, core);
-  if (auto good = check(row, *value, cores, core == all_cores); !good) co_return std::unexpected(std::move(good.error()));
+  std::optional<std::uint64_t> lost_frames;
+  auto good = check(row, *value, cores, core == all_cores);
+  if (!good && good.error().code == ErrorCode::invalid && setting == Setting::itr) {
+    if (const auto off = device()->off_for_itr(static_cast<std::uint32_t>(*value))) {
+      const auto done = co_await change_card(*find_row(*off), 0, all_cores);
+      if (!done) co_return done;
+      lost_frames = done->lost_frames;
+      cores = cores_in_scope(row, core);
+      good = check(row, *value, cores, core == all_cores);
+    }
+  }
+  if (!good) co_return std::unexpected(std::move(good.error()));
 
   std::vector<Value> before(core_count());
   const std::uint32_t number = generation() + 1;
@@ -353,7 +364,11 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   }
   std::string granted;
   if (setting == Setting::pstate) granted = co_await granted_ratios(cores);
-  co_return Applied{.generation = number, .value = print(row, *value), .cores = text_of(cores), .granted = std::move(granted)};
+  co_return Applied{.generation = number,
+                    .value = print(row, *value),
+                    .cores = text_of(cores),
+                    .granted = std::move(granted),
+                    .lost_frames = lost_frames};
 }
 
 /// Held by the change that is being carried out.

@@ -108,6 +108,9 @@ class Device {
   /// The present value of one of the card's settings; any core may call it. Presets (they set other settings) and settings of scope
   /// `named_core` have no value.
   [[nodiscard]] virtual std::uint32_t value_of(Setting) const noexcept { return 0; }
+  /// A card's setting that is on by default and does not permit this `itr_us`; none if there is no such setting. A change of `itr` turns
+  /// this setting off first. If a user has turned the setting on, it does not yield: then `round_itr` refuses `itr_us`.
+  [[nodiscard]] virtual std::optional<Setting> off_for_itr(std::uint32_t) const noexcept { return {}; }
   struct Change {
     std::uint32_t value = 0;  ///< the value after rounding
     std::uint64_t lost_frames = 0;

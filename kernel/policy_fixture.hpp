@@ -46,6 +46,7 @@ class TestCard final : public Device {
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override {
     if (core >= cores_with_queue) return failure(ErrorCode::unsupported, "no queue", core);
     if (itr_us > 1024) return failure(ErrorCode::invalid, "the card takes 0us to 1024us, in steps of 2us");
+    if (merges && itr_us < 6) return failure(ErrorCode::invalid, "not while it merges");
     return (itr_us + 1) / 2 * 2;
   }
   [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override { return itr[core]; }
@@ -63,10 +64,14 @@ class TestCard final : public Device {
 
   [[nodiscard]] std::span<const Row> settings() const noexcept override { return card_rows; }
   [[nodiscard]] std::uint32_t value_of(Setting setting) const noexcept override { return setting == depth ? ring.load() : 0; }
+  [[nodiscard]] std::optional<Setting> off_for_itr(std::uint32_t itr_us) const noexcept override {
+    return merges && merge_is_default && itr_us < 6 ? std::optional(merge) : std::nullopt;
+  }
   [[nodiscard]] task<Result<Change>> change(Setting setting, std::uint32_t value, unsigned core) override {
     wrong_core += this_core() != 0 ? 1 : 0;
     if (setting == aim) aimed_at = core;
-    if (setting == merge) co_return failure(ErrorCode::invalid, "not with this itr");
+    if (setting == merge && value != 0) co_return failure(ErrorCode::invalid, "not with this itr");
+    if (setting == merge) merges = false;
     if (setting == depth) ring = value;
     Change change{.value = value, .lost_frames = 7};
     if (setting == mode) change.segmentation = Segmentation::copy;
@@ -79,7 +84,7 @@ class TestCard final : public Device {
   std::array<std::atomic<std::uint32_t>, cores> itr{16, 16, 16, 16};
   std::array<std::atomic<bool>, cores> interrupts{true, true, true, true};
   std::array<Line, cores> lines;
-  std::atomic<bool> busy{false};
+  std::atomic<bool> busy{false}, merges{false}, merge_is_default{true};
   std::atomic<std::uint32_t> ring{512};
   std::atomic<unsigned> aimed_at{all_cores};
   std::atomic<int> wrong_core{0};

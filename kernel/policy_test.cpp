@@ -237,6 +237,20 @@ TEST_F(PolicyTest, ACardsSettingReportsItsCostAndEveryCoreRecordsIt) {
   EXPECT_EQ(why(depth, "63"), "depth: \"63\" is not accepted; accepted here: 64 to 4096");
   EXPECT_EQ(why(depth, "64", 1), "depth: holds for all cores of the card");
   EXPECT_EQ(why(aim, "5000"), "aim: needs the core that it is for");
+  // A setting that is on by default yields to an `itr` that it does not permit; one that a user has chosen does not.
+  card.merges = true;
+  const std::uint32_t unmerged = generation() + 1;
+  EXPECT_EQ(why(Setting::itr, "4", 3), "itr: no queue");
+  EXPECT_TRUE(card.merges);
+  const Outcome fast = set(Setting::itr, "4", 1);
+  ASSERT_TRUE(fast.has_value()) << fast.error().why;
+  EXPECT_FALSE(card.merges);
+  EXPECT_EQ(fast->lost_frames, 7U);
+  EXPECT_EQ(fast->generation, of(1).generation);
+  EXPECT_EQ(of(0).generation, unmerged) << "the card's change is one of all cores";
+  card.merges = true;
+  card.merge_is_default = false;
+  EXPECT_EQ(why(Setting::itr, "4", 1), "itr: not while it merges");
   EXPECT_EQ(set(Setting::epp, "5")->lost_frames, std::nullopt) << "only a card's setting can cost frames";
   machine->on(0, [] { use(nullptr); });
   EXPECT_EQ(why(depth, "64"), "no network card is in use");

@@ -108,6 +108,7 @@ task<Result<void>> Card::start() {
   const auto moderation = Moderation::from_us(options_.itr_us);
   if (!moderation) co_return std::unexpected(moderation.error());
   for (auto& itr_us : itr_us_) itr_us = moderation->itr_us();
+  if (moderation->itr_us() < QueueOptions::coalescing_itr_us_min) options_.queues.coalescing = 0;
   constexpr std::uint16_t revision_offset = 8;  // PCI 3.0, 6.2.1
   revision_ = static_cast<std::uint8_t>(device_.read_config(revision_offset, 1));
   if (auto good = check(options_, std::min(core_count(), rss::queues_max)); !good) co_return good;

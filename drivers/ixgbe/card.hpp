@@ -80,6 +80,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
+  [[nodiscard]] std::optional<policy::Setting> off_for_itr(std::uint32_t itr_us) const noexcept override;
   /// Changes a setting. If the setting can change only while a queue is stopped, the queues are stopped one core after the other. Errors:
   /// `invalid`, `unsupported` and `out_of_memory` (nothing has changed), `full` (no filter left), and those of a reset of the card.
   [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
@@ -151,7 +152,8 @@ class Card final : public NetDevice, public policy::Device {
   CardCounters counters_;
   Timer link_watch_;
   bool stopped_ = false, busy_ = false;
-  bool reset_wanted_ = false;  // a fault has occurred that needs a reset of the card
+  bool coalescing_chosen_ = false;  // RSC has another origin than the default or a preset
+  bool reset_wanted_ = false;       // a fault has occurred that needs a reset of the card
 };
 
 /// Finds the card at `where`, or the first 82599 in bus order, and starts it. MUST be called on the core that will be the card's home core.

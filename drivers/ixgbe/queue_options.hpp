@@ -28,7 +28,7 @@ struct QueueOptions {
   // back if WTHRESH of them are done.
   std::uint32_t prefetch_threshold = 32, host_threshold = 8, write_back_threshold = 0;
   std::uint32_t head_write_back = 0;  ///< 1: the card writes the ring's head to one word, not DD to each descriptor (7.2.3.5.2)
-  std::uint32_t coalescing = 0;       ///< 1: RSC (7.1.12)
+  std::uint32_t coalescing = 1;       ///< 1: RSC (7.1.12)
   std::uint32_t vlan = 0;             ///< the VLAN tag of all frames; 0: none (7.4)
   // The following options take effect at any time.
   std::uint32_t promiscuous = 0;

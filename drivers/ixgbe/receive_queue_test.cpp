@@ -23,7 +23,7 @@ Part part(std::uint32_t next, std::uint32_t bytes) {
 
 struct ReceiveQueueTest : testing::Test {
   void make(std::uint32_t buffers = 4 * ring, std::uint32_t frame_bytes_max = 1514) {
-    make({.receive_descriptors = ring, .receive_buffers = buffers, .frame_bytes_max = frame_bytes_max});
+    make({.receive_descriptors = ring, .receive_buffers = buffers, .frame_bytes_max = frame_bytes_max, .coalescing = 0});
   }
   void make(const QueueOptions& options) {
     ASSERT_TRUE(queue.prepare(options).has_value());

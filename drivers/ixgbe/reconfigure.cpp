@@ -23,7 +23,7 @@ constexpr auto drain_time_out = 100ms;
 /// The preset `study` repeats these options of the published studies. The studies' driver had the ring sizes and the budget that are
 /// defaults here. It set only ENABLE in TXDCTL, so the thresholds were 0. RSC, DCA and head write-back were off, checksums and RSS on. Its
 /// vectors, like those of Linux, counted TX completions. It copied the segments of a TSO frame into one buffer.
-constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0, .transmit_interrupt = 1};
+constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0, .coalescing = 0, .transmit_interrupt = 1};
 constexpr auto study_segmentation = policy::Segmentation::copy;
 
 bool needs_stop(const QueueOptions& now, const QueueOptions& wanted) noexcept {
@@ -54,6 +54,15 @@ std::uint32_t Card::value_of(Setting setting) const noexcept {
   return known != nullptr && known->option != nullptr ? options_.queues.*known->option : 0;
 }
 
+// RSC is on by default, and a default should not forbid a short `itr`.
+std::optional<Setting> Card::off_for_itr(std::uint32_t itr_us) const noexcept {
+  const auto moderation = Moderation::from_us(itr_us);
+  QueueOptions without = options_.queues;
+  if (!moderation || coalescing_chosen_ || std::exchange(without.coalescing, 0) == 0) return {};
+  if (options_.queues.why_refused(moderation->itr_us()) == nullptr || without.why_refused(moderation->itr_us()) != nullptr) return {};
+  return std::ranges::find(card_settings(), &QueueOptions::coalescing, &CardSetting::option)->row.setting;
+}
+
 task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t value, unsigned core) {
   if (this_core() != home_core_) co_return failure(ErrorCode::unsupported, "the card was not opened on core 0", home_core_);
   if (busy_ || stopped_) co_return failure(ErrorCode::closed, "the card is being set up anew; try again");
@@ -68,6 +77,7 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
   QueueOptions wanted = options_.queues;
   if (known->row.preset) {
     wanted = with_preset(wanted, value != 0 ? study_options : QueueOptions{});
+    if (lowest_itr_us() < QueueOptions::coalescing_itr_us_min) wanted.coalescing = 0;
     change.segmentation = value != 0 ? study_segmentation : policy::default_segmentation;
   } else {
     require(known->option != nullptr, "ixgbe: a setting has no option", static_cast<unsigned>(setting));
@@ -79,6 +89,7 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
   if (const char* const why = wanted.why_refused(lowest_itr_us())) co_return failure(ErrorCode::invalid, why, value);
   const auto lost = co_await set_queues(wanted);
   if (!lost) co_return std::unexpected(lost.error());
+  if (known->row.preset || known->option == &QueueOptions::coalescing) coalescing_chosen_ = value != 0 && !known->row.preset;
   change.lost_frames = *lost;
   co_return change;
 }

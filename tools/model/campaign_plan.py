@@ -49,7 +49,8 @@ COMMANDS = (
     *("poll_budget,0us", "poll_budget,50us", "poll_budget,500us,{core}", "pstate,12", "pstate,29,{core}", "pstate,off", "power_limit,60W"),
     *("turbo,off", "turbo,on", "tso,off", "tso,copy", "tso,chain,{core}", "rx_ring,256", "rx_ring,1024", "tx_ring,256", "tx_ring,1024"),
     *("rx_budget,4", "rx_budget,64", "pthresh,8", "hthresh,1", "wthresh,8", "wthresh,0", "head_write_back,on", "head_write_back,off"),
-    *("tx_interrupt,on", "tx_interrupt,off", "rsc,on", "rsc,off", "promiscuous,on", "promiscuous,off", "preset,study", "preset,default", "flow_control,both", "flow_control,off"),
+    *("tx_interrupt,on", "tx_interrupt,off"),
+    *("rsc,on", "rsc,off", "promiscuous,on", "promiscuous,off", "preset,study", "preset,default", "flow_control,both", "flow_control,off"),
     *("stats", "cores", "timers", "card", "policy", "dmesg"),
 )
 # Faults that may end or delay a request for longer than its time limit; each lasts until the calm. {n}: a queue, {chance}: a probability.
@@ -205,5 +206,5 @@ def _faults(chance: Chance, harmless: bool, window_ms: float, cores: int, boot_w
     return [*early, *(f"at window+{part * span_ms * 1e3:.0f}us {words}" for part, words in incidents), *halt]
 
 
-# Commands that stop queues cost frames.
-_STOPS_QUEUES = ("rx_ring", "tx_ring", "pthresh", "hthresh", "wthresh", "head_write_back", "rsc", "preset")
+# Commands that stop queues cost frames. An `itr` below 6 us turns RSC off.
+_STOPS_QUEUES = ("rx_ring", "tx_ring", "pthresh", "hthresh", "wthresh", "head_write_back", "rsc", "preset", "itr,0us")

@@ -343,6 +343,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (reserved_core < ixgbe::rss::queues_max) options.reserved_core = reserved_core;
   options.reserved_port = static_cast<std::uint16_t>(arguments.number("reserved_port", 5002, {0, 65535}, "TCP port for reserved_core"));
   options.itr_us = static_cast<std::uint32_t>(arguments.number("itr_us", options.itr_us, {0, 1024}, "interrupt moderation"));
+  options.queues.coalescing = 0;  // most tests compare frames one by one
   options.queues.frame_bytes_max =
       static_cast<std::uint32_t>(arguments.number("frame_bytes", 1514, {60, 15500}, "largest frame, without FCS"));
   options.queues.receive_descriptors = static_cast<std::uint32_t>(arguments.number("receive_descriptors", 512, {64, 4096}, "ring size"));

@@ -36,7 +36,8 @@ PAUSE_ADDRESS = bytes.fromhex("0180c2000001")
 def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
     stopping = ["rx_ring=1024", "rx_ring=4096", "tx_ring=256", "pthresh=16", "hthresh=4", "wthresh=4", "wthresh=0", "head_write_back=on"]
     stopping += ["rsc=on", "tx_ring=512", "rx_ring=256", "preset=study", "preset=default"]
-    running = ["tx_interrupt=on", "rx_budget=8", "promiscuous=on", "itr=100", "flow_control=both", "poll_budget=50", "promiscuous=off", "itr=16"]
+    running = ["tx_interrupt=on", "rx_budget=8", "promiscuous=on"]
+    running += ["itr=100", "flow_control=both", "poll_budget=50", "promiscuous=off", "itr=16"]
     running += ["tx_interrupt=off", "idle=poll", "flow_control=receive", "idle=halt", "flow_control=off", "dca=off"]
     with booted(cores=2) as echo:
         traffic = Traffic(echo)
@@ -58,7 +59,7 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
     assert (traffic.lost, traffic.answered) == (reported, traffic.sent - reported)
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
     # The preset `study` has the values of the driver in the published studies. Only these differ from the defaults.
-    assert defaults == at_boot
+    assert defaults == {**at_boot, "rsc": 1}
     assert studys == {**at_boot, "pthresh": 0, "hthresh": 0, "tx_interrupt": 1}
 
 
@@ -107,6 +108,24 @@ def test_a_setting_that_the_card_does_not_take_is_refused_with_the_reason(
 def refusing():
     with booted(cores=2) as echo:
         yield echo, Traffic(echo)
+
+
+def test_rsc_yields_to_a_short_itr_unless_it_was_asked_for(refusing: tuple[Echo, Traffic]) -> None:
+    echo, traffic = refusing
+    lost_of(traffic.set("itr=16"))
+    lost_of(traffic.set("preset=default"))
+    assert values_of(traffic)["rsc"] == 1
+    assert lost_of(traffic.set("itr=4,1")) >= 0
+    assert values_of(traffic)["rsc"] == 0
+    lost_of(traffic.set("preset=default"))
+    assert values_of(traffic)["rsc"] == 0, "the preset has no RSC that the present itr forbids"
+    assert lost_of(traffic.set("itr=16")) == 0
+    assert values_of(traffic)["rsc"] == 0
+    lost_of(traffic.set("rsc=on"))
+    assert "RSC needs an itr of 6us or more" in traffic.set("itr=4")
+    assert values_of(traffic)["rsc"] == 1
+    traffic.settle()
+    no_rule_is_broken(echo)
 
 
 def test_a_flow_is_steered_to_a_named_core_and_back() -> None:
