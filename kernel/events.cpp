@@ -443,6 +443,7 @@ bool EventLoop::watch_card() noexcept {
 
 [[gnu::noinline]] void EventLoop::sleep() noexcept {
   if (!rcu::prepare_sleep()) return;
+  watched_ = {};
   IdleState state = idle_state_;
   if (state == IdleState::monitor) {
     if (!watch_card()) return;
@@ -454,7 +455,6 @@ bool EventLoop::watch_card() noexcept {
   const std::uint64_t from_tsc = machine::timestamp();
   std::uint64_t until_tsc = 0;
   const Sleep how = sleep_in(state, from_tsc, watched_.line() != nullptr ? &watched_ : nullptr, until_tsc);
-  watched_ = {};
   if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep)
     governor_.woke(machine::power_abilities(), state, nanoseconds(until_tsc - from_tsc));
   if (until_tsc >= next_error_check_tsc_) check_hardware_errors(until_tsc);

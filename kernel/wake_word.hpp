@@ -32,7 +32,7 @@ class alignas(64) WakeWord {
     until_interrupt = 1,  ///< a sender MUST send an interrupt
     until_write = 2,      ///< the sender's change of the word ends the sleep
   };
-  /// What a sender has for the core.
+  /// The reasons for which a sender disturbs the core.
   enum Request : std::uint32_t {
     call = 4,             ///< nothing: the core shall look around
     handed_over = 8,      ///< a node in `Core::handed_over`

@@ -251,7 +251,9 @@ class Cores(gdb.Command):
                 counters = shared["counters"]
                 of_states = counters["sleeps"]["_M_elems"]
                 sleeps = sum(int(atom(of_states[state])) for state in range(of_states.type.strip_typedefs().range()[1] + 1))
-                done = "; " + ", ".join(f"{int(atom(counters[name]))} {name}" for name in ("events", "interrupts")) + f", {sleeps} sleeps"
+                interrupts, spurious = int(atom(counters["interrupts"])), int(atom(counters["spurious"]))
+                events = int(atom(counters["events"])) + interrupts - spurious  # `events` does not include the callbacks of vectors
+                done = f"; {events} events, {interrupts} interrupts, {sleeps} sleeps"
                 done += f", {sum(len(waiting) for _, waiting in queues(core))} waiting"
             state = "asleep" if core.asleep() else f"in {function_at(core.pc)}"
             print(f"core {core.number} (gdb thread {core.thread.num}): {state}{done}")

@@ -11,28 +11,6 @@ namespace neap::x86::power {
 
 namespace {
 
-struct CounterPlace {
-  std::uint16_t bit;
-  std::uint32_t msr;
-  std::uint64_t CounterSample::* value;
-};
-constexpr std::array counter_places{
-    CounterPlace{counter::instructions, msr::fixed_counter0, &CounterSample::instructions},
-    CounterPlace{counter::cycles, msr::fixed_counter1, &CounterSample::cycles},
-    CounterPlace{counter::reference_cycles, msr::fixed_counter2, &CounterSample::reference_cycles},
-    CounterPlace{counter::llc_misses, msr::pmc0, &CounterSample::llc_misses},
-    CounterPlace{counter::core_c3, msr::core_c3_residency, &CounterSample::core_c3},
-    CounterPlace{counter::core_c6, msr::core_c6_residency, &CounterSample::core_c6},
-    CounterPlace{counter::core_c7, msr::core_c7_residency, &CounterSample::core_c7},
-    CounterPlace{counter::package_c2, msr::package_c2_residency, &CounterSample::package_c2},
-    CounterPlace{counter::package_c3, msr::package_c3_residency, &CounterSample::package_c3},
-    CounterPlace{counter::package_c6, msr::package_c6_residency, &CounterSample::package_c6},
-    CounterPlace{counter::package_c7, msr::package_c7_residency, &CounterSample::package_c7},
-};
-
-/// The general counter of the first chosen event.
-constexpr unsigned first_event_counter = 1;
-
 bool is_tcg(CpuAccess& cpu) noexcept {
   const CpuidWords words = cpu.cpuid(0x40000000, 0);
   return words.ebx == 0x54474354 && words.ecx == 0x43544743 && words.edx == 0x47435447;  // "TCGTCGTCGTCG"
@@ -227,8 +205,9 @@ void CpuPower::find_counters(CpuAccess& cpu, const Identity& identity) noexcept 
 
 void CpuPower::find_residencies(CpuAccess& cpu, const Identity& identity) noexcept {
   if (model_ == nullptr || identity.hypervisor) return;
-  for (const CounterPlace& place : counter_places) {
-    if ((model_->residencies & place.bit) != 0 && cpu.read_msr(place.msr)) abilities_.counters |= place.bit;
+  for (unsigned number = 0; number < counter_places.size(); ++number) {
+    const auto bit = static_cast<std::uint16_t>(1U << number);
+    if ((model_->residencies & bit) != 0 && cpu.read_msr(counter_places[number].msr)) abilities_.counters |= bit;
   }
 }
 
@@ -350,24 +329,6 @@ Result<std::uint32_t> CpuPower::set_power_limit(CpuAccess& cpu, const CoreAtBoot
 Result<void> CpuPower::set_turbo(CpuAccess& cpu, bool on) const noexcept {
   if (!abilities_.turbo) return failure(ErrorCode::unsupported, "this CPU has no turbo to set");
   return on ? change_msr(cpu, msr::misc_enable, misc_enable_turbo_off, 0) : change_msr(cpu, msr::misc_enable, 0, misc_enable_turbo_off);
-}
-
-CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
-  CounterSample sample;
-  const auto read = [&](std::uint16_t bit, std::uint32_t number, auto& value) {
-    if ((abilities_.counters & bit) == 0) return;
-    if (const auto raw = cpu.read_msr(number)) {
-      value = static_cast<std::remove_reference_t<decltype(value)>>(*raw);
-      sample.present |= bit;
-    }
-  };
-  for (const CounterPlace& place : counter_places) read(place.bit, place.msr, sample.*place.value);
-  read(counter::package_energy, msr::package_energy, sample.package_energy);
-  read(counter::dram_energy, msr::dram_energy, sample.dram_energy);
-  for (unsigned i = 0; i < chosen_events_max; ++i) {
-    read(static_cast<std::uint16_t>(counter::event1 << i), msr::pmc0 + first_event_counter + i, sample.events[i]);
-  }
-  return sample;
 }
 
 // --- The line printed at boot ------------------------------------------------------------------------------------------------------------

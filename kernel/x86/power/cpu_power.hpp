@@ -15,6 +15,7 @@
 #include "kernel/error.hpp"
 #include "kernel/power.hpp"
 #include "kernel/x86/firmware/cpu_facts.hpp"
+#include "kernel/x86/power/counters.hpp"
 #include "kernel/x86/power/cpu_access.hpp"
 #include "kernel/x86/power/encodings.hpp"
 #include "kernel/x86/power/events.hpp"
@@ -60,7 +61,10 @@ class CpuPower {
   [[nodiscard]] Result<void> set_energy_preference(CpuAccess& cpu, const CoreAtBoot& at_boot, unsigned preference) const noexcept;
   [[nodiscard]] Result<std::uint32_t> set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept;
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;
-  [[nodiscard]] CounterSample sample(CpuAccess& cpu) const noexcept;
+  template <class Cpu>
+  [[nodiscard]] CounterSample sample(Cpu& cpu) const noexcept {
+    return sample_counters(cpu, abilities_.counters);
+  }
 
   [[nodiscard]] const EventFacts& event_facts() const noexcept { return event_facts_; }
   void choose_events(std::span<const std::uint32_t> events) noexcept;

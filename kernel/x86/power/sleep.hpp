@@ -50,8 +50,8 @@ struct SleepPlan {
   [[nodiscard]] constexpr bool unusual() const noexcept { return flush_line || returns_at_once; }
   /// True for `mwait` without any of the errata. One comparison, because nearly all sleeps are of this kind.
   [[nodiscard]] constexpr bool is_plain_mwait() const noexcept {
-    SleepPlan plain{.way = Way::mwait, .hint = hint};
-    return std::bit_cast<std::uint64_t>(*this) == std::bit_cast<std::uint64_t>(plain);
+    constexpr std::uint64_t hint_bits = 0xff00;  // the second byte; x86 is little-endian
+    return (std::bit_cast<std::uint64_t>(*this) & ~hint_bits) == static_cast<std::uint64_t>(Way::mwait);
   }
   [[nodiscard]] constexpr WakeWord::Sleeps announcement() const noexcept {
     return way == Way::mwait && !called_by_interrupt ? WakeWord::Sleeps::until_write : WakeWord::Sleeps::until_interrupt;

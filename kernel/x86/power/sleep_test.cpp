@@ -42,6 +42,17 @@ TEST(SleepWays, EachStateHasItsHintAndMissingStatesHalt) {
   EXPECT_EQ(ways.plans(c7)[1].way, Way::halt) << "the kernel refuses to watch a line in a state without MWAIT";
 }
 
+TEST(SleepWays, APlainMwaitHasNoErratumAndNoLine) {
+  for (const std::uint8_t hint : {0x00, 0x20, 0xff}) {
+    EXPECT_TRUE((SleepPlan{.way = Way::mwait, .hint = hint}.is_plain_mwait()));
+    EXPECT_FALSE((SleepPlan{.way = Way::watch, .hint = hint}.is_plain_mwait()));
+    EXPECT_FALSE((SleepPlan{.way = Way::mwait, .hint = hint, .returns_at_once = true}.is_plain_mwait()));
+    EXPECT_FALSE((SleepPlan{.way = Way::mwait, .hint = hint, .flush_line = true}.is_plain_mwait()));
+    EXPECT_FALSE((SleepPlan{.way = Way::mwait, .hint = hint, .called_by_interrupt = true}.is_plain_mwait()));
+  }
+  EXPECT_FALSE(SleepPlan{}.is_plain_mwait());
+}
+
 TEST(SleepWays, WithoutMwaitEveryStateHalts) {
   SleepWays ways = all_ways();
   ways.mwait_sleeps = false;
