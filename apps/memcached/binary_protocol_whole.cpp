@@ -34,10 +34,11 @@ Handled binary::handle_whole_requests(std::string_view input, Store& store, cons
     if (binary::is_get(opcode) && extras_bytes == 0 && body_bytes == key_bytes) {
       const std::string_view text{begin + header_bytes, key_bytes};
       const Store::Found found = store.find({.text = text, .hash = hash_key(text, store.seed())}, now);
-      if (found.item == nullptr || found.item->value_bytes > Reply::copy_bytes_max) break;
+      const std::size_t head_bytes_max = header_bytes + 4 + key_bytes;
+      if (found.item == nullptr || !reply.copies(found.item->value_bytes, head_bytes_max)) break;
       const Item& item = *found.item;
       const std::size_t value_bytes = item.value_bytes, answer_key_bytes = binary::is_get_with_key(opcode) ? key_bytes : 0;
-      char* const head = reply.room(header_bytes + 4 + key_bytes_max + value_bytes);
+      char* const head = reply.room(head_bytes_max + value_bytes);
       if (head == nullptr) break;
       binary::write_answer_head(head, begin, 4, answer_key_bytes, 4 + answer_key_bytes + value_bytes, item.cas);
       char* at = head + header_bytes;

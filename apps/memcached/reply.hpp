@@ -74,7 +74,7 @@ class ReplyPool {
 
 class Reply {
  public:
-  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
+  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied, and longer ones that fit the frame
   static constexpr std::size_t full_bytes = 64 * 1024;  ///< a reply may exceed this size by the size of its last value
   static constexpr unsigned full_segments = 256;
   using Release = void (*)(void* owner) noexcept;
@@ -100,6 +100,10 @@ class Reply {
       return put_in_pieces(text);
     std::memcpy(cursor_, text.data(), text.size());
     cursor_ += text.size();
+  }
+  /// True if a value of `bytes` is copied: it is short, or the frame (`open_in`) has room for it and for `others` bytes around it.
+  [[nodiscard]] bool copies(std::size_t bytes, std::size_t others) const noexcept {
+    return bytes <= copy_bytes_max || (in_frame_ && static_cast<std::size_t>(limit_ - cursor_) >= bytes + others);
   }
   /// Appends a reference to `bytes` of `item`. The reply holds the item until these bytes are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;

@@ -56,6 +56,17 @@ TEST_F(SessionTest, RepliesThatFitAFrameAreWrittenIntoIt) {
   EXPECT_EQ(peer.ask("\r\n"), answer);
 }
 
+TEST_F(SessionTest, ValuesThatFitTheFrameAreCopiedIntoIt) {
+  for (const std::size_t bytes : {1024U, 1300U, 1400U, 1437U, 1460U}) {
+    const std::string size = std::to_string(bytes), value(bytes, 'v');
+    peer.ask("set a 0 0 " + size + "\r\n" + value + "\r\n");
+    peer.ask("get b\r\n");  // a short reply
+    const unsigned frames = peer.connection.frames;
+    EXPECT_EQ(peer.ask("get a\r\n"), "VALUE a 0 " + size + "\r\n" + value + "\r\nEND\r\n");
+    EXPECT_EQ(peer.connection.frames - frames, bytes <= 1400 ? 1U : 0U) << bytes;
+  }
+}
+
 TEST_F(SessionTest, LongValuesBehindShortOnesLeaveTheFrame) {
   const std::string value(5000, 'v');
   peer.ask("set a 0 0 1\r\nx\r\nset b 0 0 5000\r\n" + value + "\r\n");

@@ -34,11 +34,11 @@ inline bool is_line_end(const char* at) noexcept {
 
 /// Writes "VALUE <key> <flags> <bytes>[ <cas>]", the value, and `behind`, which is the end of the get or empty.
 [[gnu::always_inline]] inline void write_value(Item& item, bool with_cas, std::string_view behind, Reply& reply) noexcept {
-  constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
   const std::size_t key_bytes = item.key_bytes;
   require(key_bytes <= key_bytes_max, "memcached: length of a stored key", key_bytes);
   const std::size_t value_bytes = std::size_t{item.value_bytes} + 2;
-  const bool copied = value_bytes <= Reply::copy_bytes_max;
+  const std::size_t head_bytes_max = 6 + key_bytes + 1 + 10 + 1 + 10 + 1 + 20 + 2;
+  const bool copied = reply.copies(value_bytes, head_bytes_max + behind.size());
   char* const head = reply.room(head_bytes_max + (copied ? value_bytes + behind.size() : 0));
   if (head == nullptr) [[unlikely]]
     return;

@@ -65,6 +65,7 @@ class Link final : public net::ConnectionHandler {
   /// `input`: `input_`, or the bytes behind it if it is empty.
   void work(net::Buffer& input);
   void consume(net::Buffer& input);
+  bool send_short();
   bool send_output();
   void end_if_done();
   void give_back();

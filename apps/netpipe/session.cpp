@@ -307,12 +307,6 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
   return used;
 }
 
-void Session::skip(std::uint64_t bytes) {
-  require(bytes <= skippable_bytes(), "netpipe: more bytes are skipped than have no meaning", bytes);
-  bulk_received(bytes);
-  advance();
-}
-
 void Session::text_complete() {
   switch (step_) {
     case Step::probe_sync:
@@ -400,7 +394,8 @@ void Session::bulk_sent(std::uint64_t bytes) {
   require(bytes <= bulk_bytes_, "netpipe: more bytes of a message were sent than were due", bytes);
   require(mark_bytes_ == 0 || bytes <= mark_bytes_, "netpipe: a piece of a message extends beyond its mark", bytes);
   bulk_bytes_ -= bytes;
-  mark_bytes_ -= std::min(mark_bytes_, bytes);
+  if (mark_bytes_ != 0) [[unlikely]]
+    mark_bytes_ -= bytes;
   sent_at_ += bytes;
   advance();
 }

@@ -40,6 +40,7 @@
 #include "apps/netpipe/measurement.hpp"
 #include "apps/netpipe/options.hpp"
 #include "apps/netpipe/sweep.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::netpipe {
 
@@ -70,7 +71,11 @@ class Session {
     const bool matter = text_wanted_ > 0 || learning_ || state_ != State::running || (options_.integrity && step_ == Step::trial);
     return matter ? 0 : bulk_wanted_;
   }
-  void skip(std::uint64_t bytes);
+  void skip(std::uint64_t bytes) {
+    require(bytes <= bulk_wanted_, "netpipe: no more bytes are skipped than a message has", bytes);
+    bulk_received(bytes);
+    if (bulk_wanted_ == 0 && !has_output()) advance();
+  }
 
   /// The output to send: first `text`, then `bulk_bytes` of a message.
   [[nodiscard]] std::span<const std::byte> text() const noexcept { return std::span(text_).first(text_bytes_); }

@@ -115,6 +115,7 @@ class QueuePair final : public FrameSender {
 
  private:
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
+  [[nodiscard]] TransmitResult transmit_checked(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
   /// Runs the pair's event without an interrupt. If it finds frames, it writes a log record.
   void poll() noexcept;
   /// Returns true if the card had written back descriptors.

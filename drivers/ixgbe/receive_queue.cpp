@@ -110,7 +110,7 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
 
 // Most descriptors hold a whole frame without errors and without a stripped VLAN tag. One test of the status word detects this, for the
 // fast path; `take_piece` handles all other descriptors.
-[[gnu::always_inline]] inline unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
+unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
   // A length is valid if it is 1 to the size of a buffer. The bits of `wrong_length` are zero in (length - 1) of every valid length.
@@ -125,52 +125,47 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
   constexpr std::uint64_t hash_and_type = ReceiveInfo::hash_mask | ReceiveInfo::hash_type_mask;
   const auto fast_path = [this] { return unfinished_count_ == 0 && vlan_ == 0 ? whole : ~std::uint64_t{0}; };
   std::uint64_t wanted = fast_path();
-  Descriptor* const begin = ring_.at(head_);
-  Descriptor* const end = begin + limit;
-  Descriptor* descriptor = begin;
-  ReceivedFrame* slot = &slots_[ring_.slot(head_)];
-  const ReceivedFrame* unpassed = slot;  // the first frame that was not passed up yet
+  // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
+  const std::uint32_t begin = ring_.slot(head_), limit = std::min(std::min(budget, posted_), ring_.size() - begin);
+  Descriptor* const descriptors = ring_.at(begin);
+  ReceivedFrame* const slots = &slots_[begin];
+  std::size_t taken = 0, passed = 0;  // `passed`: the frames before this place were passed up or dropped
   std::uint32_t bytes = 0;
-  for (; descriptor != end; ++descriptor, ++slot) {
-    const std::uint64_t status = descriptor->load_status();
+  do {
+    const std::uint64_t status = descriptors[taken].load_status();
     // A descriptor that is not done adds 0 to `bytes`, because `refill` has cleared its length.
     const std::uint32_t length = Written::get_length(0, status);
     bytes += length;
     if (((status - one_byte) & tested_bits) == wanted) [[likely]] {
-      slot->frame->bytes = length;
-      slot->frame->next = nullptr;
-      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // no error bit is set here
+      ReceivedFrame& slot = slots[taken];
+      slot.frame->bytes = length;
+      slot.frame->next = nullptr;
+      // No error bit is set here.
+      slot.info = ReceiveInfo::of_parts(descriptors[taken].load_first() & hash_and_type, status & checked);
     } else {
       if (!is_done(status)) break;
-      if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {
-        if (unpassed != slot) receiver.receive({unpassed, slot});
-        unpassed = slot + 1;
+      if (!take_piece(begin + static_cast<std::uint32_t>(taken))) {
+        if (passed != taken) receiver.receive({slots + passed, slots + taken});
+        passed = taken + 1;
       }
       wanted = fast_path();
     }
-  }
-  if (unpassed != slot) receiver.receive({unpassed, slot});
+  } while (++taken != limit);
+  if (passed != taken) receiver.receive({slots + passed, slots + taken});
   // `head_` moves only now, because the slots of frames MUST NOT be reused while the frames are passed up.
-  const auto taken = static_cast<std::uint32_t>(descriptor - begin);
-  head_ += taken;
-  posted_ -= taken;
-  if (taken != 0) {
-    traffic_.rx_descriptors.add(taken);
-    traffic_.rx_frames.add(taken - std::exchange(parts_, 0));
-    traffic_.rx_bytes.add(bytes);
-  }
-  return taken;
+  head_ += static_cast<std::uint32_t>(taken);
+  posted_ -= static_cast<std::uint32_t>(taken);
+  log::Traffic& traffic = traffic_;
+  traffic.rx_descriptors.add(taken);
+  traffic.rx_frames.add(taken - std::exchange(parts_, 0));
+  traffic.rx_bytes.add(bytes);
+  if (ring_.slot(head_) != 0) [[likely]]
+    return static_cast<unsigned>(taken);
+  return receive_from_start(receiver, budget, static_cast<unsigned>(taken));
 }
 
-unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) noexcept {
-  // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
-  const std::uint32_t limit = std::min(budget, posted_);
-  for (std::uint32_t taken = 0;;) {  // two rounds if the ring's end is in between
-    const std::uint32_t run = std::min(limit - taken, ring_.size() - ring_.slot(head_));
-    const unsigned of_run = receive_run(receiver, run);
-    taken += of_run;
-    if (of_run != run || taken == limit) return taken;
-  }
+unsigned ReceiveQueue::receive_from_start(FrameReceiver& receiver, unsigned budget, unsigned taken) noexcept {
+  return taken != budget && ready() ? taken + receive_ready(receiver, budget - taken) : taken;
 }
 
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {

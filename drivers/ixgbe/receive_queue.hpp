@@ -20,8 +20,8 @@
 #include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
-#include "drivers/ixgbe/receive_pool.hpp"
 #include "drivers/ixgbe/register_access.hpp"
+#include "drivers/receive_pool.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::ixgbe {
@@ -87,10 +87,10 @@ class ReceiveQueue {
 
   /// `receive` if a descriptor is done. Not inlined, so that an event without frames is short.
   [[gnu::noinline]] unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
-  /// `receive_ready` for descriptors that are contiguous in memory.
-  unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
+  /// The rest of `receive` behind the ring's end, after `taken` descriptors.
+  [[gnu::noinline]] unsigned receive_from_start(FrameReceiver& receiver, unsigned budget, unsigned taken) noexcept;
   /// Handles the completed descriptor at slot `place`, of any kind. Returns true if a frame ends with it; the frame is then in the slot.
-  /// Not inlined, because inlining would slow the fast path of `receive_run`.
+  /// Not inlined, because inlining would slow the fast path of `receive_ready`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
@@ -108,7 +108,7 @@ class ReceiveQueue {
   std::uint32_t pieces_max_ = 1;
   std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
-  std::uint32_t parts_ = 0;  // descriptors that did not end a frame, in this `receive_run`
+  std::uint32_t parts_ = 0;  // descriptors that did not end a frame, in this `receive_ready`
   unsigned index_;
   reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);
   ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped too

@@ -85,13 +85,14 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
 
 task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
   require(busy_ && this_core() == home_core_, "ixgbe: queues are changed by another core than the card's", this_core());
+  // While a queue's WTHRESH may be above 1, its completions need the interval of a vector.
+  if (wanted.transmit_interrupt != 0) program_queue_causes(registers_, static_cast<unsigned>(pairs_.size()), true);
   const bool stop = needs_stop(options_.queues, wanted);
   if (stop) {
     if (auto prepared = co_await prepare_all(pairs_, wanted); !prepared) co_return std::unexpected(prepared.error());
   }
   options_.queues = wanted;
   program_running_options();
-  program_queue_causes(registers_, static_cast<unsigned>(pairs_.size()), wanted.transmit_interrupt != 0);
   std::uint64_t lost = 0;
   for (auto& pair : pairs_) {
     if (!stop) {
@@ -102,6 +103,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
     if (!more) co_return std::unexpected(more.error());
     lost += *more;
   }
+  program_queue_causes(registers_, static_cast<unsigned>(pairs_.size()), wanted.transmit_interrupt != 0);
   co_return lost;
 }
 

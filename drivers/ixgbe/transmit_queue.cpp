@@ -51,6 +51,7 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   ring_.clear();
   next_ = clean_ = notified_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = tokens_flushed_ = 0;
   run_ = {};
+  crowded_ = room_wanted_;
   contexts_ = {};  // the card has lost its copies of the contexts
   frame_bytes_max_ = options.frame_bytes_max;
   vlan_ = options.vlan;
@@ -122,6 +123,15 @@ TransmitQueue::Context TransmitQueue::context_of(TransmitOffload offload) const 
               TransmitContext::put_l4_length(segment ? offload.l4_bytes : 0U) | TransmitContext::put_mss(offload.segment_bytes)};
 }
 
+[[gnu::always_inline]] inline void TransmitQueue::request_report() noexcept {
+  // `flush` checks that no more descriptors are pending than the ring has. Each report covers at least one of them, so the list has room.
+  assert(reports_tail_ - reports_head_ < ring_.size());
+  const Report report{.end = next_, .tokens_end = tokens_tail_};
+  reports_[ring_.slot(reports_tail_++)] = report;
+  reported_ = report.end;
+  ring_.add_bits(report.end - 1, TransmitData::report_status_mask);
+}
+
 TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
   end_run();
   std::uint64_t bytes = 0;
@@ -141,6 +151,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   const bool new_context = context != contexts_[index];
   const auto descriptors = static_cast<std::uint32_t>(data_descriptors) + (new_context ? 1 : 0);
   if (!has_room_for(descriptors)) {
+    crowded_ = true;  // `reclaim` may find tokens to deliver
     reclaim();
     if (!has_room_for(descriptors)) {
       counters_.refused_full.add();
@@ -149,6 +160,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
     }
   }
 
+  crowded_ |= half_in_use();
   if (next_ - reported_ >= report_interval_descriptors) request_report();
   if (new_context) {
     contexts_[index] = context;
@@ -180,13 +192,14 @@ void TransmitQueue::begin_run() noexcept {
   end_run();
   if (next_ - reported_ >= report_interval_descriptors) request_report();
   if (held_) return;
+  crowded_ |= half_in_use();
   const std::uint32_t first = ring_.slot(next_);
   const std::uint32_t first_token = ring_.slot(tokens_tail_);
   run_.begin = run_.next = ring_.at(first);
   run_.token = &tokens_[first_token];
   const std::uint32_t room = std::min(free_descriptors(), free_tokens());
   const std::uint32_t up_to_ring_end = ring_.size() - std::max(first, first_token);
-  run_.end = run_.begin + std::min(std::min(room, up_to_ring_end), report_interval_descriptors - (next_ - reported_));
+  run_.end = run_.limit = run_.begin + std::min(std::min(room, up_to_ring_end), report_interval_descriptors - (next_ - reported_));
 }
 
 void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noexcept {
@@ -202,33 +215,28 @@ void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noex
   ring_.add_bits(next_ - 1, TransmitData::end_of_packet_mask);
 }
 
-void TransmitQueue::request_report() noexcept {
-  // `flush` checks that no more descriptors are pending than the ring has. Each report covers at least one of them, so the list has room.
-  assert(reports_tail_ - reports_head_ < ring_.size());
-  ring_.add_bits(next_ - 1, TransmitData::report_status_mask);
-  reports_[ring_.slot(reports_tail_++)] = {.end = next_, .tokens_end = tokens_tail_};
-  reported_ = next_;
-}
-
 void TransmitQueue::flush() noexcept {
-  end_run();
-  if (notified_ == next_) return;
-  require(pending() < ring_.size(), "ixgbe: more transmit descriptors than the ring has", index_);
-  if (reported_ != next_) request_report();
-  traffic_.tx_descriptors.add(next_ - notified_);
-  traffic_.tx_frames.add(tokens_tail_ - tokens_flushed_ + segments_unflushed_);
-  traffic_.tx_bytes.add(bytes_unflushed_);
-  bytes_unflushed_ = segments_unflushed_ = 0;
+  close_run();
+  const std::uint32_t next = next_, descriptors = next - notified_;
+  if (descriptors == 0) return;
+  require(next - clean_ < ring_.size(), "ixgbe: more transmit descriptors than the ring has", index_);
+  if (reported_ != next) request_report();
+  const std::uint32_t frames = tokens_tail_ - tokens_flushed_ + segments_unflushed_, bytes = bytes_unflushed_;
+  notified_ = next;
   tokens_flushed_ = tokens_tail_;
-  notified_ = next_;
+  bytes_unflushed_ = segments_unflushed_ = 0;
+  registers_.write(tail_register_, {.tail = ring_.slot(next)});
+  log::Traffic& traffic = traffic_;
+  traffic.tx_descriptors.add(descriptors);
+  traffic.tx_frames.add(frames);
+  traffic.tx_bytes.add(bytes);
   counters_.tail_writes.add();
-  registers_.write(tail_register_, {.tail = ring_.slot(next_)});
 }
 
 bool TransmitQueue::oldest_report_is_done() const noexcept {
   const std::uint32_t end = reports_[ring_.slot(reports_head_)].end;
   if (written_head_ != nullptr) return done_by_head().value_or(0) >= end - clean_;
-  return (ring_.at(end - 1)->load_status() & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
+  return is_done(end - 1);
 }
 
 std::optional<std::uint32_t> TransmitQueue::done_by_head() const noexcept {
@@ -237,16 +245,29 @@ std::optional<std::uint32_t> TransmitQueue::done_by_head() const noexcept {
   return head < ring_.size() && done <= notified_ - clean_ ? std::optional(done) : std::nullopt;
 }
 
-void TransmitQueue::reclaim() noexcept {
-  while (reports_head_ != reports_tail_) {
-    if (!oldest_report_is_done()) {
-      if (written_head_ != nullptr && !done_by_head()) counters_.wrong_heads.add();
-      return;
-    }
-    const Report report = reports_[ring_.slot(reports_head_++)];
+[[gnu::noinline]] void TransmitQueue::reclaim_up_to_head() noexcept {
+  const auto done = done_by_head();
+  if (!done) counters_.wrong_heads.add();
+  for (const std::uint32_t first = clean_; reports_head_ != reports_tail_; ++reports_head_) {
+    const Report report = reports_[ring_.slot(reports_head_)];
+    if (report.end - first > done.value_or(0)) return;
     clean_ = report.end;
     tokens_sent_ = report.tokens_end;
   }
+}
+
+void TransmitQueue::reclaim() noexcept {
+  std::uint32_t head = reports_head_;
+  if (head == reports_tail_) return;
+  if (written_head_ != nullptr) [[unlikely]]
+    return reclaim_up_to_head();
+  do {
+    const Report report = reports_[ring_.slot(head)];
+    if (!is_done(report.end - 1)) break;
+    clean_ = report.end;
+    tokens_sent_ = report.tokens_end;
+  } while (++head != reports_tail_);
+  reports_head_ = head;
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
@@ -257,11 +278,13 @@ void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
     receiver.transmitted({&tokens_[first], count});
     tokens_head_ += count;
   }
+  if (!crowded_) [[likely]]
+    return;
   end_run();
-  if (room_wanted_ && has_room()) {
-    room_wanted_ = false;
-    receiver.transmit_room();
-  }
+  const bool room = room_wanted_ && has_room();
+  room_wanted_ &= !room;
+  crowded_ = room_wanted_ || half_in_use();
+  if (room) receiver.transmit_room();
 }
 
 }  // namespace neap::ixgbe

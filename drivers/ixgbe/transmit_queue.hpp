@@ -17,7 +17,8 @@
 // Most frames of an event have one piece and the same offload as the frame before. So `transmit`, which makes all checks, stores their
 // result for that offload. `begin_run` computes a run: the number of descriptors for which no other condition (room, reports, the ring's
 // end) needs a check. Within a run `transmit_alike` only compares offload and length. That takes 57 instructions a frame instead of 419
-// (`neap bench driver`, transmit, batch 32). A run ends at the latest with `flush`.
+// (`neap bench driver`, transmit, batch 32). `flush` closes a run. The next event continues it (`reopen_run`), because descriptors that
+// were free stay free, so most events need no `begin_run`.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -85,7 +86,10 @@ class TransmitQueue {
     bytes_unflushed_ += piece.bytes;
     return true;
   }
+  /// Ends the present run and begins another one.
   void begin_run() noexcept;
+  /// Continues the run that the last flush closed, if it has not ended since.
+  void reopen_run() noexcept { run_.end = run_.limit; }
   /// Notifies the card of all frames queued since the last flush.
   void flush() noexcept;
 
@@ -97,22 +101,29 @@ class TransmitQueue {
   [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
   /// Passes the tokens of sent frames to the stack in order, each once. Then reports room if a frame was refused and there is room again.
   void deliver(FrameReceiver& receiver) noexcept;
+  /// Calls `reclaim`, and `deliver` if necessary.
+  void reap(FrameReceiver& receiver) noexcept {
+    if (reports_head_ != reports_tail_) reclaim();
+    if (deliverable()) deliver(receiver);
+  }
 
   /// Returns the number of descriptors queued or in flight.
   [[nodiscard]] std::uint32_t pending() const noexcept { return next_ - clean_; }
-  /// True if a frame was refused and there is no room yet, or if more than half of the ring is queued or in flight.
-  [[nodiscard]] bool short_of_room() const noexcept { return room_wanted_ || pending() > ring_.size() / 2; }
+  /// True if a frame was refused and there is no room yet, or if half of the ring was in use when a run began.
+  [[nodiscard]] bool crowded() const noexcept { return crowded_; }
   /// Returns a number that changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
   void count_hang() noexcept { counters_.hangs.add(); }
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:
-  /// The contiguous descriptors and tokens of a run. `next_` and `tokens_tail_` are updated when the run ends.
+  /// The contiguous descriptors and tokens of a run. `next_` and `tokens_tail_` are updated when the run is closed or ends. `end` is
+  /// `limit` in an open run, and `next` in a closed one.
   struct Run {
     Descriptor* begin = nullptr;
     Descriptor* next = nullptr;
     Descriptor* end = nullptr;
+    Descriptor* limit = nullptr;
     void** token = nullptr;
     std::uint64_t offload = ~std::uint64_t{0};  // matches no offload
     std::uint64_t common = 0;                   // second word of the descriptor, without lengths
@@ -140,16 +151,25 @@ class TransmitQueue {
   [[nodiscard]] bool has_room_for(std::uint32_t descriptors) const noexcept {
     return !held_ && descriptors <= free_descriptors() && free_tokens() != 0;
   }
+  [[nodiscard]] bool half_in_use() const noexcept { return pending() >= ring_.size() / 2; }
+  [[nodiscard]] bool is_done(std::uint32_t position) const noexcept {
+    return (ring_.at(position)->load_status() & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
+  }
   [[nodiscard]] bool oldest_report_is_done() const noexcept;
+  void reclaim_up_to_head() noexcept;
   /// Returns the number of descriptors from `clean_` to the head that the card wrote; no value if the head is beyond `notified_`.
   [[nodiscard]] std::optional<std::uint32_t> done_by_head() const noexcept;
   void write_data(TransmitPieces pieces, std::uint64_t common) noexcept;
   void request_report() noexcept;
-  void end_run() noexcept {
+  void close_run() noexcept {
     const auto frames = static_cast<std::uint32_t>(run_.next - run_.begin);
     next_ += frames;
     tokens_tail_ += frames;
     run_.begin = run_.end = run_.next;
+  }
+  void end_run() noexcept {
+    close_run();
+    run_.limit = run_.next;
   }
 
   Registers registers_;
@@ -176,7 +196,7 @@ class TransmitQueue {
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
   std::unique_ptr<void*[]> tokens_;  // a ring; `tokens_head_`: the oldest token not returned; `tokens_sent_`: the oldest not sent
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
-  bool room_wanted_ = false;
+  bool room_wanted_ = false, crowded_ = false;
   DmaMemory head_;
 
   log::Traffic& traffic_;

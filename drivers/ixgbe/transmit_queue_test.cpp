@@ -31,9 +31,14 @@ struct TransmitQueueTest : testing::Test {
   }
   /// Calls the queue in the same sequence as a queue pair does.
   TransmitResult send(const TestFrame& frame) {
-    if (queue.transmit_alike(frame.pieces, frame.offload, frame.token)) return {};
-    queue.begin_run();
-    if (queue.transmit_alike(frame.pieces, frame.offload, frame.token)) return {};
+    const auto alike = [&] { return queue.transmit_alike(frame.pieces, frame.offload, frame.token); };
+    if (alike()) return {};
+    if (frame.pieces.size() == 1) {
+      queue.reopen_run();
+      if (alike()) return {};
+      queue.begin_run();
+      if (alike()) return {};
+    }
     return queue.transmit(frame.pieces, frame.offload, frame.token);
   }
   void collect() {
@@ -123,6 +128,7 @@ TEST_F(TransmitQueueTest, TokensAreReturnedInOrderAndExactlyOnceAtAnyPaceOfTheCa
     card.transmit(random() % 24);
     if (random() % 2 == 0) queue.reclaim();
     if (random() % 2 == 0) queue.deliver(stack);
+    if (random() % 4 == 0) queue.reap(stack);
     ASSERT_LE(stack.tokens.size(), card.sent.size()) << "a token before its frame was read";
   }
   finish();

@@ -24,11 +24,18 @@ class ScriptedMachine::Handler final : public ConnectionHandler {
     if (script_.peers_[peer_].handler == this) script_.peers_[peer_].handler = nullptr;
   }
 
+  /// Segments that arrive together may be received in one call or in several. So each piece is handled like a call of its own, and bytes
+  /// behind those at which the handler closed the connection are not recorded.
   void received(Buffer data) override {
-    Bytes bytes;
-    for (const Buffer::Piece* piece = data.first(); piece != nullptr; piece = piece->next) {
-      bytes.insert(bytes.end(), piece->data, piece->data + piece->bytes);
+    while (!data.empty() && !closes_) {
+      Buffer::Piece* next = data.detach();
+      Buffer one(*std::exchange(next, next->next));
+      while (next != nullptr) data.append_piece(*std::exchange(next, next->next));
+      received_piece(std::move(one));
     }
+  }
+  void received_piece(Buffer data) {
+    const Bytes bytes(data.front().begin(), data.front().end());
     const std::size_t before = received_bytes_;
     received_bytes_ += bytes.size();
     record(HandlerCall::Kind::received, bytes);
@@ -54,6 +61,7 @@ class ScriptedMachine::Handler final : public ConnectionHandler {
         for (std::size_t i = before / answered_bytes; i < received_bytes_ / answered_bytes; ++i) send(answer_bytes);
         return;
       case Habit::close:
+        closes_ = true;
         return connection().close();
     }
   }
@@ -110,6 +118,7 @@ class ScriptedMachine::Handler final : public ConnectionHandler {
   ScriptedMachine& script_;
   const unsigned peer_, number_;
   std::size_t received_bytes_ = 0, sent_bytes_ = 0;
+  bool closes_ = false;
   Buffer kept_;
 };
 

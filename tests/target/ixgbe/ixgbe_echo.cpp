@@ -124,8 +124,8 @@ struct Echo final : FrameReceiver {
     co_return "ok timer on core " + std::to_string(this_core());
   }
 
-  /// Sends a frame from the queue of `core` to the sender of frame `to`. The caller waits on its own core, so `core` may sleep until the
-  /// card has sent the frame.
+  /// Sends a frame from the queue of `core` to the sender of frame `to`. The caller waits on its own core. A core without a receive queue
+  /// sleeps until the interrupt of the frame's completion. Another core has no such interrupt, so it is asked for the completion.
   task<std::string> send_own(unsigned core, const ReceiveBuffer& to) {
     const MacAddress mac = card->mac();
     std::memcpy(own_frame.data(), to.data + mac_bytes, mac_bytes);
@@ -141,6 +141,7 @@ struct Echo final : FrameReceiver {
     for (const auto deadline = BootClock::now() + std::chrono::seconds{10}; !own_frame_came_back;) {
       if (BootClock::now() > deadline) co_return "error: its memory did not come back";
       co_await sleep_for(std::chrono::milliseconds{1});
+      if (card->pair(core).receives()) co_await on_core(core, [this] { sender->reap(); });
     }
     co_return "ok sent by core " + std::to_string(core);
   }
@@ -254,6 +255,7 @@ struct Echo final : FrameReceiver {
 /// Prints the core's counters. Returns true if every buffer of the core's pool is free or on the ring.
 bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   ixgbe::QueuePair& pair = card.pair(core);
+  pair.reap();
   const auto& receive = pair.receive_queue();
   const auto& transmit = pair.transmit_queue();
   print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused,

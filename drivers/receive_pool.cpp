@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "drivers/ixgbe/receive_pool.hpp"
+#include "drivers/receive_pool.hpp"
 
 #include <bit>
 #include <new>
 
-namespace neap::ixgbe {
+namespace neap {
 
 Result<void> ReceivePool::grow_to(std::uint32_t count) {
-  if (count == 0 || count > buffers_max) return failure(ErrorCode::invalid, "ixgbe: receive buffers out of range", count);
+  if (count == 0 || count > buffers_max) return failure(ErrorCode::invalid, "receive pool: receive buffers out of range", count);
   // Memory for devices is allocated in powers of two of pages. So one piece for 1,280 buffers would take the memory of 2,048.
   while (size_ < count) {
     if (auto grown = grow_by(std::bit_floor(count - size_)); !grown) return grown;
@@ -19,9 +19,9 @@ Result<void> ReceivePool::grow_by(std::uint32_t more) {
   auto data = DmaMemory::allocate(std::size_t{more} * buffer_bytes);
   if (!data) return std::unexpected(data.error());
   std::unique_ptr<Buffer[]> buffers(new (std::nothrow) Buffer[more]);
-  if (!buffers) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for receive buffer headers", more);
+  if (!buffers) return failure(ErrorCode::out_of_memory, "receive pool: no memory for receive buffer headers", more);
   const std::uint64_t first_bus_address = data->bus_address();
-  require(first_bus_address % buffer_bytes == 0, "ixgbe: a receive buffer would cross a page", first_bus_address);
+  require(first_bus_address % buffer_bytes == 0, "receive pool: a receive buffer would cross a page", first_bus_address);
   for (std::uint32_t i = more; i-- > 0;) {
     Buffer& buffer = buffers[i];
     buffer.pool = this;
@@ -39,7 +39,7 @@ Result<void> ReceivePool::grow_by(std::uint32_t more) {
 }
 
 void ReceivePool::call() noexcept {
-  require(wanted_ != nullptr, "ixgbe: a receive pool without a refill callback reached its threshold");
+  require(wanted_ != nullptr, "receive pool: a pool without a refill callback reached its threshold");
   call_when(0, wanted_, context_);  // `available()` is always at least 0, so this threshold causes no call
   wanted_(context_);
 }
@@ -49,4 +49,4 @@ void ReceivePool::release(ReceiveBuffer* buffer) noexcept {
   own->pool->put_back(own);
 }
 
-}  // namespace neap::ixgbe
+}  // namespace neap

@@ -20,7 +20,7 @@
 #include "kernel/net_device.hpp"
 #include "kernel/panic.hpp"
 
-namespace neap::ixgbe {
+namespace neap {
 
 class ReceivePool {
  public:
@@ -43,7 +43,7 @@ class ReceivePool {
   /// Takes `count` buffers and calls `use(i, buffer)` for each, with i from 0 on. The caller MUST have checked `available()`.
   template <std::uint32_t count, class Use>
   void take(Use use) noexcept {
-    require(count <= available(), "ixgbe: more buffers taken than the pool has", count);
+    require(count <= available(), "receive pool: more buffers taken than the pool has", count);
     missing_ += static_cast<std::int32_t>(count);
     Buffer* buffer = free_;
 #pragma GCC unroll 16
@@ -93,4 +93,4 @@ class ReceivePool {
   void* context_ = nullptr;
 };
 
-}  // namespace neap::ixgbe
+}  // namespace neap
