@@ -374,6 +374,7 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t b
   const std::uint32_t begin = segment.sequence(), room = pcb.rcv_wnd;
   const unsigned buffers_max = stack_.spare_buffers();
   std::uint32_t sequence = begin;
+  bool delayed = (pcb.flags & TF_ACK_DELAY) != 0;
   unsigned taken = 1;
   for (; taken != received.size(); ++taken) {
     const ReceiveInfo info = received[taken].info;
@@ -388,12 +389,13 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t b
     if (other.sequence() != begin + payload.bytes() || more - 1 >= room - payload.bytes() || buffers > buffers_max) break;
     stack_.counters().bytes_received.add(extent.bytes);
     sequence = other.sequence();
+    delayed = !delayed && more <= TCP_MSS;
     payload.append(frame, other.payload(), more);
   }
   pcb.rcv_nxt += payload.bytes();
   if (taken != 1) {
     update_send_window(pcb, sequence, segment.acknowledgement(), segment.window());
-    pcb.flags = static_cast<tcpflags_t>((pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW);
+    pcb.flags = static_cast<tcpflags_t>((pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW | (delayed ? TF_ACK_DELAY : 0U));
   }
   call_handler([&](ConnectionHandler& handler) { handler.received(payload.buffer()); });
   for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {

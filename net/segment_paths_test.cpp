@@ -233,14 +233,11 @@ TEST_P(SegmentPaths, AreEqualWithSegmentation) {
 // The short path calls the handler once for segments that follow each other.
 TEST(SegmentsTogether, AreReceivedInOneCall) {
   const auto calls_of = [](bool short_path) {
-    std::size_t calls = 0;
-    for (const ScriptStep& step : ScriptedMachine({.seed = 7, .short_path = short_path, .faults = 0, .ends = 0}).run()) {
-      calls += static_cast<std::size_t>(
-          std::ranges::count(step.calls, HandlerCall::Kind::received, [](const HandlerCall& call) { return call.kind; }));
-    }
-    return calls;
+    ScriptedMachine machine({.seed = 7, .short_path = short_path, .faults = 0, .ends = 0});
+    static_cast<void>(machine.run());
+    return machine.received_calls();
   };
-  EXPECT_LT(calls_of(true), calls_of(false));
+  EXPECT_LT(calls_of(true), calls_of(false) * 3 / 4);
 }
 
 // Coalesced frames arrive in several buffers.

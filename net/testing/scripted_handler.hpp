@@ -27,6 +27,7 @@ class ScriptedMachine::Handler final : public ConnectionHandler {
   /// Segments that arrive together may be received in one call or in several. So each piece is handled like a call of its own, and bytes
   /// behind those at which the handler closed the connection are not recorded.
   void received(Buffer data) override {
+    ++script_.received_calls_;
     while (!data.empty() && !closes_) {
       Buffer::Piece* next = data.detach();
       Buffer one(*std::exchange(next, next->next));

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -83,6 +84,8 @@ class ScriptedMachine {
   ~ScriptedMachine();
 
   [[nodiscard]] std::vector<ScriptStep> run();
+  /// The calls of `received`, which may be fewer than their entries in the steps.
+  [[nodiscard]] std::size_t received_calls() const noexcept { return received_calls_; }
 
  private:
   static constexpr unsigned peers_max = 3;
@@ -126,6 +129,8 @@ class ScriptedMachine {
   void application_step(unsigned number, Peer& peer);
   [[nodiscard]] Habit any_habit();
   void open(unsigned number, Peer& peer);
+
+  std::atomic<std::size_t> received_calls_{0};
 
   // The wire.
   void send(const Peer& peer, const Sent& segment);
