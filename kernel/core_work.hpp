@@ -11,7 +11,7 @@
 
 namespace neap {
 
-namespace work {
+namespace work_bits {
 /// The lowest bits stand for event-end hooks that were requested, one bit for each hook.
 constexpr unsigned end_hooks_max = 24;
 constexpr std::uint32_t end_hooks = (1U << end_hooks_max) - 1;
@@ -21,7 +21,7 @@ constexpr std::uint32_t rcu = 1U << 26;     ///< retired nodes wait
 constexpr std::uint32_t heap = 1U << 27;    ///< objects of other cores were freed, or returned objects are not yet in their slabs
 constexpr std::uint32_t spare = 1U << 28;   ///< there is more memory for events than an idle core keeps
 constexpr std::uint32_t policy = 1U << 29;  ///< not work: the core's idle policy needs more than a sleep in a fixed state
-}  // namespace work
+}  // namespace work_bits
 
 extern constinit thread_local std::uint32_t core_work;
 

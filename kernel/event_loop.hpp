@@ -38,7 +38,7 @@ class EventLoop {
   /// Queues an event of this core: `node.run(&node)` is called after the events already queued. Cannot fail. `node` MUST NOT be in a queue.
   void enqueue(RemoteNode& node) noexcept {
     local_.push_back(node);
-    core_work |= work::local;
+    core_work |= work_bits::local;
   }
 
   /// MUST be called before each callback of any kind. The watchdog finds the event's name by `code`, the callback's address.
@@ -63,7 +63,7 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept {
     stop_ = true;
-    core_work |= work::policy;  // an iteration tests `stop_` only behind `core_work`
+    core_work |= work_bits::policy;  // an iteration tests `stop_` only behind `core_work`
   }
 
   /// What a core does when it has no work.
@@ -121,7 +121,7 @@ class EventLoop {
   SpareEvent* spare_events_ = nullptr;  // memory of finished events
   unsigned events_in_memory_ = 0;       // queued, running and spare; an idle core frees all but `spare_events_kept` spare ones
   static constexpr unsigned last_hooks_max = 8;
-  EventEndHook* hooks_[work::end_hooks_max] = {};  // by the number of the hook's bit
+  EventEndHook* hooks_[work_bits::end_hooks_max] = {};  // by the number of the hook's bit
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // the next hook, while the loop runs the hooks
   bool stop_ = false;
@@ -143,7 +143,7 @@ class EventLoop {
 extern constinit thread_local EventLoop event_loop;
 
 inline void EventLoop::end_event() noexcept {
-  if ((core_work & work::end_hooks) != 0) event_loop.run_hooks();
+  if ((core_work & work_bits::end_hooks) != 0) event_loop.run_hooks();
 }
 
 // Parts of an iteration that other files implement. The `run_…` functions return true if they ran something.
@@ -227,7 +227,7 @@ bool reclaim_at_boundary(unsigned budget) noexcept;
 /// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over. Returns true
 /// if it reclaimed one.
 inline bool pass_boundary(unsigned budget) noexcept {
-  if ((core_work & work::rcu) == 0 && !epoch_changed()) [[likely]]
+  if ((core_work & work_bits::rcu) == 0 && !epoch_changed()) [[likely]]
     return false;
   return reclaim_at_boundary(budget);
 }

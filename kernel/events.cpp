@@ -119,7 +119,7 @@ IdleHook::~IdleHook() { event_loop.remove(*this); }
 // --- The loop ----------------------------------------------------------------------------------------------------------------------------
 void EventLoop::add(EventEndHook& hook, EventEndHook::Place place) noexcept {
   const bool last = place == EventEndHook::Place::last;
-  const unsigned end = last ? work::end_hooks_max : work::end_hooks_max - last_hooks_max;
+  const unsigned end = last ? work_bits::end_hooks_max : work_bits::end_hooks_max - last_hooks_max;
   for (unsigned number = last ? end - last_hooks_max : 0; number < end; ++number) {
     if (hooks_[number] != nullptr) continue;
     hooks_[number] = &hook;
@@ -138,7 +138,7 @@ void EventLoop::remove(EventEndHook& hook) noexcept {
 
 // The lowest bit is the next hook's. Hooks of place `last` have the highest bits.
 void EventLoop::run_hooks() noexcept {
-  while ((core_work & work::end_hooks) != 0) {
+  while ((core_work & work_bits::end_hooks) != 0) {
     EventEndHook& hook = *hooks_[std::countr_zero(core_work)];
     core_work &= core_work - 1;
     hook.run_();
@@ -195,14 +195,14 @@ void EventLoop::run() noexcept {
     machine::open_interrupt_window();
     if (!interrupts_marked()) break;
     run_marked_interrupts(*self_);
-    if ((core_work & work::policy) != 0) [[unlikely]]
+    if ((core_work & work_bits::policy) != 0) [[unlikely]]
       found_work();
     if (windows == interrupt_windows) {
       ran = true;
       break;
     }
   }
-  if ((core_work & (work::local | work::remote)) != 0 || self_->wake_word.any()) [[unlikely]]
+  if ((core_work & (work_bits::local | work_bits::remote)) != 0 || self_->wake_word.any()) [[unlikely]]
     ran |= run_queued();
   return ran;
 }
@@ -215,9 +215,9 @@ void EventLoop::run() noexcept {
 /// `again`: the iteration has run events, so the next one follows without a sleep.
 [[gnu::noinline]] void EventLoop::end_iteration(bool again) noexcept {
   end_event();  // hooks that an idle hook has requested
-  again |= (core_work & work::local) != 0;
+  again |= (core_work & work_bits::local) != 0;
   again |= rcu::pass_boundary(reclaim_budget);
-  if ((core_work & work::heap) != 0 || heap_flag_->load(std::memory_order_relaxed)) again |= memory::pass_boundary();
+  if ((core_work & work_bits::heap) != 0 || heap_flag_->load(std::memory_order_relaxed)) again |= memory::pass_boundary();
   again |= timer_wheel.run_due(timer_budget, machine::timestamp());
   if (again) {
     found_work();
@@ -232,8 +232,8 @@ void EventLoop::run() noexcept {
   bool ran = false;
   if ((requests_ & WakeWord::handed_over) != 0) ran |= run_handed_over();
   if ((requests_ & WakeWord::remote_event) != 0) ran |= run_remote();
-  if ((core_work & work::local) != 0) ran |= run_local();
-  core_work = requests_ != 0 ? core_work | work::remote : core_work & ~work::remote;
+  if ((core_work & work_bits::local) != 0) ran |= run_local();
+  core_work = requests_ != 0 ? core_work | work_bits::remote : core_work & ~work_bits::remote;
   return ran;
 }
 
@@ -285,7 +285,7 @@ bool EventLoop::run_local() noexcept {
     if (interrupts_marked()) break;
   }
   self_->counters.events.add(ran);
-  if (local_.empty()) core_work &= ~work::local;
+  if (local_.empty()) core_work &= ~work_bits::local;
   return ran != 0;
 }
 
@@ -327,9 +327,9 @@ void EventLoop::found_work() noexcept {
 void EventLoop::be_idle_by_policy() noexcept {
   if (watchdog::on) watchdog::idle();
   log::before_sleep();
-  if ((core_work & work::spare) != 0) {
+  if ((core_work & work_bits::spare) != 0) {
     free_spare_events(spare_events_kept);
-    core_work &= ~work::spare;
+    core_work &= ~work_bits::spare;
   }
   if (idle_state_ == IdleState::poll) {
     poll(machine::timestamp());
@@ -343,7 +343,7 @@ void EventLoop::be_idle_by_policy() noexcept {
 // Called whenever one of these has changed. The watchdog is switched on and off before cores run.
 void EventLoop::note_policy() noexcept {
   const bool fixed = static_cast<unsigned>(idle_state_) < c_states && !may_poll_ && !watchdog::on && !stop_;
-  core_work = fixed ? core_work & ~work::policy : core_work | work::policy;
+  core_work = fixed ? core_work & ~work_bits::policy : core_work | work_bits::policy;
 }
 
 // A polling core is never `asleep`, so no sender interrupts it: its next check finds queued work. The log counts the time between two
@@ -418,7 +418,7 @@ bool EventLoop::watch_card() noexcept {
   const WatchedLine before(line);
   const bool found = run_idle_hooks();
   end_event();
-  if (found || (core_work & work::local) != 0) {
+  if (found || (core_work & work_bits::local) != 0) {
     found_work();
     return false;
   }
@@ -451,7 +451,7 @@ bool EventLoop::watch_card() noexcept {
   }
   const std::uint64_t alarm_ns = arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
   if (state == IdleState::menu) state = choose_state(alarm_ns);
-  if ((core_work & (work::end_hooks | work::local)) != 0 || interrupts_marked()) return;
+  if ((core_work & (work_bits::end_hooks | work_bits::local)) != 0 || interrupts_marked()) return;
   const std::uint64_t from_tsc = machine::timestamp();
   std::uint64_t until_tsc = 0;
   const Sleep how = sleep_in(state, from_tsc, watched_.line() != nullptr ? &watched_ : nullptr, until_tsc);
@@ -491,7 +491,7 @@ void* EventLoop::take_event_memory() {
   SpareEvent* const spare = spare_events_;
   if (spare == nullptr) [[unlikely]] {
     void* const memory = ::operator new(detail::event_bytes);
-    if (++events_in_memory_ > spare_events_kept) core_work |= work::spare;
+    if (++events_in_memory_ > spare_events_kept) core_work |= work_bits::spare;
     return memory;
   }
   spare_events_ = spare->next;

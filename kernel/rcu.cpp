@@ -100,7 +100,7 @@ void retire(Node& node) noexcept {
   require(node.reclaim != nullptr, "an RCU node without a reclaim function");
   batches.open.push_back(node);
   ++progress.pending;
-  core_work |= work::rcu;
+  core_work |= work_bits::rcu;
 }
 
 std::uint64_t pending() noexcept { return progress.pending; }
@@ -108,7 +108,7 @@ std::uint64_t pending() noexcept { return progress.pending; }
 bool reclaim_at_boundary(unsigned budget) noexcept {
   Batches& own = batches;
   if (progress.pending == 0) {
-    core_work &= ~work::rcu;
+    core_work &= ~work_bits::rcu;
     publish(core_state(this_core()));
     return false;
   }
@@ -125,7 +125,7 @@ bool reclaim_at_boundary(unsigned budget) noexcept {
   require(progress.pending >= reclaimed, "more nodes are reclaimed than were retired", reclaimed);
   progress.pending -= reclaimed;
   event_loop.finish_event();
-  if (progress.pending == 0) core_work &= ~work::rcu;
+  if (progress.pending == 0) core_work &= ~work_bits::rcu;
   return true;
 }
 

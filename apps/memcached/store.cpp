@@ -351,8 +351,9 @@ void Store::flush_due(Seconds now) noexcept {
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
-inline std::uint64_t Store::next_cas(PerCore& own) noexcept {
-  if (own.next_cas > own.last_cas || own.next_cas <= flushed_cas_.load(std::memory_order_relaxed)) [[unlikely]]
+// `above`: the id of the item that is replaced. The ids that a core takes are above all ids taken before, on any core.
+inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept {
+  if (own.next_cas > own.last_cas || own.next_cas <= above || own.next_cas <= flushed_cas_.load(std::memory_order_relaxed)) [[unlikely]]
     take_cas_ids(own);
   return own.next_cas++;
 }
@@ -360,7 +361,7 @@ inline std::uint64_t Store::next_cas(PerCore& own) noexcept {
 /// `instead`: the live item with the same key, which `item` replaces, if there is one. The caller MUST retire it.
 [[gnu::always_inline]] inline Store::Linked Store::link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead,
                                                         Seconds now) noexcept {
-  const std::uint64_t cas = next_cas(own);
+  const std::uint64_t cas = next_cas(own, instead.item != nullptr ? instead.item->cas : 0);
   item.cas = cas;
   item.accessed.store(now << 1, std::memory_order_relaxed);
   ++shard.counters.items_ever;

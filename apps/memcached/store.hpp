@@ -165,7 +165,7 @@ class Store {
 
   struct Done {
     Outcome outcome;
-    std::uint64_t cas = 0;         ///< the new item's CAS id: no other item has it, and a later item of the same core has a larger one
+    std::uint64_t cas = 0;         ///< the new item's CAS id: no other item has it, and it is above that of the item it replaces
     std::uint64_t value = 0;       ///< result of `arithmetic`
     std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
   };
@@ -335,7 +335,7 @@ class Store {
   [[nodiscard]] bool take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept;
   void give_back_reserve(PerCore& own) noexcept;
   void relieve_core(PerCore& own) noexcept;
-  [[nodiscard]] std::uint64_t next_cas(PerCore& own) noexcept;
+  [[nodiscard]] std::uint64_t next_cas(PerCore& own, std::uint64_t above) noexcept;
   void take_cas_ids(PerCore& own) noexcept;
   [[nodiscard]] bool evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept;
   [[nodiscard]] bool evict_one(Seconds now) noexcept;

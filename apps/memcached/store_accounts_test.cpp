@@ -50,6 +50,18 @@ void reclaim_all(HostMachine& machine, const Store& store) {
   }));
 }
 
+// Clients may ask whether an item is older than their copy (memcached's flag I), and cores take ids in advance.
+TEST(StoreAccounts, TheIdsOfAKeyGrowOnAllCores) {
+  Store store(options_for(1 << 20));
+  HostMachine machine{cores};
+  std::uint64_t last = 0;
+  for (unsigned i = 0; i < 3 * cores; ++i) {
+    const std::uint64_t cas = set(machine, (i * 3) % cores, store, "key", 10);
+    EXPECT_GT(cas, last) << i;
+    last = cas;
+  }
+}
+
 // A core takes CAS ids in advance. After a flush on another core it must not use them, because items with these ids are flushed.
 TEST(StoreAccounts, AnItemStoredAfterAFlushOfAnotherCoreStays) {
   Store store(options_for(1 << 20));

@@ -282,7 +282,7 @@ void Heap::free_elsewhere(Slab& slab, void* pointer) noexcept {
   batch.newest = object;
   batch.bytes += class_bytes[slab.size_class];
   ++outgoing_objects_;
-  core_work |= work::heap;
+  core_work |= work_bits::heap;
   if (++batch.count == batch_objects_max) send(batch);
 }
 
@@ -329,13 +329,13 @@ void Heap::reclaim_arrived(unsigned budget) noexcept {
 }
 
 bool Heap::do_boundary_work() noexcept {
-  core_work &= ~work::heap;
+  core_work &= ~work_bits::heap;
   if (outside_work_.load(std::memory_order_relaxed)) outside_work_.exchange(false, std::memory_order_seq_cst);
   send_all();
   reclaim_arrived(intake_budget);
   if (asked_.load(std::memory_order_relaxed)) release_reserves();
   if (arrived_ == nullptr && incoming_.empty()) return false;
-  core_work |= work::heap;
+  core_work |= work_bits::heap;
   return true;
 }
 

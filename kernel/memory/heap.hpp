@@ -40,7 +40,7 @@ void deallocate(void* pointer) noexcept;
 /// Bytes of the object that the caller may use: at least the requested size.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called at the end of a round of the event loop, if `core_work` has `work::heap` or `boundary_flag` is set. Returns freed objects of
+/// Called at the end of a round of the event loop, if `core_work` has `work_bits::heap` or `boundary_flag` is set. Returns freed objects of
 /// other cores to their owners, and puts some of this core's returned objects into slabs. Releases spare memory if another core was refused
 /// memory. True if returned objects are left.
 bool pass_boundary() noexcept;
