@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernel/power.hpp"
 #include "kernel/x86/power/encodings.hpp"
@@ -52,16 +53,23 @@ constexpr std::array<CounterPlace, 16> counter_places = [] {
 /// Reads the counters in `counters`. A counter whose MSR faults is not in `CounterSample::present`.
 template <class Cpu>
 [[nodiscard]] CounterSample sample_counters(Cpu& cpu, std::uint16_t counters) noexcept {
-  constexpr std::uint16_t half_words = counter::package_energy | counter::dram_energy;  // of 32 bits
+  constexpr std::uint16_t half_words = counter::package_energy | counter::dram_energy;  // values of 32 bits
   CounterSample sample;
-  for (unsigned left = counters; left != 0; left &= left - 1) {
-    const auto number = static_cast<unsigned>(std::countr_zero(left));
-    const auto raw = cpu.read_msr(counter_places[number].msr);
-    if (!raw) continue;
-    const unsigned bit = 1U << number;
-    std::memcpy(reinterpret_cast<std::byte*>(&sample) + counter_places[number].offset, &*raw, (half_words & bit) != 0 ? 4 : 8);
-    sample.present = static_cast<std::uint16_t>(sample.present | bit);
-  }
+  unsigned present = 0;
+  // The size of the copy is a constant, because a variable one takes 20 instructions more.
+  const auto read = [&](unsigned bit, auto bytes) {
+    const CounterPlace& place = counter_places[static_cast<unsigned>(std::countr_zero(bit))];
+    const auto raw = cpu.read_msr(place.msr);
+    if (!raw) return;
+    const std::uint64_t value = *raw;
+    std::memcpy(reinterpret_cast<std::byte*>(&sample) + place.offset, &value, bytes);
+    present |= bit;
+  };
+  for (unsigned left = counters & ~half_words; left != 0; left &= left - 1)
+    read(left & (0 - left), std::integral_constant<std::size_t, 8>{});
+  for (unsigned left = counters & half_words; left != 0; left &= left - 1)
+    read(left & (0 - left), std::integral_constant<std::size_t, 4>{});
+  sample.present = static_cast<std::uint16_t>(present);
   return sample;
 }
 
