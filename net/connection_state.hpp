@@ -97,8 +97,11 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   }
   /// Bytes that lwIP has, because they are not acknowledged. The connection MUST NOT be gone.
   [[nodiscard]] std::size_t lwip_bytes() const noexcept { return TCP_SND_BUF - std::size_t{pcb_->snd_buf}; }
-  /// The memory that lwIP holds for these bytes.
-  [[nodiscard]] std::size_t sent_memory() const noexcept { return lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes; }
+  /// The memory that lwIP holds for these bytes. One of the segments may be a frame with few bytes in it.
+  [[nodiscard]] std::size_t sent_memory() const noexcept {
+    constexpr std::size_t frame_rest = memory::frame_bytes - memory::segment_bytes;
+    return lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes + (pcb_->snd_queuelen != 0 ? frame_rest : 0);
+  }
   /// Bytes that wait to be sent.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes() : queued_.bytes(); }
   /// `Connection::held_bytes`.
@@ -207,7 +210,9 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
 
   // A connection holds less than 4 GiB: at most the receive window and the queue of `send`, in pieces of one byte, each with an overhead.
   static_assert(TCP_WND * (memory::card_buffer_bytes + memory::piece_bytes) < std::uint64_t{1} << 31);
-  static_assert(send_queue_bytes_max * memory::piece_bytes + TCP_SND_QUEUELEN * memory::segment_bytes < std::uint64_t{1} << 31);
+  static_assert(send_queue_bytes_max * memory::piece_bytes + TCP_SND_QUEUELEN * memory::segment_bytes + memory::frame_bytes <
+                std::uint64_t{1} << 31);
+  static_assert(memory::frame_bytes == memory::heap_bytes(OutgoingSegment::frame_object_bytes));
 
   Stack& stack_;
   tcp_pcb* pcb_;

@@ -22,7 +22,8 @@
 namespace neap::net {
 
 struct OutgoingSegment {
-  static constexpr std::size_t payload_bytes_max = 1464;  ///< in this object; a long segment has further buffers behind it
+  static constexpr std::size_t frame_object_bytes = 1600;  ///< of an object whose payload the open frame has
+  static constexpr std::size_t payload_bytes_max = 1464;   ///< in this object; a long segment has further buffers behind it
 
   pbuf_custom custom;  // MUST be first: lwIP frees the object by this address
   tcp_seg segment;
@@ -79,6 +80,7 @@ struct OutgoingSegment {
     return (segment.flags & TF_SEG_IN_PBUF) != 0 && segment.p->ref == 1 && segment.p->next == nullptr;
   }
   static constexpr std::size_t frame_class = classes - 1;  ///< of the open frame
+  static_assert(smallest_bytes + frame_class * step_bytes == frame_object_bytes);
   struct Spare {
     std::array<OutgoingSegment*, classes> first{};
     OutgoingSegment* open = nullptr;  ///< the open frame; a released object of its class becomes the next one

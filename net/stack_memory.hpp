@@ -24,6 +24,8 @@ constexpr std::size_t card_buffer_bytes = 2048 + sizeof(ReceiveBuffer);
 constexpr std::size_t piece_bytes = 64;
 /// The overhead of a pbuf in lwIP's send queue: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE) and rounding.
 constexpr std::size_t segment_bytes = 512;
+/// The memory of a frame in which a handler writes a reply (Connection::frame), however short the reply is. A connection has at most one.
+constexpr std::size_t frame_bytes = heap_bytes(1600);
 
 /// A connection may hold this much even while the core is short of memory. It is enough for one request (a few card buffers).
 constexpr std::size_t connection_guarantee_bytes = 8 * 1024;
