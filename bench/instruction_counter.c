@@ -3,7 +3,8 @@
 //
 // Cost is measured in instructions, because times on an emulated machine mean nothing. Each instruction calls the plugin before it runs, so
 // counts are exact, even with exceptions and interrupts. Instructions between two marker instructions of the image (bench/marks.hpp) are
-// counted for each region. The total of each CPU is counted too. A repeated string instruction counts once, however often it repeats.
+// counted for each region. The total of each CPU is counted too, and the part of it in the upper half of the address space, where images
+// are and firmware is not. A repeated string instruction counts once, however often it repeats.
 //
 // The packages of QEMU that can run plugins do not contain the plugin header, and the header needs GLib. So this file declares the few
 // functions that it uses. The arguments of callbacks changed once. Up to API version 6 (QEMU 11.0) the first argument is the plugin's
@@ -49,7 +50,7 @@ enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, ma
 
 /// The counts of one CPU. Only the thread of that CPU writes them.
 struct Executed {
-  uint64_t instructions;
+  uint64_t instructions, upper;
 } __attribute__((aligned(64)));
 struct Cpu {
   uint64_t repeating;  // address of the last instruction, if that instruction was a repeated one; otherwise 0
@@ -73,16 +74,20 @@ static struct {
 static size_t skip_count;
 static const char* out_path;
 
+static uint64_t is_upper(uint64_t address) { return address >> 63; }
+
+/// `data` is 1 for an instruction in the upper half.
 static void executed(unsigned cpu, void* data) {
-  (void)data;
   if (cpu >= cpus_max) return;
   ++counts[cpu].instructions;
+  counts[cpu].upper += (uintptr_t)data;
   cpus[cpu].repeating = 0;
 }
 
 static void executed_repeated(unsigned cpu, void* data) {
   if (cpu >= cpus_max || cpus[cpu].repeating == (uintptr_t)data) return;
   ++counts[cpu].instructions;
+  counts[cpu].upper += is_upper((uintptr_t)data);
   cpus[cpu].repeating = (uintptr_t)data;
 }
 
@@ -165,7 +170,7 @@ static void translated(void* first, void* second) {
     } else if (!skipped(address)) {
       const bool repeated = repeats(code, bytes);
       qemu_plugin_register_vcpu_insn_exec_cb(instruction, repeated ? executed_repeated : executed, no_registers,
-                                             repeated ? (void*)(uintptr_t)address : NULL);
+                                             (void*)(uintptr_t)(repeated ? address : is_upper(address)));
     }
   }
 }
@@ -187,6 +192,8 @@ static void report(void) {
     if (counts[cpu].instructions != 0) last = cpu;
   }
   for (size_t cpu = 0; cpu <= last; ++cpu) fprintf(out, "%s%llu", cpu == 0 ? "" : ", ", (unsigned long long)counts[cpu].instructions);
+  fprintf(out, "], \"upper\": [");
+  for (size_t cpu = 0; cpu <= last; ++cpu) fprintf(out, "%s%llu", cpu == 0 ? "" : ", ", (unsigned long long)counts[cpu].upper);
   fprintf(out, "], \"regions\": {");
   const char* separator = "";
   for (size_t i = 0; i < regions_max; ++i) {

@@ -129,7 +129,7 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
   const std::uint32_t begin = ring_.slot(head_), limit = std::min(std::min(budget, posted_), ring_.size() - begin);
   Descriptor* const descriptors = ring_.at(begin);
   ReceivedFrame* const slots = &slots_[begin];
-  std::size_t taken = 0, passed = 0;  // `passed`: the frames before this place were passed up or dropped
+  std::size_t taken = 0;
   std::uint32_t bytes = 0;
   do {
     const std::uint64_t status = descriptors[taken].load_status();
@@ -145,13 +145,18 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
     } else {
       if (!is_done(status)) break;
       if (!take_piece(begin + static_cast<std::uint32_t>(taken))) {
-        if (passed != taken) receiver.receive({slots + passed, slots + taken});
-        passed = taken + 1;
+        slots[taken].frame = nullptr;
+        ++holes_;
       }
       wanted = fast_path();
     }
   } while (++taken != limit);
-  if (passed != taken) receiver.receive({slots + passed, slots + taken});
+  // One call, because the stack joins segments that follow each other.
+  if (holes_ == 0) [[likely]] {
+    receiver.receive({slots, taken});
+  } else {
+    receive_without_holes(receiver, {slots, taken});
+  }
   // `head_` moves only now, because the slots of frames MUST NOT be reused while the frames are passed up.
   head_ += static_cast<std::uint32_t>(taken);
   posted_ -= static_cast<std::uint32_t>(taken);
@@ -166,6 +171,12 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
 
 unsigned ReceiveQueue::receive_from_start(FrameReceiver& receiver, unsigned budget, unsigned taken) noexcept {
   return taken != budget && ready() ? taken + receive_ready(receiver, budget - taken) : taken;
+}
+
+void ReceiveQueue::receive_without_holes(FrameReceiver& receiver, std::span<ReceivedFrame> slots) noexcept {
+  holes_ = 0;
+  const auto holes = std::ranges::remove(slots, nullptr, &ReceivedFrame::frame);
+  if (holes.begin() != slots.begin()) receiver.receive({slots.begin(), holes.begin()});
 }
 
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/counters.hpp"
@@ -89,6 +90,8 @@ class ReceiveQueue {
   [[gnu::noinline]] unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
   /// The rest of `receive` behind the ring's end, after `taken` descriptors.
   [[gnu::noinline]] unsigned receive_from_start(FrameReceiver& receiver, unsigned budget, unsigned taken) noexcept;
+  /// Passes the frames in `slots` to `receiver`, without the slots that have none.
+  [[gnu::noinline]] void receive_without_holes(FrameReceiver& receiver, std::span<ReceivedFrame> slots) noexcept;
   /// Handles the completed descriptor at slot `place`, of any kind. Returns true if a frame ends with it; the frame is then in the slot.
   /// Not inlined, because inlining would slow the fast path of `receive_ready`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
@@ -109,6 +112,7 @@ class ReceiveQueue {
   std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
   std::uint32_t parts_ = 0;  // descriptors that did not end a frame, in this `receive_ready`
+  std::uint32_t holes_ = 0;  // slots without a frame in this `receive_ready`: it goes on in another slot, or was dropped
   unsigned index_;
   reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);
   ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped too

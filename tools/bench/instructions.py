@@ -45,9 +45,10 @@ class Region:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Instructions of a run: per CPU, and per region."""
+    """Instructions of a run: per CPU, those of each CPU in the upper half of the address space, and per region."""
 
     cpus: tuple[int, ...]
+    upper: tuple[int, ...]
     regions: dict[int, Region]
 
 
@@ -125,4 +126,4 @@ def read_counts(path: Path) -> Counts:
         if fields.pop("unmatched") or not fields["visits"]:
             raise Failure(f"region {number} of the image ends without a beginning")
         regions[int(number)] = Region(**fields)
-    return Counts(tuple(written["cpus"]), regions)
+    return Counts(tuple(written["cpus"]), tuple(written["upper"]), regions)

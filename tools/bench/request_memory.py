@@ -32,8 +32,6 @@ KEY_BYTES = 16
 # Stock memcached's bytes of an item with a key of 16 bytes, by the bytes of the value.
 STOCK = {10: 99, 100: 205, 1000: 1180}
 MEBIBYTE = 1 << 20
-# boot/image.ld: the lowest address of an image.
-IMAGE_ADDRESS = 0xFFFFFFFF80000000
 
 BOOT = ("power_on_to_listening", "power_on_to_listening.image", "power_on_to_listening.firmware")
 ITEMS = tuple(f"item_bytes.{value_bytes}" for value_bytes in STOCK)
@@ -41,24 +39,21 @@ CONNECTIONS = ("connection_bytes.idle", "machine_mebibytes.idle_1_core", "machin
 
 
 def boot(image: Path) -> list[Row]:
-    """The instructions of all cores until memcached listens: all, the image's own, and those of QEMU's firmware before it. They differ by
-    address. The image's first some 10,000, until it runs at its linked addresses, count as the firmware's. The firmware is that of
-    `./neap run` (Machine)."""
+    """The instructions of all cores until memcached listens: all, the image's own, and those of QEMU's firmware before it. The image is in
+    the upper half of the address space; its first some 10,000 instructions, until it runs there, count as the firmware's. The firmware is
+    that of `./neap run` (Machine)."""
     build.build_soft_card()
-    whole, own = (_instructions(image, skip) for skip in ([], [(0, IMAGE_ADDRESS)]))
+    with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
+        out = Path(directory) / "counts.json"
+        with _machine(image, qemu_options=instructions.counter_options(out)):
+            pass
+        counts = instructions.read_counts(out)
+    whole, own = sum(counts.cpus), sum(counts.upper)
     return [
         Row(f"request.{BOOT[0]}", "instructions until memcached listens", whole, 5e6),
         Row(f"request.{BOOT[1]}", "instructions of the image until memcached listens", own),
         Row(f"request.{BOOT[2]}", "instructions of the firmware before the image", whole - own),
     ]
-
-
-def _instructions(image: Path, skip: Sequence[tuple[int, int]]) -> int:
-    with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
-        out = Path(directory) / "counts.json"
-        with _machine(image, qemu_options=instructions.counter_options(out, skip)):
-            pass
-        return sum(instructions.read_counts(out).cpus)
 
 
 def items(image: Path) -> list[Row]:
