@@ -23,6 +23,10 @@ inline void copy_word(char* to, const char* from) noexcept {
 inline void copy_16(char* to, const char* from) noexcept {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
+[[gnu::always_inline]] inline void copy_32(char* to, const char* from) noexcept {
+  copy_16(to, from);
+  copy_16(to + 16, from + 16);
+}
 }  // namespace detail
 
 /// As memcpy; without a call for 8 to 32 bytes. The first and the last part are copied, and may overlap.
@@ -41,13 +45,19 @@ inline void copy_16(char* to, const char* from) noexcept {
 /// As memcpy; without a call for 8 to 512 bytes.
 [[gnu::always_inline]] inline void copy_medium(char* to, const char* from, std::size_t bytes) noexcept {
   if (bytes - 32 > 512 - 32) return copy_short(to, from, bytes);
-  const std::size_t last = bytes - 32;
-  for (std::size_t at = 0; at < last; at += 32) {
-    detail::copy_16(to + at, from + at);
-    detail::copy_16(to + at + 16, from + at + 16);
+  if (bytes <= 64) {
+    detail::copy_32(to, from);
+    return detail::copy_32(to + bytes - 32, from + bytes - 32);
   }
-  detail::copy_16(to + last, from + last);
-  detail::copy_16(to + last + 16, from + last + 16);
+  const std::size_t last = bytes - 64;
+  std::size_t at = 0;
+  do {
+    detail::copy_32(to + at, from + at);
+    detail::copy_32(to + at + 32, from + at + 32);
+    at += 64;
+  } while (at < last);
+  detail::copy_32(to + last, from + last);
+  detail::copy_32(to + last + 32, from + last + 32);
 }
 
 }  // namespace neap
