@@ -27,6 +27,10 @@ inline void copy_16(char* to, const char* from) noexcept {
   copy_16(to, from);
   copy_16(to + 16, from + 16);
 }
+[[gnu::always_inline]] inline void copy_64(char* to, const char* from) noexcept {
+  copy_32(to, from);
+  copy_32(to + 32, from + 32);
+}
 }  // namespace detail
 
 /// As memcpy; without a call for 8 to 32 bytes. The first and the last part are copied, and may overlap.
@@ -49,15 +53,11 @@ inline void copy_16(char* to, const char* from) noexcept {
     detail::copy_32(to, from);
     return detail::copy_32(to + bytes - 32, from + bytes - 32);
   }
-  const std::size_t last = bytes - 64;
-  std::size_t at = 0;
-  do {
-    detail::copy_32(to + at, from + at);
-    detail::copy_32(to + at + 32, from + at + 32);
-    at += 64;
-  } while (at < last);
-  detail::copy_32(to + last, from + last);
-  detail::copy_32(to + last + 32, from + last + 32);
+  detail::copy_64(to, from);
+  if (bytes > 128) {
+    for (std::size_t at = 64; at < bytes - 64; at += 64) detail::copy_64(to + at, from + at);
+  }
+  detail::copy_64(to + bytes - 64, from + bytes - 64);
 }
 
 }  // namespace neap

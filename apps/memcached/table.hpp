@@ -104,7 +104,7 @@ class Table {
  private:
   /// Compares without a call, except for keys of less than 8 bytes. The last vector or word overlaps the one before it.
   [[nodiscard]] [[gnu::always_inline]] static bool same_bytes(const char* one, const char* other, std::size_t bytes) noexcept {
-    if (bytes >= 16) {
+    if (bytes >= 16) [[likely]] {
       const auto load = [](const char* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); };
       const std::size_t last = bytes - 16;
       __m128i same = _mm_cmpeq_epi8(load(one + last), load(other + last));

@@ -153,7 +153,8 @@ inline void count_miss(const Store::Found& found, Statistics& statistics) noexce
         continue;
       }
       const std::size_t value_bytes = item->value_bytes;
-      if (value_bytes + 2 <= Reply::copy_bytes_max && has_quick_room(value_text_bytes_max(key.size(), value_bytes))) [[likely]] {
+      const bool is_copied = value_bytes + 2 <= Reply::copy_bytes_max || reply.in_frame();  // as in `Reply::copies`
+      if (is_copied && has_quick_room(value_text_bytes_max(key.size(), value_bytes))) [[likely]] {
         to = put_value_text(to, *item, key.size());
       } else if (!write_slowly([item, &reply] { write_value(*item, false, end_of_get, reply); })) {
         break;
