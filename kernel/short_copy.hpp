@@ -23,6 +23,14 @@ inline void copy_word(char* to, const char* from) noexcept {
 inline void copy_16(char* to, const char* from) noexcept {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
+[[gnu::always_inline]] inline void copy_32(char* to, const char* from) noexcept {
+  copy_16(to, from);
+  copy_16(to + 16, from + 16);
+}
+[[gnu::always_inline]] inline void copy_64(char* to, const char* from) noexcept {
+  copy_32(to, from);
+  copy_32(to + 32, from + 32);
+}
 }  // namespace detail
 
 /// As memcpy; without a call for 8 to 32 bytes. The first and the last part are copied, and may overlap.
@@ -41,13 +49,15 @@ inline void copy_16(char* to, const char* from) noexcept {
 /// As memcpy; without a call for 8 to 512 bytes.
 [[gnu::always_inline]] inline void copy_medium(char* to, const char* from, std::size_t bytes) noexcept {
   if (bytes - 32 > 512 - 32) return copy_short(to, from, bytes);
-  const std::size_t last = bytes - 32;
-  for (std::size_t at = 0; at < last; at += 32) {
-    detail::copy_16(to + at, from + at);
-    detail::copy_16(to + at + 16, from + at + 16);
+  if (bytes <= 64) {
+    detail::copy_32(to, from);
+    return detail::copy_32(to + bytes - 32, from + bytes - 32);
   }
-  detail::copy_16(to + last, from + last);
-  detail::copy_16(to + last + 16, from + last + 16);
+  detail::copy_64(to, from);
+  if (bytes > 128) {
+    for (std::size_t at = 64; at < bytes - 64; at += 64) detail::copy_64(to + at, from + at);
+  }
+  detail::copy_64(to + bytes - 64, from + bytes - 64);
 }
 
 }  // namespace neap

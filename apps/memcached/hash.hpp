@@ -61,10 +61,14 @@ inline __m128i load_short_block(const char* text, std::size_t bytes) noexcept {
   const __m128i key = _mm_set_epi64x(static_cast<long long>(seed.high), static_cast<long long>(seed.low));
   // The length is a part of the first block, so that the last block may overlap the one before it.
   __m128i state = _mm_xor_si128(key, _mm_cvtsi64_si128(static_cast<long long>(text.size())));
-  const char* at = text.data();
-  std::size_t left = text.size();
-  for (; left > 16; at += 16, left -= 16) state = four_aes_rounds(_mm_xor_si128(state, load(at)), key);
-  const __m128i last = text.size() >= 16 ? load(at + left - 16) : load_short_block(at, left);
+  __m128i last;
+  if (text.size() >= 16) [[likely]] {
+    const char* const last_at = text.data() + text.size() - 16;
+    for (const char* at = text.data(); at < last_at; at += 16) state = four_aes_rounds(_mm_xor_si128(state, load(at)), key);
+    last = load(last_at);
+  } else {
+    last = load_short_block(text.data(), text.size());
+  }
   state = four_aes_rounds(four_aes_rounds(_mm_xor_si128(state, last), key), key);
   return static_cast<std::uint32_t>(_mm_cvtsi128_si32(state));
 }

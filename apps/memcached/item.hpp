@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -66,8 +67,9 @@ struct Item {
   /// Notes a use at `now`. Writes only if eviction has cleared the mark, or if the noted use is at least `note_interval_s` old. A write
   /// moves the cache line away from the other cores, so a popular item is written at most once in that interval, as in memcached.
   [[gnu::always_inline]] void note_use(Seconds now) noexcept {
-    const std::uint32_t noted = accessed.load(std::memory_order_relaxed);
-    if ((noted & 1) == 0 || now - (noted >> 1) >= note_interval_s) accessed.store(now << 1 | 1, std::memory_order_relaxed);
+    const std::uint32_t mark = now << 1 | 1;
+    // The difference is twice the seconds since the noted use. It is odd without the mark, and the rotation then makes it very large.
+    if (std::rotr(mark - accessed.load(std::memory_order_relaxed), 1) >= note_interval_s) accessed.store(mark, std::memory_order_relaxed);
   }
   static constexpr Seconds note_interval_s = 60;
 

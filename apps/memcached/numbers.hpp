@@ -88,27 +88,31 @@ constexpr auto powers_of_ten = [] {
   for (std::size_t at = 1; at < powers.size(); ++at) powers[at] = powers[at - 1] * 10;
   return powers;
 }();
+/// As `put_number`, for any number.
+[[gnu::noinline]] inline char* put_any_number(char* to, std::uint64_t value) noexcept {
+  // The number of digits from the number of bits: 1233 / 4096 is just above log10(2).
+  const auto estimate = static_cast<std::size_t>(std::bit_width(value) * 1233 >> 12);
+  const std::size_t digits = estimate + (value >= powers_of_ten[estimate]);
+  char* at = to + digits;
+  for (; value >= 100; value /= 100) std::memcpy(at -= 2, &digit_pairs[2 * (value % 100)], 2);
+  if (value >= 10) {
+    std::memcpy(to, &digit_pairs[2 * value], 2);
+  } else {
+    *to = static_cast<char>('0' + value);
+  }
+  return to + digits;
+}
 }  // namespace detail
 
 /// Writes a decimal number of up to `number_bytes_max` bytes, and returns its end. MAY write up to 4 bytes for a shorter number. Nearly all
 /// numbers in a reply are flags or the length of a small value, which a table of 4 KB has as text.
-inline char* put_number(char* to, std::uint64_t value) noexcept {
+[[gnu::always_inline]] inline char* put_number(char* to, std::uint64_t value) noexcept {
   if (value < detail::short_numbers.size()) [[likely]] {
     const detail::ShortNumber& number = detail::short_numbers[value];
     std::memcpy(to, &number, sizeof number);
     return to + number.count;
   }
-  // The number of digits from the number of bits: 1233 / 4096 is just above log10(2).
-  const auto estimate = static_cast<std::size_t>(std::bit_width(value) * 1233 >> 12);
-  const std::size_t digits = estimate + (value >= detail::powers_of_ten[estimate]);
-  char* at = to + digits;
-  for (; value >= 100; value /= 100) std::memcpy(at -= 2, &detail::digit_pairs[2 * (value % 100)], 2);
-  if (value >= 10) {
-    std::memcpy(to, &detail::digit_pairs[2 * value], 2);
-  } else {
-    *to = static_cast<char>('0' + value);
-  }
-  return to + digits;
+  return detail::put_any_number(to, value);
 }
 
 }  // namespace neap::memcached

@@ -67,22 +67,24 @@ namespace detail {
 /// A bit for each of the 16 bytes at `at`: 1 where the byte is a blank or a control character (below 0x21).
 inline unsigned breaks_of_16(const char* at) noexcept {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(' ')), bytes)));
+  const __m128i above = _mm_subs_epu8(bytes, _mm_set1_epi8(' '));  // 0 for a break
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(above, _mm_setzero_si128())));
 }
 
 /// Finds the first byte at or behind `from` that is a blank or a control character (such as a line end). Returns `end` if there is none.
-/// `begin`: the bytes from here to `end` may be read. Checks 16 bytes in each step, and up to 32 in the last one. The vectors of the last
-/// step overlap, and cover bytes before `from` if fewer than 16 are left.
-inline const char* find_break(const char* begin, const char* from, const char* end) noexcept {
+/// `begin`: the bytes from here to `end` may be read. Checks 32 bytes in each step. The vectors of the last step overlap, and cover bytes
+/// before `from` if fewer than 16 are left.
+[[gnu::always_inline]] inline const char* find_break(const char* begin, const char* from, const char* end) noexcept {
   for (;;) {
     const auto left = static_cast<std::size_t>(end - from);
-    if (left - 16 <= 16) {
+    if (left < 16) break;
+    if (left <= 32) {
       const unsigned breaks = breaks_of_16(from) | breaks_of_16(end - 16) << (left - 16);
       return breaks != 0 ? from + std::countr_zero(breaks) : end;
     }
-    if (left < 16) break;
-    if (const unsigned breaks = breaks_of_16(from); breaks != 0) return from + std::countr_zero(breaks);
-    from += 16;
+    const unsigned breaks = breaks_of_16(from) | breaks_of_16(from + 16) << 16;
+    if (breaks != 0) return from + std::countr_zero(breaks);
+    from += 32;
   }
   if (from == end) return end;
   if (end - begin >= 16) {

@@ -14,6 +14,7 @@
 // in use. Chunks in use are charged to the core's account of reply memory (reply_memory.hpp). Spare chunks have their own count.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -94,6 +95,15 @@ class Reply {
     require(bytes <= static_cast<std::size_t>(limit_ - cursor_), "memcached: a reply exceeds its chunk", bytes);
     cursor_ += bytes;
   }
+  /// Returns where the next text begins. The caller MAY write fewer bytes than `quick_end() - cursor()` there, without a call for each
+  /// text, and then call `advance_to`. The reply is not full after these bytes. Null if the reply is not open.
+  [[nodiscard]] char* cursor() const noexcept { return cursor_; }
+  /// The reply MUST NOT be full.
+  [[nodiscard]] const char* quick_end() const noexcept {
+    return cursor_ + std::min(static_cast<std::size_t>(limit_ - cursor_), full_bytes_ - bytes());
+  }
+  /// Counts the bytes between `cursor()` and `end` as written.
+  [[gnu::always_inline]] void advance_to(const char* end) noexcept { advance(static_cast<std::size_t>(end - cursor_)); }
   /// Appends a copy of `text`, of any length.
   [[gnu::always_inline]] void put(std::string_view text) noexcept {
     if (text.size() - 1 >= static_cast<std::size_t>(limit_ - cursor_)) [[unlikely]]  // also if it is empty

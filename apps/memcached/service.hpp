@@ -36,7 +36,9 @@ struct alignas(64) CoreState {
   Service* service = nullptr;
   unsigned index = 0;                ///< the core's number
   std::unique_ptr<Holder> exchange;  ///< an idle `Exchange` (session.hpp), which serves the next request; null: not made yet
-  std::array<std::unique_ptr<Holder>, 7> spare_exchanges;  ///< further idle ones, `spare_count` of them
+  /// Further idle ones, `spare_count` of them. A session with a long reply keeps its exchange until the peer has acknowledged the reply, so
+  /// a burst of requests needs many of them.
+  std::array<std::unique_ptr<Holder>, 31> spare_exchanges;
   unsigned spare_count = 0;
   bool frame_fits = true;  ///< the last reply fitted a frame, so the next one is written into one
   ClockReader clock;

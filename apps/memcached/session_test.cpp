@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -259,9 +262,10 @@ std::string binary_request(std::uint8_t opcode, std::string_view extras, std::st
 std::string random_request(std::mt19937& random, bool in_binary) {
   const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
   static constexpr std::size_t key_sizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 34, 100, 249, 250, 251};
-  static constexpr std::size_t value_sizes[] = {0, 1, 9, 10, 31, 32, 33, 99, 100, 500, 509, 510, 512, 999, 1000, 1022, 1023, 5000};
+  static constexpr std::size_t value_sizes[] = {0,  1,  9,   10,  15,  16,  17,  31,  32,  33,  62,   63,   64,   65,
+                                                94, 99, 100, 126, 127, 500, 509, 510, 512, 999, 1000, 1022, 1023, 5000};
   const std::string key(key_sizes[below(below(2) == 0 ? 16 : 4)], static_cast<char>('a' + below(3)));
-  const std::string value(value_sizes[below(18)], static_cast<char>('A' + below(26)));
+  const std::string value(value_sizes[below(static_cast<unsigned>(std::size(value_sizes)))], static_cast<char>('A' + below(26)));
   if (in_binary) {
     const std::string extras = std::string("\0\0\0", 3) + static_cast<char>(below(2) * 200) + std::string(4, '\0');
     switch (below(8)) {
@@ -368,6 +372,24 @@ TEST(RequireDeathTest, MistakesAreNamed) {
     allocated.item->hold();
   });
   EXPECT_EXIT((void)server.store.commit(Mode::set, {}, 0, 2), panics, "only an item that was never linked is committed");
+}
+
+// Bytes that are written without a call neither leave the open text nor fill the reply.
+TEST(Reply, QuickRoomEndsWhereTheReplyIsFull) {
+  ReplyPool pool;
+  Reply reply(pool);
+  const auto quick_bytes = [&] { return reply.quick_end() - reply.cursor(); };
+  EXPECT_EQ(quick_bytes(), 0);
+  reply.put("x");
+  EXPECT_EQ(quick_bytes(), static_cast<std::ptrdiff_t>(ReplyPool::chunk_bytes) - 1);
+  reply.limit(100);
+  EXPECT_EQ(quick_bytes(), 99);
+  std::memcpy(reply.cursor(), "yz", 2);
+  reply.advance_to(reply.cursor() + 2);
+  EXPECT_EQ(quick_bytes(), 97);
+  EXPECT_FALSE(reply.full());
+  EXPECT_EQ(test::take_all(reply), "xyz");
+  EXPECT_EQ(quick_bytes(), 100);
 }
 
 TEST(Reply, RoomIsNeverMoreThanAChunk) {

@@ -104,12 +104,12 @@ class Table {
  private:
   /// Compares without a call, except for keys of less than 8 bytes. The last vector or word overlaps the one before it.
   [[nodiscard]] [[gnu::always_inline]] static bool same_bytes(const char* one, const char* other, std::size_t bytes) noexcept {
-    if (bytes >= 16) {
+    if (bytes >= 16) [[likely]] {
       const auto load = [](const char* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); };
       const std::size_t last = bytes - 16;
-      __m128i different = _mm_xor_si128(load(one + last), load(other + last));
-      for (std::size_t at = 0; at < last; at += 16) different = _mm_or_si128(different, _mm_xor_si128(load(one + at), load(other + at)));
-      return _mm_movemask_epi8(_mm_cmpeq_epi8(different, _mm_setzero_si128())) == 0xFFFF;
+      __m128i same = _mm_cmpeq_epi8(load(one + last), load(other + last));
+      for (std::size_t at = 0; at < last; at += 16) same = _mm_and_si128(same, _mm_cmpeq_epi8(load(one + at), load(other + at)));
+      return _mm_movemask_epi8(same) == 0xFFFF;
     }
     if (bytes < 8) return std::memcmp(one, other, bytes) == 0;
     std::uint64_t first[2], last[2];

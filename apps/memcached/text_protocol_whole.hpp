@@ -66,6 +66,32 @@ inline bool is_line_end(const char* at) noexcept {
   reply.put(behind);
 }
 
+/// The maximum that `put_value_text` writes.
+[[nodiscard]] constexpr std::size_t value_text_bytes_max(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+  return 6 + key_bytes + 1 + 10 + 1 + 10 + 2 + value_bytes + 2 + end_of_get.size();
+}
+
+/// Writes to `to` what `write_value` writes without a CAS id, and the end of the get. Returns its end. `key_bytes`: of `item`.
+[[gnu::always_inline]] inline char* put_value_text(char* to, const Item& item, std::size_t key_bytes) noexcept {
+  const std::size_t value_bytes = item.value_bytes;
+  const char* const key = item.key_data();
+  to = put_text(to, "VALUE ");
+  if (value_bytes >= 16) [[likely]] {
+    // Whole vectors: the value's first bytes, which the last one may contain, are overwritten.
+    neap::detail::copy_16(to, key);
+    for (std::size_t copied = 16; copied < key_bytes; copied += 16) neap::detail::copy_16(to + copied, key + copied);
+  } else {
+    copy_medium(to, key, key_bytes);
+  }
+  to += key_bytes;
+  *to++ = ' ';
+  to = put_number(to, item.flags);
+  *to++ = ' ';
+  to = put_text(put_number(to, value_bytes), "\r\n");
+  copy_medium(to, key + key_bytes, value_bytes + 2);
+  return put_text(to + value_bytes + 2, end_of_get);
+}
+
 inline void count_miss(const Store::Found& found, Statistics& statistics) noexcept {
   statistics.add(Count::get_misses);
   if (found.expired) statistics.add(Count::get_expired);
@@ -84,40 +110,67 @@ inline void count_miss(const Store::Found& found, Statistics& statistics) noexce
   if (input.size() <= 4) return {};
   const char* begin = input.data();  // of the next request
   const char* const end = begin + input.size();
-  std::uint32_t gets = 0, hits = 0, sets = 0;
+  std::uint32_t gets = 0, misses = 0, sets = 0;
+  // The place of the next answer, which the reply is told when it has no quick room, and at the end.
+  char* to = reply.cursor();
+  const char* quick_end = reply.quick_end();
+  const auto has_quick_room = [&] [[gnu::always_inline]] (std::size_t bytes) { return bytes < static_cast<std::size_t>(quick_end - to); };
+  /// Appends an answer by `write`, which has room of any kind. Returns false if the reply is full.
+  const auto write_slowly = [&] [[gnu::always_inline]] (auto write) {
+    reply.advance_to(to);
+    write();
+    to = reply.cursor();
+    if (reply.full()) return false;
+    quick_end = reply.quick_end();
+    return true;
+  };
+  const auto put = [&] [[gnu::always_inline]] (std::string_view text) {
+    if (!has_quick_room(text.size())) [[unlikely]]
+      return write_slowly([&] { reply.put(text); });
+    to = put_text(to, text);
+    return true;
+  };
   do {
     std::uint32_t command = 0;
     std::memcpy(&command, begin, sizeof command);
     const bool is_get = command == word_of("get ");
-    if (!is_get && command != word_of("set ")) break;
+    if (!is_get && command != word_of("set ")) [[unlikely]]
+      break;
     const char* const word = begin + 4;
     const char* const at = detail::find_break(begin, word, end);
-    const auto key_bytes = static_cast<std::size_t>(at - word);
-    if (key_bytes - 1 >= key_bytes_max || end - at < 2) break;
-    if (is_get && !is_line_end(at)) break;
-    const Key key{.text = {word, key_bytes}, .hash = hash_key({word, key_bytes}, store.seed())};
+    const std::string_view key{word, static_cast<std::size_t>(at - word)};
+    if (key.size() - 1 >= key_bytes_max || end - at < 2) break;
     if (is_get) [[likely]] {
+      if (!is_line_end(at)) break;
+      const Store::Found found = store.find({.text = key, .hash = hash_key(key, store.seed())}, now);
+      Item* const item = found.item;
       ++gets;
-      const Store::Found found = store.find(key, now);
-      if (found.item != nullptr) [[likely]] {
-        ++hits;
-        write_value(*found.item, false, end_of_get, reply);
-      } else {
-        count_miss(found, statistics);
-        reply.put(end_of_get);
-      }
       begin = at + 2;
+      if (item == nullptr) [[unlikely]] {
+        ++misses;
+        count_miss(found, statistics);
+        if (!put(end_of_get)) break;
+        continue;
+      }
+      const std::size_t value_bytes = item->value_bytes;
+      const bool is_copied = value_bytes + 2 <= Reply::copy_bytes_max || reply.in_frame();  // as in `Reply::copies`
+      if (is_copied && has_quick_room(value_text_bytes_max(key.size(), value_bytes))) [[likely]] {
+        to = put_value_text(to, *item, key.size());
+      } else if (!write_slowly([item, &reply] { write_value(*item, false, end_of_get, reply); })) {
+        break;
+      }
     } else {
-      const char* const behind = store_whole(key, at, end, store, clock, now);
+      const char* const behind = store_whole({.text = key, .hash = hash_key(key, store.seed())}, at, end, store, clock, now);
       if (behind == nullptr) break;
       ++sets;
-      reply.put("STORED\r\n");
       begin = behind;
+      if (!put("STORED\r\n")) break;
     }
-  } while (end - begin > 4 && !reply.full());
+  } while (end - begin > 4);
+  reply.advance_to(to);
   if (gets != 0) {
     statistics.add(Count::cmd_get, gets);
-    statistics.add(Count::get_hits, hits);
+    statistics.add(Count::get_hits, gets - misses);
   }
   if (sets != 0) statistics.add(Count::cmd_set, sets);
   statistics.add(Count::requests, std::uint64_t{gets} + sets);
