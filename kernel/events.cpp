@@ -139,9 +139,11 @@ void EventLoop::remove(EventEndHook& hook) noexcept {
 // The lowest bit is the next hook's. Hooks of place `last` have the highest bits.
 void EventLoop::run_hooks() noexcept {
   while ((core_work & work_bits::end_hooks) != 0) {
-    EventEndHook& hook = *hooks_[std::countr_zero(core_work)];
+    const auto number = static_cast<unsigned>(std::countr_zero(core_work));
+    EventEndHook* const hook = hooks_[number];
+    require(hook != nullptr, "an event-end hook is requested on another core than its own", number);
     core_work &= core_work - 1;
-    hook.run_();
+    hook->run_();
   }
 }
 

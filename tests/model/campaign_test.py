@@ -84,9 +84,9 @@ def test_the_command_of_a_finding_repeats_it(machine: Machine, monkeypatch: pyte
 
 def test_a_guest_without_an_end_is_a_finding(machine: Machine) -> None:
     drawn = plan(BROKEN_SEED)
-    limited = dataclasses.replace(drawn, experiment=dataclasses.replace(drawn.experiment, instructions_max=50_000_000))
+    limited = dataclasses.replace(drawn, experiment=dataclasses.replace(drawn.experiment, instructions_max=20_000_000))
     found, again = (run_plan(limited, machine) for _ in range(2))
-    assert found.findings[0] == "neap-machine: the guest has executed more than 50000000 instructions", found.text()
+    assert found.findings[0] == "neap-machine: the guest has executed more than 20000000 instructions", found.text()
     assert again == found and found.digest != "none"
 
 

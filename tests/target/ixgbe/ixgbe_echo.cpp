@@ -19,6 +19,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,7 @@ void swap_fields(std::byte* one, std::byte* other, std::size_t bytes) { std::swa
 struct Echo final : FrameReceiver {
   void receive(std::span<const ReceivedFrame> frames) noexcept override {
     received += frames.size();
-    end_of_event.request();
+    end_of_event->request();
     for (const ReceivedFrame& one : frames) take_in(one.frame, one.info);
   }
 
@@ -248,7 +249,7 @@ struct Echo final : FrameReceiver {
     TransmitOffload reply;
   };
   std::deque<Waiting> waiting;
-  EventEndHook end_of_event{[this] { ++batches; }};
+  std::optional<EventEndHook> end_of_event;  // made and destroyed on the core
   std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0;
 };
 
@@ -302,6 +303,11 @@ bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core)
   print("ixgbe_echo: core ", core, " counted ", ours.rx_frames, " and ", ours.rx_bytes, " bytes in, ", ours.tx_frames, " and ",
         ours.tx_bytes, " bytes out");
   return false;
+}
+
+task<void> close(ixgbe::Card& card, const std::vector<std::unique_ptr<Echo>>& echoes) {
+  co_await card.close();
+  for (unsigned core = 0; core < echoes.size(); ++core) co_await on_core(core, [&, core] { echoes[core]->end_of_event.reset(); });
 }
 
 struct Changes {
@@ -369,11 +375,15 @@ neap::task<int> neap::application(Arguments& arguments) {
     echoes.back()->card = &card;
     echoes.back()->others = &echoes;
     echoes.back()->stop = &stop;
-    co_await on_core(core, [&card, echo = echoes.back().get()] { echo->sender = &card.attach(*echo); });
+    co_await on_core(core, [&card, echo = echoes.back().get()] {
+      echo->end_of_event.emplace([echo] { ++echo->batches; });
+      echo->sender = &card.attach(*echo);
+    });
   }
   policy::use(&card);
   if (const auto applied = co_await policy::apply(boot_settings); !applied) {
     print("ixgbe_echo: ", applied.error().why);
+    co_await close(card, echoes);
     co_return 1;
   }
   Changes changes;
@@ -401,6 +411,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   const auto statistics = card.collect_statistics();
   if (!statistics) {
     print(statistics.error().message);
+    co_await close(card, echoes);
     co_return 1;
   }
   print("ixgbe_echo: card received=", statistics->port.received, " transmitted=", statistics->port.sent,
@@ -409,6 +420,6 @@ neap::task<int> neap::application(Arguments& arguments) {
     const bool agrees = agree(sums_of(card, core), statistics->queues[core], core);
     complete &= agrees || !compare;
   }
-  co_await card.close();
+  co_await close(card, echoes);
   co_return complete ? 0 : 1;
 }
