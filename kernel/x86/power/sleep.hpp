@@ -4,9 +4,8 @@
 // A core with nothing to do sleeps. Another core may hand over work after the sleeping core's last check and before the instruction that
 // sleeps. Three ways of sleeping close that gap differently:
 //
-// - halt: the sender sees in the core's `WakeWord` that it has to send an interrupt. HLT takes the interrupt, because STI enables
-// interrupts
-//   only once HLT begins.
+// - halt: the sender sees in the core's `WakeWord` that it has to send an interrupt. HLT takes it, because STI enables interrupts only once
+//   HLT begins.
 // - mwait: the core's `WakeWord` is the monitored line, so the sender's write to it is the wake-up. A write before MONITOR is found by the
 //   check after MONITOR. A later write makes MWAIT end or fall through (SDM 2B, MWAIT).
 // - watch: the monitored line is the card's next descriptor, so other cores send an interrupt as for halt.
