@@ -276,16 +276,16 @@ bool EventLoop::run_remote() noexcept {
 }
 
 bool EventLoop::run_local() noexcept {
-  unsigned ran = 0;
+  unsigned left = local_budget;  // counted down, because that is one instruction less for each event
   while (RemoteNode* const node = local_.pop_front()) {
     begin_event(*node);
     node->run(node);
-    ++ran;
     end_event();
-    if (ran == local_budget) break;
+    if (--left == 0) break;
     machine::open_interrupt_window();
     if (interrupts_marked()) break;
   }
+  const unsigned ran = local_budget - left;
   self_->counters.events.add(ran);
   if (local_.empty()) core_work &= ~work_bits::local;
   return ran != 0;

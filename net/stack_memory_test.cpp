@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <span>
 
 #include "net/stack.hpp"
@@ -138,22 +139,23 @@ TEST_F(MemoryTest, TheConnectionThatHoldsMostIsReset) {
 
 // A reply in a frame occupies the frame's memory until it is acknowledged, however short it is.
 TEST_F(MemoryTest, AShortReplyCountsAsAFrame) {
-  std::atomic<bool> replied = false;
-  world.listen(11, [&](Connection& connection) {
-    return std::make_unique<RecordingHandler>(server, RecordingHandler::Behaviour{.on_received = [&](RecordingHandler&, const Buffer&) {
-                                                const std::span<std::byte> room = connection.frame();
-                                                if (room.empty()) return;
-                                                room.front() = std::byte{1};
-                                                connection.send_frame(1);
-                                                replied = true;
-                                              }});
+  const auto replied = std::make_shared<std::atomic<bool>>(false);  // the world, which ends later, still sends frames
+  world.listen(11, [this, replied](Connection& connection) {
+    return std::make_unique<RecordingHandler>(
+        server, RecordingHandler::Behaviour{.on_received = [&connection, replied](RecordingHandler&, const Buffer&) {
+          const std::span<std::byte> room = connection.frame();
+          if (room.empty()) return;
+          room.front() = std::byte{1};
+          connection.send_frame(1);
+          *replied = true;
+        }});
   });
-  world.server_card.tap([&](const Bytes&) { return !replied; });  // the reply is lost, so it is not acknowledged
+  world.server_card.tap([replied](const Bytes&) { return !*replied; });  // the reply is lost, so it is not acknowledged
   clients.push_back(std::make_shared<Record>());
   EXPECT_EQ(world.connect({.address = server_address, .port = 11},
                           recording(clients.back(), {.send_seed = 1, .send_bytes = 10, .close_when_sent = false})),
             std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return replied.load(); }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return replied->load(); }));
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).held_bytes >= memory::frame_bytes; }));
   EXPECT_LE(world.counters_of(0).held_bytes, memory::frame_bytes + memory::card_buffer_bytes);
 }

@@ -140,8 +140,11 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
       ReceivedFrame& slot = slots[taken];
       slot.frame->bytes = length;
       slot.frame->next = nullptr;
+      const std::uint64_t first = descriptors[taken].load_first();
+      if ((first & Joined::rsc_count_mask) != 0) [[unlikely]]
+        count_joined_in_one_buffer(first);
       // No error bit is set here.
-      slot.info = ReceiveInfo::of_parts(descriptors[taken].load_first() & hash_and_type, status & checked);
+      slot.info = ReceiveInfo::of_parts(first & hash_and_type, status & checked);
     } else {
       if (!is_done(status)) break;
       if (!take_piece(begin + static_cast<std::uint32_t>(taken))) {
@@ -179,11 +182,14 @@ void ReceiveQueue::receive_without_holes(FrameReceiver& receiver, std::span<Rece
   if (holes.begin() != slots.begin()) receiver.receive({slots.begin(), holes.begin()});
 }
 
+void ReceiveQueue::count_joined_in_one_buffer(std::uint64_t first) noexcept { count_joined(first); }
+
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
   require(place < ring_.size() && slots_[place].frame != nullptr, "ixgbe: a completed receive descriptor without a buffer", place);
   const std::uint64_t status = ring_.at(place)->load_status();
   const std::uint64_t first = ring_.at(place)->load_first();
   const bool last_piece = (status & Written::end_of_packet_mask) != 0;
+  count_joined(first);
   auto* const piece = static_cast<ReceivePool::Buffer*>(slots_[place].frame);
   piece->bytes = Written::get_length(first, status);
   piece->next = nullptr;
@@ -234,9 +240,8 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
     drop(frame, counters_.dropped_overlong);
     frame = &discarded_;
   }
-  using Part = descriptor::ReceiveWriteBackCoalesced;
-  const bool joined = Part::get_rsc_count(first, status) != 0;
-  const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
+  const bool joined = Joined::get_rsc_count(first, status) != 0;
+  const std::uint32_t next = joined ? Joined::get_next_descriptor(first, status) : ring_.slot(following);
   // The next descriptor must follow this one and belong to the card. Any other slot is a fault of the card. A slot in which another frame
   // continues is a fault, too.
   const std::uint32_t owned = posted_ - ring_.slot(following - head_);

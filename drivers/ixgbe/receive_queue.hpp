@@ -76,6 +76,7 @@ class ReceiveQueue {
 
  private:
   using Written = descriptor::ReceiveWriteBack;
+  using Joined = descriptor::ReceiveWriteBackCoalesced;
   [[nodiscard]] static bool is_done(std::uint64_t status) noexcept { return (status & Written::descriptor_done_mask) != 0; }
   /// Returns the card's checksum, hash and VLAN results for the frame that ends with this descriptor.
   [[nodiscard]] static ReceiveInfo info_of(std::uint64_t first, std::uint64_t status) noexcept;
@@ -90,6 +91,13 @@ class ReceiveQueue {
   [[gnu::noinline]] unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
   /// The rest of `receive` behind the ring's end, after `taken` descriptors.
   [[gnu::noinline]] unsigned receive_from_start(FrameReceiver& receiver, unsigned budget, unsigned taken) noexcept;
+  /// Counts the frames that the card has joined to the first one of a joined frame. Each descriptor has the number of those that start in
+  /// it, plus one (7.1.6.2, RSCCNT), and the descriptors of other frames have 0.
+  void count_joined(std::uint64_t first) noexcept {
+    if (const std::uint32_t count = Joined::get_rsc_count(first, 0); count > 1) traffic_.rx_frames.add(count - 1);
+  }
+  /// As `count_joined`. Not inlined, because inlining would slow the fast path of `receive_ready`.
+  [[gnu::noinline, gnu::cold]] void count_joined_in_one_buffer(std::uint64_t first) noexcept;
   /// Passes the frames in `slots` to `receiver`, without the slots that have none.
   [[gnu::noinline]] void receive_without_holes(FrameReceiver& receiver, std::span<ReceivedFrame> slots) noexcept;
   /// Handles the completed descriptor at slot `place`, of any kind. Returns true if a frame ends with it; the frame is then in the slot.

@@ -284,6 +284,12 @@ TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   EXPECT_EQ(stack.frames[0].size(), 60U);
   EXPECT_EQ(stack.frames[1].size(), 61U);
   EXPECT_EQ(stack.frames[2].size(), 2000U + 2001 + 100);
+  EXPECT_EQ(traffic.rx_frames.value(), 4U) << "two frames start in the first descriptor";
+  // A joined frame in one descriptor.
+  card.receive_raw(Part{.rsc_count = 3, .descriptor_done = true, .end_of_packet = true, .length = 300});
+  EXPECT_EQ(queue.receive(stack, 64), 1U);
+  EXPECT_EQ(stack.frames.size(), 4U);
+  EXPECT_EQ(traffic.rx_frames.value(), 7U);
   // No posted descriptor has this number: the frame is dropped and its buffers are returned.
   card.receive_raw(part(3, 2000));
   EXPECT_EQ(queue.receive(stack, 64), 1U);
