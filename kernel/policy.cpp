@@ -334,12 +334,14 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   if (!is_kernels(row)) co_return co_await change_card(row, *value, core);
   Cores cores = cores_in_scope(row, core);
   std::optional<std::uint64_t> lost_frames;
+  std::string also;
   auto good = check(row, *value, cores, core == all_cores);
   if (!good && good.error().code == ErrorCode::invalid && setting == Setting::itr) {
     if (const auto off = device()->off_for_itr(static_cast<std::uint32_t>(*value))) {
-      const auto done = co_await change_card(*find_row(*off), 0, all_cores);
+      auto done = co_await change_card(*find_row(*off), 0, all_cores);
       if (!done) co_return done;
       lost_frames = done->lost_frames;
+      also = std::move(done->value);
       cores = cores_in_scope(row, core);
       good = check(row, *value, cores, core == all_cores);
     }
@@ -368,6 +370,7 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
                     .value = print(row, *value),
                     .cores = text_of(cores),
                     .granted = std::move(granted),
+                    .also = std::move(also),
                     .lost_frames = lost_frames};
 }
 

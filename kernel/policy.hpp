@@ -58,6 +58,7 @@ struct Applied {
   std::string value;      ///< the setting with its value after rounding: "itr=8us"
   std::string cores;      ///< the cores to which it applies: "0-3", "0,2,4"
   std::string granted{};  ///< only for `pstate`: the ratios at which these cores then run; empty if the CPU does not report them
+  std::string also{};     ///< another setting that had to change, with its new value: "rsc=off"; empty: none
   std::optional<std::uint64_t> lost_frames{};  ///< frames lost by a change of a card's setting
 };
 

@@ -245,6 +245,7 @@ TEST_F(PolicyTest, ACardsSettingReportsItsCostAndEveryCoreRecordsIt) {
   const Outcome fast = set(Setting::itr, "4", 1);
   ASSERT_TRUE(fast.has_value()) << fast.error().why;
   EXPECT_FALSE(card.merges);
+  EXPECT_EQ(fast->also, "merge=off");
   EXPECT_EQ(fast->lost_frames, 7U);
   EXPECT_EQ(fast->generation, of(1).generation);
   EXPECT_EQ(of(0).generation, unmerged) << "the card's change is one of all cores";

@@ -16,8 +16,9 @@ task<std::string> change_setting(Server& server, const policy::Row& row, std::st
   fields.number("generation", applied->generation);
   fields.text("cores", applied->cores);
   const std::string granted = applied->granted.empty() ? std::string() : " granted=" + applied->granted;
+  const std::string also = applied->also.empty() ? std::string() : ' ' + applied->also;
   const std::string lost = applied->lost_frames ? " lost=" + std::to_string(*applied->lost_frames) : std::string();
-  co_return "ok " + applied->value + granted + lost + ' ' + fields.all();
+  co_return "ok " + applied->value + also + granted + lost + ' ' + fields.all();
 }
 
 }  // namespace

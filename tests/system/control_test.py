@@ -113,6 +113,7 @@ def test_the_cards_settings_change_under_connections_and_report_lost_frames() ->
             assert stream.read(len(content) + 7) == content + b"\r\nEND\r\n", line
         assert "rx_ring=512 tx_ring=512" in client.ask("policy")
         assert client.ask("rx_ring,100").startswith("error: rx_ring: ")
+        assert re.match(r"ok itr=4us rsc=off lost=\d+ generation=\d+ cores=\S+$", client.ask("itr,4us"))
 
 
 def test_settings_that_this_cpu_lacks_are_refused_with_the_accepted_ones(client: control_client.Control) -> None:
