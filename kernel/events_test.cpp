@@ -214,7 +214,7 @@ TEST(EventEndHook, ThereAreEnoughOfEachPlace) {
   });
 }
 
-TEST(EventEndHook, TooManyAreAMistake) {
+TEST(EventEndHookDeathTest, TooManyAreAMistake) {
   host::expect_panic("a core has too many event-end hooks", [] {
     HostMachine machine{1};
     machine.on(0, [&] {
