@@ -182,14 +182,14 @@ void ReceiveQueue::receive_without_holes(FrameReceiver& receiver, std::span<Rece
   if (holes.begin() != slots.begin()) receiver.receive({slots.begin(), holes.begin()});
 }
 
-void ReceiveQueue::count_joined_in_one_buffer(std::uint64_t first) noexcept { count_joined(first); }
+void ReceiveQueue::count_joined_in_one_buffer(std::uint64_t first) noexcept { count_joined(first, true); }
 
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
   require(place < ring_.size() && slots_[place].frame != nullptr, "ixgbe: a completed receive descriptor without a buffer", place);
   const std::uint64_t status = ring_.at(place)->load_status();
   const std::uint64_t first = ring_.at(place)->load_first();
   const bool last_piece = (status & Written::end_of_packet_mask) != 0;
-  count_joined(first);
+  count_joined(first, last_piece);
   auto* const piece = static_cast<ReceivePool::Buffer*>(slots_[place].frame);
   piece->bytes = Written::get_length(first, status);
   piece->next = nullptr;

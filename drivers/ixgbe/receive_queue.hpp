@@ -91,10 +91,13 @@ class ReceiveQueue {
   [[gnu::noinline]] unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
   /// The rest of `receive` behind the ring's end, after `taken` descriptors.
   [[gnu::noinline]] unsigned receive_from_start(FrameReceiver& receiver, unsigned budget, unsigned taken) noexcept;
-  /// Counts the frames that the card has joined to the first one of a joined frame. Each descriptor has the number of those that start in
-  /// it, plus one (7.1.6.2, RSCCNT), and the descriptors of other frames have 0.
-  void count_joined(std::uint64_t first) noexcept {
-    if (const std::uint32_t count = Joined::get_rsc_count(first, 0); count > 1) traffic_.rx_frames.add(count - 1);
+  /// Counts the frames of a joined frame, in place of the joined frame itself. Each of its descriptors has the number of frames that start
+  /// in it, plus one (7.1.6.2, RSCCNT); the descriptors of other frames have 0. `last`: the joined frame ends with this descriptor.
+  void count_joined(std::uint64_t first, bool last) noexcept {
+    const std::uint32_t count = Joined::get_rsc_count(first, 0);
+    if (count == 0) return;
+    traffic_.rx_frames.add(count - 1);
+    parts_ += last ? 1 : 0;
   }
   /// As `count_joined`. Not inlined, because inlining would slow the fast path of `receive_ready`.
   [[gnu::noinline, gnu::cold]] void count_joined_in_one_buffer(std::uint64_t first) noexcept;
@@ -119,7 +122,7 @@ class ReceiveQueue {
   std::uint32_t pieces_max_ = 1;
   std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
-  std::uint32_t parts_ = 0;  // descriptors that did not end a frame, in this `receive_ready`
+  std::uint32_t parts_ = 0;  // descriptors of this `receive_ready` that end no frame, or one whose frames `count_joined` counts
   std::uint32_t holes_ = 0;  // slots without a frame in this `receive_ready`: it goes on in another slot, or was dropped
   unsigned index_;
   reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);

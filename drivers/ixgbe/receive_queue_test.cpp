@@ -274,22 +274,22 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
 TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1});
   EXPECT_TRUE(card.registers().read(reg::RSCCTL(0)).enable);
-  card.receive_raw(Part{.rsc_count = 2, .descriptor_done = true, .next_descriptor = 2, .length = 2000});
+  card.receive_raw(Part{.rsc_count = 3, .descriptor_done = true, .next_descriptor = 2, .length = 2000});
   card.receive_raw(whole(60));
   card.receive_raw(part(4, 2001));
   card.receive_raw(whole(61));
-  card.receive_raw(whole(100));
+  card.receive_raw(Part{.rsc_count = 2, .descriptor_done = true, .end_of_packet = true, .length = 100});
   EXPECT_EQ(queue.receive(stack, 64), 5U);
   ASSERT_EQ(stack.frames.size(), 3U);
   EXPECT_EQ(stack.frames[0].size(), 60U);
   EXPECT_EQ(stack.frames[1].size(), 61U);
   EXPECT_EQ(stack.frames[2].size(), 2000U + 2001 + 100);
-  EXPECT_EQ(traffic.rx_frames.value(), 4U) << "two frames start in the first descriptor";
+  EXPECT_EQ(traffic.rx_frames.value(), 5U) << "of the joined ones two start in the first descriptor and one in the last";
   // A joined frame in one descriptor.
-  card.receive_raw(Part{.rsc_count = 3, .descriptor_done = true, .end_of_packet = true, .length = 300});
+  card.receive_raw(Part{.rsc_count = 4, .descriptor_done = true, .end_of_packet = true, .length = 300});
   EXPECT_EQ(queue.receive(stack, 64), 1U);
   EXPECT_EQ(stack.frames.size(), 4U);
-  EXPECT_EQ(traffic.rx_frames.value(), 7U);
+  EXPECT_EQ(traffic.rx_frames.value(), 8U);
   // No posted descriptor has this number: the frame is dropped and its buffers are returned.
   card.receive_raw(part(3, 2000));
   EXPECT_EQ(queue.receive(stack, 64), 1U);
