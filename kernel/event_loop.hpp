@@ -140,6 +140,13 @@ class EventLoop {
   WatchedLine watched_;                     // for idle state `monitor`: the line that the card writes next, as it was before the last check
 };
 
+/// Converts ticks of `machine::timestamp`. No product overflows: 10^9 has 30 bits, and a rate in Hz has at most 34.
+inline std::uint64_t nanoseconds(std::uint64_t ticks) noexcept {
+  constexpr std::uint64_t second_ns = 1'000'000'000;
+  const std::uint64_t hz = machine::timestamp_hz();
+  return ticks / hz * second_ns + ticks % hz * second_ns / hz;
+}
+
 extern constinit thread_local EventLoop event_loop;
 
 inline void EventLoop::end_event() noexcept {
