@@ -50,6 +50,8 @@ commands:
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
                                          wakeup idle-policies
+  compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
+                                         Neap beside Linux on the model machine: instructions by layer, latency, energy
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
@@ -252,6 +254,14 @@ def _parser() -> Parser:
         "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"
     )
 
+    compare = command("compare", _compare, "Run one workload file on several arms, Neap and Linux; an interrupted comparison goes on.")
+    compare.add_argument("file", nargs="?", metavar="FILE", help="arms and workloads, as TOML (tools/compare/workloads.toml)")
+    compare.add_argument("--out", default="comparison", metavar="DIR", help="the folder of all results (comparison)")
+    compare.add_argument("--only", action="append", default=[], metavar="PATTERN", help="only these rows, like 'get.*'; repeatable")
+    compare.add_argument("--rounds", type=int, metavar="N", help="repeats of each row, each with its own seed")
+    compare.add_argument("--cores", type=int, action="append", metavar="N", help="only this number of cores; repeatable")
+    compare.add_argument("--jobs", type=int, metavar="N", help="machines at a time (the number of the host's cores)")
+
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
 
@@ -443,6 +453,16 @@ def _log_reading(arguments) -> int:
     from tools.log import commands
 
     return commands.convert(arguments)
+
+
+def _compare(arguments) -> int:
+    from tools import pythons
+
+    if not pythons.has_log_packages():
+        pythons.start_over(pythons.log_environment(), sys.argv)
+    from tools.compare import command
+
+    return command.compare(arguments.file, arguments.out, arguments.only, arguments.rounds, arguments.cores, arguments.jobs)
 
 
 def _pxe(arguments) -> int:
