@@ -7,7 +7,7 @@ The programs are in a second cpio archive after the guest's own. The kernel unpa
 import gzip
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.debian import DebianProgram
@@ -18,9 +18,15 @@ from .cpio import CpioWriter
 MEMCACHED = ("memcached", "memcached")
 
 
-def append_memcached(initramfs: Path, out: Path, start: tuple[str, str], programs: Sequence[tuple[str, str]] = ()) -> None:
+def append_memcached(
+    initramfs: Path,
+    out: Path,
+    start: tuple[str, str],
+    programs: Sequence[tuple[str, str]] = (),
+    files: Mapping[str, Path] | None = None,
+) -> None:
     """Writes the initramfs `out`. `start`: name and text of a file for the kernel's parameter rdinit=. `programs`: further programs, as
-    (package, program)."""
+    (package, program). `files`: further executable files, by their paths in the guest."""
     shutil.copyfile(initramfs, out)
     with out.open("r+b") as stream:
         # An archive begins at a multiple of four bytes.
@@ -33,17 +39,19 @@ def append_memcached(initramfs: Path, out: Path, start: tuple[str, str], program
         archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")
         libraries: dict[str, Path] = {}
         for package, program in (MEMCACHED, *programs):
-            path, found = _program(package, program)
+            path, found = program_of(package, program)
             archive.file(f"bin/{program}", path.read_bytes(), mode=0o755)
             libraries |= {library.name: library for library in found}
         for library in libraries.values():
             archive.file(f"lib/x86_64-linux-gnu/{library.name}", library.read_bytes(), mode=0o755)
+        for place, path in (files or {}).items():
+            archive.file(place, path.read_bytes(), mode=0o755)
         archive.close()
     # Fast compression, as is usual for an initramfs that is loaded over the network.
     out.write_bytes(gzip.compress(out.read_bytes(), 1, mtime=0))
 
 
-def _program(package: str, program: str) -> tuple[Path, list[Path]]:
+def program_of(package: str, program: str) -> tuple[Path, list[Path]]:
     """Returns the program's file, and its libraries without the dynamic loader."""
     loader, _, search, path = DebianProgram(package, program).argv
     libraries = [Path(name) for name in re.findall(r"=> (\S+) \(", output_of([loader, "--library-path", search, "--list", path]))]

@@ -1,62 +1,126 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSL-1.0
 #
-# The first process of Linux on the model machine (tools/model/linux.py). It makes the static settings of the published studies, then starts
-# memcached: one queue of the card, one interrupt and one worker thread for each core, all pinned; a fixed interval between interrupts; a
-# fixed frequency by IA32_PERF_CTL, with no driver that would change it. There is no irqbalance, and all files are in memory.
+# The first process of Linux on the model machine (tools/model/linux.py). It makes the settings of the command line, then starts memcached
+# or NetPIPE's NPtcp. One queue of the card, one interrupt and one worker thread for each core, all pinned. There is no irqbalance, and all
+# files are in memory.
 #
-# Words of the kernel's command line: neap.itr=MICROSECONDS neap.ratio=RATIO neap.address=ADDRESS/BITS
+# Words of the kernel's command line:
+#   neap.address=ADDRESS/BITS
+#   neap.itr=MICROSECONDS|adaptive      the driver's interval between interrupts
+#   neap.ratio=RATIO                    a fixed frequency by IA32_PERF_CTL, with no driver that would change it
+#   neap.governor=NAME                  cpufreq's governor
+#   neap.trace=on                       starts neap-trace, which records the log of a run
+#   neap.run=memcached                  the server; without the word, too
+#   neap.run=receiver                   NPtcp, which answers
+#   neap.run=transmitter neap.peer=ADDRESS neap.netpipe=WORD,WORD...   NPtcp, which measures
+#
+# The console has lines that the host reads: `linux: module` and `linux: map` for the profile (tools/model/linux_profile.py), `machine:` with
+# the machine's facts, and the line that says that the server listens.
 
 export PATH=/sbin:/bin
+say() { echo "$*" >/dev/console; }
 fail() {
-  echo "linux: $*" >/dev/console
+  say "linux: $*"
   poweroff -f
   exit 1
 }
 word() { tr ' ' '\n' </proc/cmdline | sed -n "s|^neap\.$1=||p"; }
+# Calls "$@" until it succeeds, for at most ten seconds.
+await() {
+  for attempt in $(seq 500); do
+    "$@" >/dev/null 2>&1 && return
+    sleep 0.02
+  done
+  return 1
+}
+listens() { netstat -tln | grep -q ":$1 "; }
+# The addresses of a process's code, for the profile.
+say_maps() { sed -n 's/^\([0-9a-f]*-[0-9a-f]*\) r-xp \([0-9a-f]*\) .* \([^ ]*\)$/linux: map \1 \2 \3/p' "/proc/$1/maps" >/dev/console; }
+# The address is the last setting: no process starts after it, and the console's characters, 12 KB/s, have been sent (stty waits for that).
+# So the clients' load meets a machine that has nothing else to do.
+take_address() {
+  stty -F /dev/console -echo
+  ip addr add "$(word address)" dev eth0 || fail "the card did not take its address"
+}
+wait_for_ever() {
+  read -r _ <>/tmp/never
+  fail "a read of an empty pipe ended"
+}
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs tmpfs /tmp
+mkfifo /tmp/never
 ip link set lo up
 cores=$(grep -c '^processor' /proc/cpuinfo)
+last_core=$((cores - 1))
 modprobe ixgbe || fail "no driver for the card"
 
 ratio=$(word ratio)
 if [ -n "$ratio" ]; then
   modprobe msr || fail "no driver for the CPU's registers"
-  for core in $(seq 0 $((cores - 1))); do
+  for core in $(seq 0 $last_core); do
     wrmsr -p "$core" 0x199 $((ratio << 8)) || fail "core $core refused the ratio $ratio"
+  done
+fi
+governor=$(word governor)
+if [ -n "$governor" ]; then
+  modprobe "cpufreq_$governor" 2>/dev/null # some governors are part of the kernel
+  for core in $(seq 0 $last_core); do
+    policy=/sys/devices/system/cpu/cpu$core/cpufreq
+    [ -e "$policy/scaling_governor" ] || fail "the kernel has no driver for the frequency of core $core"
+    echo "$governor" >"$policy/scaling_governor" || fail "the kernel has no governor $governor, only $(cat "$policy/scaling_available_governors")"
   done
 fi
 
 ethtool -L eth0 combined "$cores" 2>/dev/null || [ "$cores" = 1 ] || fail "the card has no $cores queues"
-ip addr add "$(word address)" dev eth0 || fail "the card did not take its address"
 ip link set eth0 up || fail "the card does not start"
 itr=$(word itr)
-if [ -n "$itr" ]; then
-  ethtool -C eth0 rx-usecs "$itr" || fail "the driver refused an interval of $itr us"
-fi
-for core in $(seq 0 $((cores - 1))); do
+case $itr in
+  '') ;;
+  adaptive) ethtool -C eth0 rx-usecs 1 || fail "the driver refused adaptive interrupt moderation" ;;
+  *) ethtool -C eth0 rx-usecs "$itr" || fail "the driver refused an interval of $itr us" ;;
+esac
+for core in $(seq 0 $last_core); do
   irq=$(sed -n "s/^ *\([0-9]*\):.*eth0-TxRx-$core\$/\1/p" /proc/interrupts)
   [ -n "$irq" ] || fail "queue $core of the card has no interrupt"
   echo "$core" >"/proc/irq/$irq/smp_affinity_list" || fail "the interrupt of queue $core cannot be moved"
 done
+sed 's/^\([^ ]*\) \([^ ]*\) .* \(0x[^ ]*\).*/linux: module \1 \2 \3/' /proc/modules >/dev/console
 
-memcached -u root -p 11211 -U 0 -t "$cores" -c 8192 -m 64 &
-server=$!
-for attempt in $(seq 500); do
-  echo quit | nc 127.0.0.1 11211 >/dev/null 2>&1 && break
-  [ "$attempt" = 500 ] && fail "memcached does not listen"
-  sleep 0.02
-done
-core=0
-for task in /proc/$server/task/*; do
-  [ "$(cat "$task/comm")" = mc-worker ] || continue
-  taskset -cp "$core" "${task##*/}" >/dev/null || fail "worker $core cannot be pinned"
-  core=$((core + 1))
-done
-[ "$core" = "$cores" ] || fail "memcached has $core worker threads, not $cores"
-echo "linux: memcached listens, $cores threads, itr ${itr:-of the driver} us, ratio ${ratio:-of the firmware}" >/dev/console
-while :; do sleep 1000; done
+if [ -x /bin/neap-trace ]; then
+  say "machine: $(neap-trace machine)"
+  if [ "$(word trace)" = on ]; then
+    neap-trace --listen 0.0.0.0:5002 >/dev/console 2>&1 &
+    await listens 5002 || fail "neap-trace does not listen"
+  fi
+fi
+# The server's libraries are files of its own. QEMU translates a page of code once, with the addresses of the process that executes it first.
+cp -r /lib/x86_64-linux-gnu /tmp/lib || fail "the libraries cannot be copied"
+settings="itr ${itr:-of the driver}${ratio:+, ratio $ratio}${governor:+, governor $governor}"
+
+serve_memcached() {
+  # Values have up to 1 MiB, as in our memcached; an item's limit includes the key and a header.
+  memory_mib=$(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 2048))
+  LD_LIBRARY_PATH=/tmp/lib memcached -u root -p 11211 -U 0 -t "$cores" -c 8192 -m "$memory_mib" -I 2m &
+  server=$!
+  await listens 11211 || fail "memcached does not listen"
+  core=0
+  for task in /proc/$server/task/*; do
+    [ "$(cat "$task/comm")" = mc-worker ] || continue
+    taskset -cp "$core" "${task##*/}" >/dev/null || fail "worker $core cannot be pinned"
+    core=$((core + 1))
+  done
+  [ "$core" = "$cores" ] || fail "memcached has $core worker threads, not $cores"
+  say_maps "$server"
+  say "linux: memcached listens, $cores threads, $settings"
+  take_address
+  wait_for_ever
+}
+
+case $(word run) in
+  '' | memcached) serve_memcached ;;
+  *) fail "there is no run '$(word run)'" ;;
+esac
