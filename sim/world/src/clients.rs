@@ -255,6 +255,24 @@ impl Host {
         self.is_dirty = true;
     }
 
+    /// True if a socket that is no longer in use waits for the other end. One in TIME-WAIT does not.
+    pub fn is_closing(&self) -> bool {
+        self.retired.iter().any(|&handle| !matches!(self.state(handle), tcp::State::Closed | tcp::State::TimeWait))
+    }
+
+    /// Removes the sockets in TIME-WAIT, so that they cost nothing during the next load. Their last acknowledgements MUST have been sent.
+    pub fn forget_closed(&mut self) {
+        let Self { sockets, retired, .. } = self;
+        retired.retain(|&handle| {
+            let waits = sockets.get::<tcp::Socket>(handle).state() == tcp::State::TimeWait;
+            if waits {
+                sockets.remove(handle);
+            }
+            !waits
+        });
+        self.is_dirty = true;
+    }
+
     /// Ends all sockets that are no longer in use by RST, also those that wait for their FIN's acknowledgement.
     pub fn abort_retired(&mut self) {
         for &handle in &self.retired {

@@ -42,15 +42,11 @@ pub struct EventLoop {
     log: Log,
     strict: Strict,
     seed: u64,
-    rate: f64,
     out: Option<PathBuf>,
     interrupt_trace: Option<PathBuf>,
     reported: bool,
     failed: bool,
     printed: u32,
-    phase: Phase,
-    /// Interrupt messages of the card since the start, when the window began and when it ended.
-    interrupts: (u64, u64),
     advances: u64,
     /// Reads of the guest's socket: one for each access to a register, or a few more.
     guest_inputs: u64,
@@ -67,14 +63,11 @@ impl EventLoop {
             log: Log::new(options.log_level),
             strict: options.strict(),
             seed: options.seed,
-            rate: options.rate,
             out: options.out.clone(),
             interrupt_trace: options.interrupts.clone(),
             reported: false,
             failed: false,
             printed: 0,
-            phase: Phase::SetUp,
-            interrupts: (0, 0),
             advances: 0,
             guest_inputs: 0,
             world,
@@ -153,7 +146,8 @@ impl EventLoop {
                 Phase::Window => "the window",
                 Phase::Drain | Phase::Finished => "the drain",
             };
-            self.fail(&format!("{what} during {phase} of the load, at {} ns of virtual time", self.world.now_ns()));
+            let load = Some(self.world.experiment().of_load()).filter(|load| !load.is_empty()).unwrap_or(" of the load".into());
+            self.fail(&format!("{what} during {phase}{load}, at {} ns of virtual time", self.world.now_ns()));
         }
     }
 
@@ -198,7 +192,6 @@ impl EventLoop {
     /// Brings the page up to date, and writes the result of a finished run.
     fn publish(&mut self) {
         let phase = self.world.experiment().phase();
-        self.count_interrupts(phase);
         if phase == Phase::Finished && !self.reported && !self.failed {
             self.reported = true;
             if let Err(why) = self.write_report().and_then(|()| self.write_interrupt_trace()) {
@@ -211,33 +204,12 @@ impl EventLoop {
         self.log.debug(|| format!("{:>12} done, next {next_ns:?}, phase {}", self.world.now_ns(), phase as u64));
         page.store(Field::Next, next_ns.unwrap_or(NEVER_NS));
         page.store(Field::Failed, u64::from(self.failed));
+        page.store(Field::Load, self.world.experiment().place() as u64);
         page.store(Field::Phase, phase as u64);
     }
 
-    /// The window begins and ends in an advance of its own, so that no message is between the change and this count.
-    fn count_interrupts(&mut self, phase: Phase) {
-        if phase == self.phase {
-            return;
-        }
-        self.phase = phase;
-        let counts = self.world.machine.rig.statistics();
-        let sum = counts.iter().filter(|(name, _)| name.starts_with("messages[")).map(|(_, count)| count).sum();
-        match phase {
-            Phase::Window => self.interrupts.0 = sum,
-            Phase::Drain => self.interrupts.1 = sum,
-            _ => {}
-        }
-    }
-
     fn write_report(&self) -> Result<(), String> {
-        let (Some(path), Some(mut figures)) = (&self.out, Figures::of(&self.world, self.seed, self.rate)) else { return Ok(()) };
-        let machine = &self.world.machine;
-        figures.losses.queue_full += machine.held_dropped;
-        for faults in [&machine.rig.host.receive_faults, &machine.rig.host.transmit_faults] {
-            figures.losses.fault += faults.counts.dropped + faults.counts.overflowed;
-        }
-        figures.interrupts = self.interrupts.1 - self.interrupts.0;
-        figures.card = machine.rig.statistics();
+        let (Some(path), Some(figures)) = (&self.out, Figures::of(&self.world, self.seed)) else { return Ok(()) };
         std::fs::write(path, format!("{}\n", report(&figures))).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 

@@ -2,14 +2,14 @@
 //! Events of a run that are planned in advance: faults of card, cable and network, commands to control, and clients that end connections.
 //!
 //! A driver's and a stack's recovery is tested by faults in the middle of traffic. Here each fault has its virtual time, so a failure that
-//! depends on the order of two events repeats. Times count from the machine's reset, or from the beginning of the measured window, whose
-//! time is not known in advance:
+//! depends on the order of two events repeats. Times count from the machine's reset, or from the beginning of the measured window (of a
+//! sequence: the first one), whose time is not known in advance:
 //!
 //!   25ms hang tx 0              window+5ms network loss=0.1,reorder=0.2      window+9ms control itr,100us
 //!   window+1ms link flap 2000000 3          window+2ms close 5               window+3ms reset 6
 
 use crate::impairments::Impairments;
-use crate::options::time;
+use crate::load_words::time;
 use soft82599::fault_words::{self, Fault};
 use std::collections::VecDeque;
 

@@ -45,6 +45,8 @@ pub enum Field {
     /// Written by the driver before each advance: no CPU does anything before this time unless the card acts. The time of the advance if a
     /// CPU is awake.
     IdleUntil = 0x30,
+    /// The number of the load under way, from 0. It changes with the phase, to set-up.
+    Load = 0x38,
 }
 
 pub struct Page {

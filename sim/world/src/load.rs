@@ -33,6 +33,8 @@ const WINDOW_STREAM: u64 = 1;
 const RECOVERY_STREAM: u64 = 2;
 /// Random stream of the choice of connections.
 const CONNECTIONS_STREAM: u64 = 3;
+/// Connections that are being closed at a time, so that their frames do not overflow the guest's receive ring.
+const CLOSINGS_MAX: usize = 64;
 /// Time limit of a request after the faults: some retransmissions, because a core that is late may still miss frames.
 const RECOVERY_TIME_OUT_NS: u64 = 10_000_000_000;
 
@@ -41,7 +43,7 @@ pub struct LoadOptions {
     pub settings: ConnectionSettings,
     pub mix: Mix,
     pub process: Process,
-    /// Requests a second over all connections.
+    /// Requests a second over all connections; 0: the connections are idle.
     pub rate: f64,
     pub connections: usize,
     /// A request takes any connection that has room, by chance. Otherwise it takes the one that has waited longest; then connections whose
@@ -151,10 +153,12 @@ impl Load {
         self.connections.iter().all(|connection| connection.state() == State::Open)
     }
 
-    /// Begins to store each key once.
-    pub fn begin_preload(&mut self) {
-        self.unstored = self.options.mix.keys;
-        self.preload = Some(Box::new(self.options.mix.clone().preload(0, 1)));
+    /// Begins to store each key once, unless they are `stored` with these values.
+    pub fn begin_preload(&mut self, stored: bool) {
+        if !stored {
+            self.unstored = self.options.mix.keys;
+            self.preload = Some(Box::new(self.options.mix.clone().preload(0, 1)));
+        }
         for index in 0..self.connections.len() {
             self.mark_ready(index);
         }
@@ -170,6 +174,9 @@ impl Load {
     }
 
     fn begin_stream(&mut self, now_ns: u64, stream: u64) -> Result<(), String> {
+        if self.options.rate == 0.0 {
+            return Ok(());
+        }
         let seed = stream_seed(self.options.seed, 0, stream, 0);
         let sizes = Arc::new(Sizes::new(&self.options.mix));
         let requests = Requests::new(self.options.mix.clone(), sizes, Rng::seed_from_u64(seed))?;
@@ -253,6 +260,30 @@ impl Load {
         self.open_loop = None;
         self.housekeeping_ns = None;
         self.wanted = 0;
+    }
+
+    /// Closes the connections by FIN, some at a time. Those with a request in flight end by RST, because its answer may still come and would
+    /// not be read. MUST be called after `stop`, again and again until all are closed: then it returns true.
+    pub fn close(&mut self, now_ns: u64, hosts: &mut [Host]) -> bool {
+        if hosts.iter().any(Host::is_closing) {
+            return false;
+        }
+        let open = self.connections.iter_mut().filter(|connection| !matches!(connection.state(), State::Closed { .. }));
+        let mut closed = 0;
+        for connection in open.take(CLOSINGS_MAX) {
+            let at_once = connection.oldest().is_some();
+            connection.end(at_once, Failure::Closed, now_ns, &mut hosts[connection.host], &mut self.endings);
+            closed += 1;
+        }
+        self.endings.clear();
+        closed == 0
+    }
+
+    /// Frees the memory of connections. The counts stay.
+    pub fn release(&mut self) {
+        self.connections = Vec::new();
+        self.of_host.iter_mut().for_each(Vec::clear);
+        self.ready.clear();
     }
 
     /// Of the window.

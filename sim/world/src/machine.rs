@@ -2,6 +2,8 @@
 //! The machine's end of the network: the card, with the guest behind it. Tests put another host in its place.
 
 use crate::incidents::CardIncident;
+use crate::switch::Losses;
+use soft82599::net::faults::FrameFaults;
 use soft82599::net::Wire;
 use soft82599::rig::Rig;
 use std::collections::VecDeque;
@@ -24,6 +26,14 @@ pub trait Machine {
     fn link_is_up(&self) -> bool;
     /// A fault begins or ends. A machine without a card has none.
     fn suffer(&mut self, _now_ns: u64, _incident: &CardIncident) {}
+    /// The card's counters that are not zero, since the start.
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+    /// Frames that did not get past the machine's port, since the start.
+    fn losses(&self) -> Losses {
+        Losses::default()
+    }
 }
 
 /// The soft card.
@@ -32,7 +42,7 @@ pub struct CardMachine {
     /// Frames that arrived during a pause.
     held: VecDeque<Vec<u8>>,
     /// Frames for which there was no room there.
-    pub held_dropped: u64,
+    held_dropped: u64,
 }
 
 impl CardMachine {
@@ -84,6 +94,16 @@ impl Machine for CardMachine {
 
     fn link_is_up(&self) -> bool {
         self.rig.card.link_is_up()
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        self.rig.statistics()
+    }
+
+    fn losses(&self) -> Losses {
+        let dropped_by = |faults: &FrameFaults| faults.counts.dropped + faults.counts.overflowed;
+        let fault = dropped_by(&self.rig.host.receive_faults) + dropped_by(&self.rig.host.transmit_faults);
+        Losses { queue_full: self.held_dropped, fault, ..Losses::default() }
     }
 
     fn suffer(&mut self, now_ns: u64, incident: &CardIncident) {

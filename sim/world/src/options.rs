@@ -2,23 +2,17 @@
 //! The command line.
 
 use crate::clients::{Server, CLIENTS_MAX, CLIENT_HOST_FIRST};
-use crate::connection::ConnectionSettings;
 use crate::experiment::ExperimentOptions;
 use crate::incidents::{self, Incident, Moment};
-use crate::load::LoadOptions;
+use crate::load_words::{time, LoadWords};
+use crate::plan::{self, PlannedLoad, SETTINGS_MAX};
 use crate::switch::NetworkOptions;
 use clap::Parser;
-use load::arrivals::{self, Process};
-use load::distributions::Distribution;
-use load::protocol::{Checks, Protocol};
-use load::workload::{Mix, Popularity, PRESETS};
 use soft82599::log::Level;
 use soft82599::options::Strict;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-const MEMCACHED_PORT: u16 = 11211;
-const SETTINGS_MAX: usize = 1000;
 /// Requests that wait for connections which are opened again need longer than a request's time limit.
 const RECOVERY_DRAIN_NS_MIN: u64 = 60_000_000_000;
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
@@ -77,57 +71,18 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX as i64))]
     pub clients: u32,
 
-    /// Offer load: sizes, mix and arrivals as published: etc, usr; or fixed. Without it there is only the network
-    #[arg(long, value_name = "PRESET", value_parser = preset, group = "result")]
-    pub load: Option<String>,
-    /// Requests a second over all connections
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = rate)]
-    pub rate: f64,
-    /// Connections, over all clients
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub connections: u32,
-    /// A request takes any connection that has room, by chance, instead of the one that has waited longest
-    #[arg(long, requires = "load")]
-    pub any_connection: bool,
-    /// Requests in flight on one connection
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub depth: u32,
-    /// text, meta, binary
-    #[arg(long, default_value = "text")]
-    pub protocol: Protocol,
-    /// Number of keys
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub keys: Option<u64>,
-    /// Popularity of the keys: uniform, zipf (0.99), zipf:EXPONENT
-    #[arg(long)]
-    pub popularity: Option<Popularity>,
-    /// Key size in bytes: a number or a distribution
-    #[arg(long, value_name = "SIZE")]
-    pub key_size: Option<Distribution>,
-    /// Value size in bytes: a number or a distribution
-    #[arg(long, value_name = "SIZE")]
-    pub value_size: Option<Distribution>,
-    /// Share of requests that are sets, 0 to 1; or GET:SET, like 30:1
-    #[arg(long, value_name = "RATIO", value_parser = load::options::update_ratio)]
-    pub update: Option<f64>,
-    /// Distribution of the gaps between requests, as of neap-load
-    #[arg(long, long_help = format!("Distribution of the gaps between requests: {}", arrivals::GRAMMAR))]
-    pub arrivals: Option<Process>,
-    /// Compare each byte of each value, not only key and length
-    #[arg(long)]
-    pub check_bytes: bool,
-    /// Time limit of a request; after the window, unfinished requests are awaited for twice as long
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
-    pub time_out: u64,
-    /// Load before the window
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
-    pub warmup: u64,
-    /// The measured window
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
-    pub window: u64,
+    #[command(flatten)]
+    pub offered: LoadWords,
+    /// Loads one after the other in one boot: a JSON array of objects, whose members are the options above by their names, and name, seed,
+    /// log (true, false) and settings (lines for control before the load)
+    #[arg(long, value_name = "FILE", groups = ["result", "loads"], conflicts_with = "LoadWords")]
+    pub sequence: Option<PathBuf>,
+    /// A line for control after the set-up of the first load, repeatable. The result has the answers
+    #[arg(long, value_name = "LINE", requires = "loads")]
+    pub ask: Vec<String>,
     /// After the drain: open all connections again, and send this many requests, whose answers are awaited. Also take control's statistics
     /// before and after the log's begin and end
-    #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "log", conflicts_with = "sequence", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recovery: Option<u32>,
     /// Limit of boot, connections, preload and settings
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
@@ -136,10 +91,10 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
     /// Lines for Neap's control before the warm-up; empty lines and lines from # on are skipped
-    #[arg(long, value_name = "FILE", requires = "load")]
+    #[arg(long, value_name = "FILE", requires = "load", conflicts_with = "sequence")]
     pub settings: Option<PathBuf>,
-    /// Folder for the cores' logs of the window: core0.log, core1.log, ...
-    #[arg(long, value_name = "DIR", requires = "load")]
+    /// Folder for the cores' logs of the window: core0.log, core1.log, ...; of a sequence: for the folders of its loads
+    #[arg(long, value_name = "DIR", requires = "loads")]
     pub log: Option<PathBuf>,
     /// The card's interrupt messages and writes to EITR since the machine's reset, one JSON object a line, as in soft82599's trace
     #[arg(long, value_name = "FILE", requires = "out")]
@@ -183,48 +138,33 @@ impl Options {
         self.fault.iter().zip(0..).map(|(words, place)| incidents::parse(words, seed.wrapping_add(place))).collect()
     }
 
-    pub fn load(&self) -> Option<LoadOptions> {
-        let name = self.load.as_ref()?;
-        let preset = Mix::preset(name)?;
-        let usual = if name == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
-        Some(LoadOptions {
-            settings: ConnectionSettings {
-                server: (self.server, MEMCACHED_PORT),
-                protocol: self.protocol,
-                checks: Checks { bytes: self.check_bytes },
-                depth: self.depth as usize,
-            },
-            mix: Mix {
-                keys: self.keys.unwrap_or(preset.keys),
-                popularity: self.popularity.unwrap_or(preset.popularity),
-                key_size: self.key_size.clone().unwrap_or(preset.key_size),
-                value_size: self.value_size.clone().unwrap_or(preset.value_size),
-                update_ratio: self.update.unwrap_or(preset.update_ratio),
-                expiry_s: preset.expiry_s,
-            },
-            process: self.arrivals.clone().unwrap_or(usual),
-            rate: self.rate,
-            connections: self.connections as usize,
-            any_connection: self.any_connection,
-            time_out_ns: self.time_out,
-            seed: self.seed,
-        })
-    }
-
-    /// Reads the settings and makes the folder of logs. Err: one line that says what failed.
+    /// Reads the sequence and the settings, and makes the folders of logs. Err: one line that says what failed.
     pub fn experiment(&self) -> Result<ExperimentOptions, String> {
-        if let Some(folder) = &self.log {
+        let loads = match &self.sequence {
+            Some(file) => plan::read_sequence(file, &plan::Common { server: self.server, seed: self.seed, log: self.log.as_deref() })?,
+            None => self.only_load()?.into_iter().collect(),
+        };
+        for folder in loads.iter().filter_map(|load| load.log.as_ref()) {
             std::fs::create_dir_all(folder).map_err(|error| format!("--log {}: {error}", folder.display()))?;
         }
         Ok(ExperimentOptions {
-            warm_up_ns: self.warmup,
-            window_ns: self.window.max(1),
-            drain_ns_max: self.time_out.saturating_mul(2).max(if self.recovery.is_some() { RECOVERY_DRAIN_NS_MIN } else { 1 }),
+            loads,
+            is_sequence: self.sequence.is_some(),
+            asked: self.ask.clone(),
             set_up_ns_max: self.set_up_limit,
-            settings: self.read_settings()?,
-            log: self.log.clone(),
             recovery: self.recovery.map(u64::from),
         })
+    }
+
+    /// The load that the command line describes.
+    fn only_load(&self) -> Result<Option<PlannedLoad>, String> {
+        let Some(plan) = PlannedLoad::new(&self.offered, self.server, self.seed) else { return Ok(None) };
+        if self.recovery.is_some() && plan.load.rate == 0.0 {
+            return Err("--recovery sends requests, so it needs a --rate above 0".into());
+        }
+        let drain_ns_min = if self.recovery.is_some() { RECOVERY_DRAIN_NS_MIN } else { 0 };
+        let drain_ns_max = plan.drain_ns_max.max(drain_ns_min);
+        Ok(Some(PlannedLoad { drain_ns_max, settings: self.read_settings()?, log: self.log.clone(), ..plan }))
     }
 
     fn read_settings(&self) -> Result<Vec<String>, String> {
@@ -244,14 +184,6 @@ impl Options {
     }
 }
 
-fn preset(text: &str) -> Result<String, String> {
-    Mix::preset(text).map(|_| text.to_string()).ok_or_else(|| format!("known are {}", PRESETS.join(", ")))
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|rate: &f64| (1e-3..=1e8).contains(rate)).ok_or("not a number from 0.001 to 100000000".into())
-}
-
 fn server(text: &str) -> Result<Ipv4Addr, String> {
     let address: Ipv4Addr = text.parse().map_err(|_| "not an address like 10.0.0.2".to_string())?;
     let last = address.octets()[3];
@@ -269,18 +201,10 @@ fn strict(text: &str) -> Result<Strict, String> {
     soft82599::options::strict(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// Nanoseconds from a number with a unit: 250us, 20ms, 1.5s.
-pub fn time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text} is not a time of at most 3600s, like 500ns, 250us, 20ms or 1.5s");
-    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let (digits, unit) = units.into_iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit))).ok_or_else(wrong)?;
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    Some(number * unit).filter(|ns| (0.0..=3.6e12).contains(ns)).map(|ns| ns.round() as u64).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use load::arrivals::{self, Process};
 
     fn parse(words: &str) -> Result<Options, clap::Error> {
         Options::try_parse_from(format!("neap-world --socket s --driven d {words}").split_whitespace())
@@ -291,12 +215,15 @@ mod tests {
         let options =
             parse("--network delay_ns=500,loss=0.01 --load etc --rate 100000 --keys 50 --warmup 5ms --window 1.5s --strict").unwrap();
         assert_eq!((options.network.delay_ns, options.network.impairments.loss), (500, 0.01));
-        let load = options.load().unwrap();
+        let plan = options.only_load().unwrap().unwrap();
+        let load = plan.load;
         assert_eq!((load.mix.keys, load.mix.update_ratio, load.rate, load.connections), (50, 0.25, 1e5, 16));
         assert_eq!(load.process, Process::Pareto(arrivals::ETC_GAPS));
-        assert_eq!((options.warmup, options.window, options.strict()), (5_000_000, 1_500_000_000, Strict::Report));
+        assert_eq!((plan.warm_up_ns, plan.window_ns, options.strict()), (5_000_000, 1_500_000_000, Strict::Report));
         assert_eq!(parse("--strict=stop").unwrap().strict(), Strict::Stop);
-        assert!(parse("").unwrap().load().is_none());
+        assert!(parse("--sequence f --log d --ask status --out o").unwrap().sequence.is_some());
+        assert!(parse("").unwrap().only_load().unwrap().is_none());
+        assert!(parse("--load etc --rate 0 --log d --recovery 5").unwrap().only_load().unwrap_err().contains("--rate above 0"));
     }
 
     #[test]
@@ -317,7 +244,13 @@ mod tests {
             "--clients 0",
             "--clients 201",
             "--load nothing",
-            "--rate 0",
+            "--load etc --rate 0.0001",
+            "--load etc --sequence f",
+            "--sequence f --rate 5",
+            "--sequence f --any-connection",
+            "--sequence f --settings f",
+            "--sequence f --log d --recovery 5",
+            "--ask status",
             "--window 5",
             "--warmup -1ms",
             "--out f",

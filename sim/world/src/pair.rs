@@ -14,11 +14,11 @@
 //! 1989).
 
 use crate::agenda::Agenda;
+use crate::counts::FrameCounts;
 use crate::digest::Digest;
 use crate::link::NEVER_NS;
 use crate::machine::Machine;
 use crate::switch::{Losses, Port, Switch};
-use crate::world::FrameCounts;
 
 /// The drivers of time begin with an advance to this time.
 const FIRST_BARRIER_NS: u64 = 1000;
@@ -114,7 +114,7 @@ impl<M: Machine> Side<M> {
         while let Some(event) = self.agenda.take_due(self.now_ns) {
             match event {
                 Event::Arrival(frame) => {
-                    self.counts.to_card += 1;
+                    self.counts.add_to_card(frame.len());
                     self.digest.add_frame(self.now_ns, true, &frame);
                     self.machine.receive(self.now_ns, frame);
                 }
@@ -123,7 +123,7 @@ impl<M: Machine> Side<M> {
         }
         while self.line_free_ns.is_none() {
             let Some(mut frame) = self.machine.take_frame() else { break };
-            self.counts.from_card += 1;
+            self.counts.add_from_card(frame.len());
             self.digest.add_frame(self.now_ns, false, &frame);
             let (free_ns, at_switch_ns) = self.path.send_from_card(self.now_ns, frame.len());
             self.line_free_ns = Some(free_ns);

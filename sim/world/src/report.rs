@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The result of a run: one JSON object. Times are virtual nanoseconds.
 
+use crate::counts::{Counts, FrameCounts};
 use crate::digest::Digest;
 use crate::impairments::ImpairmentCounts;
 use crate::load::{ConnectionCounts, Totals};
 use crate::machine::Machine;
 use crate::steering::SteeringCounts;
 use crate::switch::Losses;
-use crate::world::{FrameCounts, World};
+use crate::world::World;
 use load::protocol::Outcome;
 use load::recorder::{Failure, Measurement, Tally};
 use load::workload::Operation;
@@ -18,19 +19,30 @@ const VERSION: u64 = 1;
 /// Everything that the report states.
 pub struct Figures<'m> {
     pub seed: u64,
+    /// The loads come from a file: the members of a load are only in `runs`.
+    pub is_sequence: bool,
+    pub runs: Vec<RunFigures<'m>>,
+    /// Since the start.
+    pub totals: Counts,
+    pub digest: Digest,
+    /// Control's answers to `--ask`.
+    pub answers: &'m [String],
+    pub trial: Trial<'m>,
+}
+
+/// One load.
+pub struct RunFigures<'m> {
+    pub name: &'m str,
+    pub seed: u64,
     /// Requests a second, as requested.
     pub rate: f64,
     pub window_ns: (u64, u64),
     pub measurement: &'m Measurement,
     pub connections: ConnectionCounts,
-    pub losses: Losses,
-    pub frames: FrameCounts,
-    /// Messages of the card within the window.
-    pub interrupts: u64,
-    /// The card's counters that are not zero.
-    pub card: Vec<(String, u64)>,
+    /// Of the window.
+    pub counts: Counts,
+    /// Of all frames up to the window's end.
     pub digest: Digest,
-    pub trial: Trial<'m>,
 }
 
 /// The part that tells whether the guest stood its faults.
@@ -46,27 +58,32 @@ pub struct Trial<'m> {
 }
 
 impl<'m> Figures<'m> {
-    /// The figures that network, clients and load give. The caller adds those of the machine: its lost frames, `interrupts` and `card`.
-    /// None: the world has no load.
-    pub fn of<M: Machine>(world: &'m World<M>, seed: u64, rate: f64) -> Option<Self> {
+    /// The figures of a finished run. None: the world has no load.
+    pub fn of<M: Machine>(world: &'m World<M>, seed: u64) -> Option<Self> {
         let experiment = world.experiment();
-        let load = experiment.load()?;
+        let last = experiment.runs().last()?.load;
+        let runs = experiment.runs().zip(world.windows()).map(|(run, window)| RunFigures {
+            name: &run.plan.name,
+            seed: run.plan.load.seed,
+            rate: run.plan.load.rate,
+            window_ns: run.window_ns,
+            measurement: &run.load.recorder().measurement,
+            connections: run.load.counts,
+            counts: window.end.since(&window.begin),
+            digest: window.digest,
+        });
         Some(Self {
             seed,
-            rate,
-            window_ns: experiment.window_ns(),
-            measurement: &load.recorder().measurement,
-            connections: load.counts,
-            losses: world.switch().losses,
-            frames: world.counts(),
-            interrupts: 0,
-            card: Vec::new(),
+            is_sequence: experiment.is_sequence(),
+            runs: runs.collect(),
+            totals: world.totals(),
             digest: world.digest(),
+            answers: experiment.answers(),
             trial: Trial {
                 impaired: world.switch().impaired,
-                totals: load.totals,
+                totals: last.totals,
                 changes: world.steering().counts,
-                recovery: load.recovery().map(|recorder| &recorder.measurement),
+                recovery: last.recovery().map(|recorder| &recorder.measurement),
                 statistics: experiment.statistics(),
             },
         })
@@ -74,45 +91,95 @@ impl<'m> Figures<'m> {
 }
 
 pub fn report(figures: &Figures) -> Value {
-    let measurement = figures.measurement;
-    let (from_ns, to_ns) = figures.window_ns;
+    let totals = &figures.totals;
+    let mut report = Map::new();
+    if let ([run], false) = (&figures.runs[..], figures.is_sequence) {
+        report.extend(of_run(run));
+    }
+    let frames = totals.frames;
+    report.extend([
+        ("version".into(), json!(VERSION)),
+        ("seed".into(), json!(figures.seed)),
+        ("lost_frames".into(), json!(totals.losses.total())),
+        ("losses".into(), losses(&totals.losses)),
+        ("frames".into(), json!({"to_card": frames.to_card, "from_card": frames.from_card})),
+        ("card".into(), counters(&totals.card)),
+        ("digest".into(), json!(figures.digest.text())),
+        ("answers".into(), json!(figures.answers)),
+        ("runs".into(), figures.runs.iter().map(|run| Value::Object(members(run).collect())).collect()),
+    ]);
+    if let Some(recovery) = figures.trial.recovery {
+        report.insert("trial".into(), trial(&figures.trial, recovery));
+    }
+    Value::Object(report)
+}
+
+/// The members of a load in a sequence: the counts are those of its window.
+fn members<'r>(run: &'r RunFigures) -> impl Iterator<Item = (String, Value)> + 'r {
+    let own = [
+        ("name", json!(run.name)),
+        ("seed", json!(run.seed)),
+        ("lost_frames", json!(run.counts.losses.total())),
+        ("losses", losses(&run.counts.losses)),
+        ("card", counters(&run.counts.card)),
+        ("digest", json!(run.digest.text())),
+    ];
+    of_run(run).into_iter().chain(own.map(|(name, value)| (name.to_string(), value)))
+}
+
+/// The members of a load that mean the same in both forms of a run.
+fn of_run(run: &RunFigures) -> Map<String, Value> {
+    let measurement = run.measurement;
+    let (from_ns, to_ns) = run.window_ns;
     let good: u64 = Outcome::ALL.into_iter().filter(|outcome| outcome.is_good()).map(|outcome| measurement.tally.of(outcome)).sum();
     let seconds = to_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
-    let mut report = json!({
-        "version": VERSION,
-        "seed": figures.seed,
-        "rate": figures.rate,
+    let members = json!({
+        "rate": run.rate,
         "offered": measurement.intended,
         "answered": good,
         "failed": measurement.tally.errors(),
         "achieved_rate": measurement.answered_in_window as f64 / seconds,
         "waited_for_room": measurement.waited_for_room,
-        "lost_frames": figures.losses.total(),
-        "losses": {
-            "chance": figures.losses.lost,
-            "queue_full": figures.losses.queue_full,
-            "unknown_address": figures.losses.unknown_address,
-            "fault": figures.losses.fault,
-        },
         "window": {"from_ns": from_ns, "to_ns": to_ns},
         "latency_ns": latency(measurement),
+        "latency_histogram": histogram(measurement),
         "operations": operations(&measurement.tally),
         "failures": failures(&measurement.tally),
         "connections": {
-            "opened": figures.connections.opened,
-            "refused": figures.connections.refused,
-            "lost": figures.connections.lost,
-            "ended": figures.connections.ended,
+            "opened": run.connections.opened,
+            "refused": run.connections.refused,
+            "lost": run.connections.lost,
+            "ended": run.connections.ended,
         },
-        "frames": {"to_card": figures.frames.to_card, "from_card": figures.frames.from_card},
-        "interrupts": figures.interrupts,
-        "card": Value::Object(figures.card.iter().map(|(name, count)| (name.clone(), json!(count))).collect()),
-        "digest": figures.digest.text(),
+        "frames_in_window": window_frames(&run.counts.frames),
+        "interrupts": run.counts.interrupts(),
     });
-    if let (Some(recovery), Value::Object(members)) = (figures.trial.recovery, &mut report) {
-        members.insert("trial".into(), trial(&figures.trial, recovery));
+    match members {
+        Value::Object(members) => members,
+        _ => Map::new(),
     }
-    report
+}
+
+fn window_frames(frames: &FrameCounts) -> Value {
+    json!({
+        "to_card": frames.to_card,
+        "from_card": frames.from_card,
+        "bytes_to_card": frames.bytes_to_card,
+        "bytes_from_card": frames.bytes_from_card,
+    })
+}
+
+fn losses(losses: &Losses) -> Value {
+    json!({
+        "chance": losses.lost,
+        "queue_full": losses.queue_full,
+        "unknown_address": losses.unknown_address,
+        "fault": losses.fault,
+    })
+}
+
+fn counters(counters: &[(String, u64)]) -> Value {
+    Value::Object(counters.iter().map(|(name, count)| (name.clone(), json!(count))).collect())
 }
 
 fn trial(trial: &Trial, recovery: &Measurement) -> Value {
@@ -145,6 +212,13 @@ fn latency(measurement: &Measurement) -> Value {
         "p999": at(0.999),
         "max": all.max(),
     })
+}
+
+/// The latencies of the good answers: pairs of the highest latency of a bucket, in nanoseconds, and its number of answers, in order. A
+/// bucket is at most a thousandth of its latency wide. Sums of several histograms give the percentiles of all their answers.
+fn histogram(measurement: &Measurement) -> Value {
+    let all = measurement.all_latencies();
+    all.iter_recorded().map(|bucket| json!([bucket.value_iterated_to(), bucket.count_since_last_iteration()])).collect()
 }
 
 /// The outcomes that occurred, by operation.
@@ -184,26 +258,48 @@ mod tests {
         recorder.answer(Operation::Get, Outcome::Hit, times(1000), 1600);
         recorder.answer(Operation::Set, Outcome::ServerError, times(1500), 2600);
         recorder.fail(Failure::Reset, 1999);
-        let report = report(&Figures {
+        let frames = FrameCounts { to_card: 8, from_card: 9, ..FrameCounts::default() };
+        let in_window = FrameCounts { to_card: 3, from_card: 2, bytes_to_card: 180, bytes_from_card: 400 };
+        let card = |count, messages| vec![("messages[0]".into(), messages), ("rx.missed".into(), count)];
+        let run = RunFigures {
+            name: "a",
             seed: 3,
             rate: 5.0,
             window_ns: (1000, 2000),
             measurement: &recorder.measurement,
             connections: ConnectionCounts::default(),
-            losses: Losses { lost: 2, queue_full: 1, unknown_address: 0, fault: 0 },
-            frames: FrameCounts { to_card: 8, from_card: 9 },
-            interrupts: 7,
-            card: vec![("rx.missed".into(), 4)],
+            counts: Counts { frames: in_window, losses: Losses { lost: 1, ..Losses::default() }, card: card(2, 7) },
             digest: Digest::default(),
+        };
+        let mut figures = Figures {
+            seed: 3,
+            is_sequence: false,
+            runs: vec![run],
+            totals: Counts { frames, losses: Losses { lost: 2, queue_full: 1, ..Losses::default() }, card: card(4, 9) },
+            digest: Digest::default(),
+            answers: &["x".to_string()],
             trial: Trial::default(),
-        });
+        };
+        let sequence = {
+            figures.is_sequence = true;
+            super::report(&figures)
+        };
+        figures.is_sequence = false;
+        let report = super::report(&figures);
         assert!(report.get("trial").is_none(), "a run without a recovery has none");
         assert_eq!((&report["offered"], &report["answered"], &report["failed"]), (&json!(3), &json!(1), &json!(2)));
         assert_eq!((&report["latency_ns"]["max"], &report["lost_frames"]), (&json!(600), &json!(3)));
         assert_eq!(report["operations"], json!({"get": {"hit": 1}, "set": {"server_error": 1}}));
         assert_eq!(report["failures"], json!({"reset": 1}));
-        assert_eq!(report["card"], json!({"rx.missed": 4}));
+        assert_eq!(report["card"], json!({"messages[0]": 9, "rx.missed": 4}));
         assert_eq!(report["frames"], json!({"to_card": 8, "from_card": 9}));
-        assert_eq!(report["interrupts"], json!(7));
+        assert_eq!((&report["interrupts"], &report["answers"]), (&json!(7), &json!(["x"])));
+        assert_eq!(report["latency_histogram"], json!([[600, 1]]));
+        let run = &sequence["runs"][0];
+        assert_eq!((run, sequence.get("offered")), (&report["runs"][0], None));
+        assert_eq!((&run["name"], &run["offered"], &run["interrupts"]), (&json!("a"), &json!(3), &json!(7)));
+        assert_eq!((&run["card"]["rx.missed"], &run["lost_frames"]), (&json!(2), &json!(1)));
+        let frames = json!({"to_card": 3, "from_card": 2, "bytes_to_card": 180, "bytes_from_card": 400});
+        assert_eq!((&run["frames_in_window"], &report["frames_in_window"]), (&frames, &frames));
     }
 }

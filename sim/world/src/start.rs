@@ -4,7 +4,6 @@
 use crate::clients::{client_mac, Host};
 use crate::experiment::Experiment;
 use crate::incidents::Incidents;
-use crate::load::Load;
 use crate::machine::{CardMachine, Machine};
 use crate::neap_control::NeapControl;
 use crate::options::{Options, Stream};
@@ -71,8 +70,7 @@ pub fn world<M: Machine>(options: &Options, machine: M) -> Result<World<M>, Stri
     let hosts: Vec<Host> = (0..clients).map(client).collect();
     let addresses = (0..clients).map(client_mac).collect();
     let switch = Switch::new(options.network.clone(), addresses, options.stream_seed(Stream::Switch, 0));
-    let load = options.load().map(|load| Load::new(load, clients));
-    let experiment = Experiment::new(options.experiment()?, load, NeapControl::new(options.server));
+    let experiment = Experiment::new(options.experiment()?, clients, NeapControl::new(options.server));
     let incidents = Incidents::new(options.incidents()?);
     Ok(World::new(machine, hosts, switch, experiment, incidents, Steering::new(NeapControl::new(options.server))))
 }

@@ -114,6 +114,23 @@ impl Losses {
     pub fn total(&self) -> u64 {
         self.lost + self.queue_full + self.unknown_address + self.fault
     }
+
+    pub fn add(&mut self, other: &Self) {
+        self.lost += other.lost;
+        self.queue_full += other.queue_full;
+        self.unknown_address += other.unknown_address;
+        self.fault += other.fault;
+    }
+
+    /// Those after an earlier moment.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            lost: self.lost - earlier.lost,
+            queue_full: self.queue_full - earlier.queue_full,
+            unknown_address: self.unknown_address - earlier.unknown_address,
+            fault: self.fault - earlier.fault,
+        }
+    }
 }
 
 pub struct Switch {

@@ -10,8 +10,9 @@
 
 use crate::agenda::Agenda;
 use crate::clients::Host;
+use crate::counts::{Counts, FrameCounts, Window};
 use crate::digest::Digest;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Phase};
 use crate::incidents::{Incident, Incidents};
 use crate::machine::Machine;
 use crate::steering::{Steering, STEERING_HOST};
@@ -42,12 +43,6 @@ impl Event {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameCounts {
-    pub to_card: u64,
-    pub from_card: u64,
-}
-
 pub struct World<M> {
     pub machine: M,
     hosts: Vec<Host>,
@@ -60,6 +55,9 @@ pub struct World<M> {
     reaches: BinaryHeap<Reverse<(u64, u64)>>,
     digest: Digest,
     counts: FrameCounts,
+    phase: Phase,
+    /// Of each load whose window has begun.
+    windows: Vec<Window>,
     /// The card sends a frame until then.
     card_line_free_ns: Option<u64>,
     now_ns: u64,
@@ -67,9 +65,24 @@ pub struct World<M> {
 
 impl<M: Machine> World<M> {
     pub fn new(machine: M, hosts: Vec<Host>, switch: Switch, experiment: Experiment, incidents: Incidents, steering: Steering) -> Self {
-        let (agenda, reaches, digest, counts) = Default::default();
-        let (card_line_free_ns, now_ns) = (None, 0);
-        Self { machine, hosts, switch, experiment, incidents, steering, agenda, reaches, digest, counts, card_line_free_ns, now_ns }
+        let (agenda, reaches, digest, counts, windows) = Default::default();
+        let (phase, card_line_free_ns, now_ns) = (Phase::SetUp, None, 0);
+        Self {
+            machine,
+            hosts,
+            switch,
+            experiment,
+            incidents,
+            steering,
+            agenda,
+            reaches,
+            digest,
+            counts,
+            phase,
+            windows,
+            card_line_free_ns,
+            now_ns,
+        }
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -86,6 +99,16 @@ impl<M: Machine> World<M> {
     }
     pub fn counts(&self) -> FrameCounts {
         self.counts
+    }
+    /// Of each load whose window has begun.
+    pub fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+    /// All counts since the start.
+    pub fn totals(&self) -> Counts {
+        let mut losses = self.switch.losses;
+        losses.add(&self.machine.losses());
+        Counts { frames: self.counts, losses, card: self.machine.counters() }
     }
     pub fn digest(&self) -> Digest {
         self.digest
@@ -107,10 +130,29 @@ impl<M: Machine> World<M> {
         for _ in 0..ROUNDS_MAX {
             self.act()?;
             if self.next_event_ns().is_none_or(|at_ns| at_ns > self.now_ns) {
+                self.note_phase();
                 return Ok(());
             }
         }
         Err(format!("the model makes no progress at {} ns", self.now_ns))
+    }
+
+    /// Takes the window's counts at the end of the moment at which it begins or ends.
+    fn note_phase(&mut self) {
+        let phase = self.experiment.phase();
+        if phase == self.phase {
+            return;
+        }
+        self.phase = phase;
+        if phase == Phase::Window {
+            let begin = self.totals();
+            self.windows.push(Window { begin, ..Window::default() });
+        } else if phase == Phase::Drain {
+            let (end, digest) = (self.totals(), self.digest);
+            if let Some(window) = self.windows.last_mut() {
+                (window.end, window.digest) = (end, digest);
+            }
+        }
     }
 
     fn act(&mut self) -> Result<(), String> {
@@ -162,7 +204,7 @@ impl<M: Machine> World<M> {
                 }
             }
             Event::AtCard(frame) => {
-                self.counts.to_card += 1;
+                self.counts.add_to_card(frame.len());
                 self.digest.add_frame(now_ns, true, &frame);
                 self.machine.receive(now_ns, frame);
             }
@@ -212,7 +254,7 @@ impl<M: Machine> World<M> {
     fn collect_from_card(&mut self) {
         while self.card_line_free_ns.is_none() {
             let Some(frame) = self.machine.take_frame() else { break };
-            self.counts.from_card += 1;
+            self.counts.add_from_card(frame.len());
             self.digest.add_frame(self.now_ns, false, &frame);
             let (free_ns, at_ns) = self.switch.send_from_card(self.now_ns, frame.len());
             self.add(at_ns, Event::AtSwitch(Port::Card, frame));

@@ -54,7 +54,7 @@ fn run(options: &Options) -> Result<Run, String> {
 
 impl Run {
     fn report(&self, options: &Options) -> Value {
-        report(&Figures::of(&self.world, options.seed, options.rate).unwrap())
+        report(&Figures::of(&self.world, options.seed).unwrap())
     }
 }
 
