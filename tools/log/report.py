@@ -10,13 +10,12 @@ A content security policy in the page's head forbids all connections, also by te
 
 import dataclasses
 import html
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from tools.errors import UsageError
 from tools.foreign import shown
-from tools.log import configuration, decode, load_results, page_data, page_series, phases, repeats, summary
+from tools.log import configuration, decode, load_results, page_data, page_series, page_template, phases, repeats, summary
 from tools.log.decode import KIND_NAMES, RunLog
 from tools.log.tables import Making
 from tools.log.trim import trim
@@ -110,18 +109,12 @@ def build(runs: Sequence[NamedRun]) -> str:
         "@TITLE@": html.escape(" and ".join(titles)),
         "@STYLE@": (HERE / "page.css").read_text(),
         "@HEAD@": _head(prepared),
-        "@DATA@": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "@DATA@": page_template.json_text(data),
         "@SCRIPT@": "\n".join((HERE / name).read_text() for name in SCRIPTS),
         "@TABLES@": "\n".join(_tables(each, len(prepared) > 1) for each in prepared),
         "@COLUMNS@": "\n".join(texts),
     }
-    page = (HERE / "page.html").read_text()
-    # All placeholders are replaced in one pass over the page's own text, because the inserted texts may contain placeholders, too.
-    parts = []
-    for line in page.splitlines():
-        name = line.strip()
-        parts.append(replacements[name] if name in replacements else line.replace("@TITLE@", replacements["@TITLE@"]))
-    return "\n".join(parts) + "\n"
+    return page_template.fill((HERE / "page.html").read_text(), replacements)
 
 
 def _run(
