@@ -14,7 +14,7 @@ from typing import Any
 from tools import machine_list, progress, run
 from tools.bench import modelled
 from tools.compare import figures, folder, page, plan, store, table, units
-from tools.compare.figures import Cell, Measured
+from tools.compare.figures import Measured
 from tools.errors import Failure
 from tools.log import report
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """The folder of a comparison: each unit's result, so that an interrupted comparison goes on, and all that repeats it.
 
-    plan.json            the plan, and the commit, and hashes of all that takes part in a run
-    units/NAME.json      the figures of one boot; written when it has ended
-    machines/ARM.json    the machine's list of facts (./neap machine)
-    logs/ARM/            the cores' logs, as ./neap log reads them
-    comparison.json, runs.parquet, comparison.html, logs.html     made anew from the above at the end
+plan.json            the plan, and the commit, and hashes of all that takes part in a run
+units/NAME.json      the figures of one boot; written when it has ended
+machines/ARM.json    the machine's list of facts (./neap machine)
+logs/ARM/            the cores' logs, as ./neap log reads them
+comparison.json, runs.parquet, comparison.html, logs.html     made anew from the above at the end
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class ResultFolder:
             known = others if isinstance(others, dict) else {}
             changed = [name for name in {**known, **self.participants} if known.get(name) != self.participants.get(name)]
             raise UsageError(
-                f"{self.path} was begun with other versions of: {', '.join(changed)}", "--out names a new folder, so that no result is mixed"
+                f"{self.path} was begun with other versions of: {', '.join(changed)}",
+                "--out names a new folder, so that no result is mixed",
             )
 
     @property

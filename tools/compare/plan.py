@@ -121,7 +121,7 @@ class Plan:
         return cache.digest(json.dumps(dataclasses.asdict(self), sort_keys=True))
 
     def narrowed(self, only: Sequence[str], rounds: int | None, cores: Sequence[int] | None) -> Plan:
-        """The plan with only the rows that match a pattern (fnmatch), and with other rounds and cores. Raises UsageError if no row is left."""
+        """The plan with the rows that match a pattern (fnmatch), and with other rounds and cores. Raises UsageError if no row is left."""
         workloads, ping_pong = self.workloads, self.ping_pong
         if only:
             workloads = tuple(one for one in workloads if _matches(one.name, only))
@@ -205,11 +205,15 @@ def _made(kind, table: Any, where: str):
             good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1e9
             _require(good, f"{where}.{name} is a number from 0 to 1e9")
         elif wanted == "str":
-            _require(isinstance(value, str) and len(value) <= ABOUT_CHARACTERS_MAX and value.isprintable(), f"{where}.{name} is a short text")
+            _require(
+                isinstance(value, str) and len(value) <= ABOUT_CHARACTERS_MAX and value.isprintable(), f"{where}.{name} is a short text"
+            )
         elif wanted == "tuple[str, ...]":
             _require(isinstance(value, list) and all(isinstance(each, str) for each in value), f"{where}.{name} is a list of texts")
         else:
-            _require(isinstance(value, list) and value and all(_is_number(n, 1, 1 << 24) for n in value), f"{where}.{name} is a list of numbers")
+            _require(
+                isinstance(value, list) and value and all(_is_number(n, 1, 1 << 24) for n in value), f"{where}.{name} is a list of numbers"
+            )
         given[name] = tuple(value) if isinstance(value, list) else value
     if missing := [name for name, field in fields.items() if name not in given and field.default is dataclasses.MISSING]:
         raise ValueError(f"{where} lacks the member '{missing[0]}'")
@@ -242,7 +246,9 @@ def _check(plan: Plan) -> None:
         _require(not one.is_idle or one.window_ms is not None, f"{one.name}: with rate = 0 the member window_ms is needed")
         _require(one.is_idle or one.requests >= 1, f"{one.name}: requests is 1 or more")
         for cores in plan.cores:
-            _require(0 < one.window_ms_of(cores) <= 60_000, f"{one.name}: the window is longer than a minute; fewer requests, or a higher rate")
+            _require(
+                0 < one.window_ms_of(cores) <= 60_000, f"{one.name}: the window is longer than a minute; fewer requests, or a higher rate"
+            )
     if plan.log:
         _require(plan.log.workload in [one.name for one in plan.workloads], f"log: there is no workload '{plan.log.workload}'")
         _require(1 <= plan.log.cores <= CORES_MAX, f"log: cores is 1 to {CORES_MAX}")

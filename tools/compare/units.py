@@ -18,11 +18,12 @@ from typing import Any
 
 from tools import build
 from tools.bench import modelled
+from tools.compare import profiles
 from tools.compare.figures import Measured
 from tools.compare.plan import Arm, PingPong, Plan, Workload
 from tools.errors import Failure
 from tools.foreign import parse_json
-from tools.model import experiment, layers, linux, pair, results
+from tools.model import experiment, linux, pair, results
 
 LOADS, PING_PONG, LOG = "loads", "ping-pong", "log"
 MACHINE = "machine: "
@@ -135,15 +136,14 @@ def _loads(unit: Unit, plan: Plan, system: experiment.System, scratch: Path) -> 
     loads = [load_of(one, unit.cores, plan.seed + unit.round) for one in plan.workloads]
     console: list[str] = []
     found = experiment.run_sequence(_settings(unit, plan), loads, system, scratch, console.append)
-    classify = layers.classifier(system, console)
+    read_profile = profiles.reader(unit.arm, system, console)
     measured = []
     for at, (one, result) in enumerate(zip(plan.workloads, found, strict=True)):
-        profile = classify(scratch / f"profile-{at}.txt")
-        measured.append(_measured(unit, one, result, profile))
+        measured.append(_measured(unit, one, result, read_profile(scratch / f"profile-{at}.txt")))
     return Outcome(measured)
 
 
-def _measured(unit: Unit, one: Workload, result: results.Result, profile: layers.Counts) -> Measured:
+def _measured(unit: Unit, one: Workload, result: results.Result, profile: profiles.Counts) -> Measured:
     world = result.world
     if world["failed"] or not (result.answered or one.is_idle):
         raise Failure(f"{one.name}: {world['failed']} requests failed, {result.answered} were answered")
@@ -178,7 +178,9 @@ def _measured(unit: Unit, one: Workload, result: results.Result, profile: layers
         "latency": world["latency_ns"],
     }
     of_layers = {name: value / count for name, value in profile.by_layer.items()}
-    return Measured(one.name, unit.arm.name, unit.cores, unit.round, "second" if one.is_idle else "request", count, figures, of_layers, about)
+    return Measured(
+        one.name, unit.arm.name, unit.cores, unit.round, "second" if one.is_idle else "request", count, figures, of_layers, about
+    )
 
 
 def _ping_pong(unit: Unit, plan: Plan, system: experiment.System, scratch: Path) -> Outcome:
