@@ -16,7 +16,7 @@ namespace neap::model {
 
 struct Link::Page {
   std::array<char, 8> magic;
-  std::atomic<std::uint64_t> now_ns, next_ns, vectors, phase, failed, idle_until_ns;
+  std::atomic<std::uint64_t> now_ns, next_ns, vectors, phase, failed, idle_until_ns, load;
 };
 
 namespace {
@@ -100,6 +100,7 @@ std::uint64_t Link::take_vectors() noexcept { return page_->vectors.exchange(0);
 Phase Link::phase() const noexcept {
   return static_cast<Phase>(std::min<std::uint64_t>(page_->phase.load(), static_cast<std::uint64_t>(Phase::finished)));
 }
+std::uint64_t Link::load() const noexcept { return page_->load.load(); }
 bool Link::failed() const noexcept { return page_->failed.load() != 0; }
 
 }  // namespace neap::model

@@ -28,6 +28,8 @@ class Link {
   /// The vectors whose messages the card has sent since the last call, a bit each.
   [[nodiscard]] std::uint64_t take_vectors() noexcept;
   [[nodiscard]] Phase phase() const noexcept;
+  /// The number of the load under way, from 0. It changes only with the phase.
+  [[nodiscard]] std::uint64_t load() const noexcept;
   [[nodiscard]] bool failed() const noexcept;
 
  private:

@@ -366,7 +366,8 @@ void Machine::port_write(std::uint32_t port, std::uint32_t value) noexcept {
 void Machine::snapshot(const char* event, std::uint64_t mark, Ticks time) noexcept {
   if (options_.trace != nullptr) std::fprintf(options_.trace, "%s, phase %u\n", event, static_cast<unsigned>(phase_));
   if (options_.out == nullptr) return;
-  write_snapshot(options_.out, package_, {.event = event, .phase = static_cast<unsigned>(phase_), .mark = mark, .now = time}, digest_);
+  const Moment moment{.event = event, .phase = static_cast<unsigned>(phase_), .load = load_, .mark = mark, .now = time};
+  write_snapshot(options_.out, package_, moment, digest_);
 }
 
 void Machine::ended() noexcept {
@@ -445,8 +446,9 @@ void Machine::look_at_world() noexcept {
   const Phase phase = link_.phase();
   if (phase == phase_) return;
   phase_ = phase;
+  load_ = link_.load();
   snapshot("phase", 0, time);
-  if (!profile::phase_changed(phase == Phase::window)) {
+  if (!profile::phase_changed(phase == Phase::window, load_)) {
     std::fputs("neap-machine: the profile cannot be written\n", stderr);
     qemu::end_process(status_unwritten);
   }

@@ -124,6 +124,7 @@ class Machine {
   Ticks world_acts_ = ~Ticks{0};                                  // absolute: the next moment at which the world acts by itself
   Ticks next_count_ = ~Ticks{0};                                  // absolute: the next count of executed instructions
   Phase phase_ = Phase::set_up;
+  std::uint64_t load_ = 0;    // the world's load under way
   std::uint64_t lines_ = 0;   // on the first serial port
   bool as_of_start_ = false;  // QEMU is asked for a time since the start
   bool exit_written_ = false;

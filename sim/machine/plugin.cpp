@@ -13,7 +13,7 @@
 //   lines       on: a snapshot at the end of each line on the first serial port
 //   seed        recorded in the digest, and where `stall` begins. RDRAND follows QEMU's option -seed.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
-//   profile     the window's instructions by address (profile.hpp)
+//   profile     the window's instructions by address (profile.hpp); of a sequence of loads with % for the load's number
 //   instructions_max
 //               the run ends with status 6 when the cores have executed more than N instructions; a guest that polls never ends by itself
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.

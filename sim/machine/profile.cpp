@@ -121,8 +121,11 @@ void translated(qemu_plugin_tb* block, void*) {
   }
 }
 
-bool write() {
-  std::FILE* const file = std::fopen(state->path.c_str(), "w");
+bool write(std::uint64_t load) {
+  std::string path = state->path;
+  const std::size_t at = path.rfind('%'), folder_ends = path.rfind('/');
+  if (at != std::string::npos && (folder_ends == std::string::npos || at > folder_ends)) path.replace(at, 1, std::to_string(load));
+  std::FILE* const file = std::fopen(path.c_str(), "w");
   if (file == nullptr) return false;
   for (const auto& [address, place] : state->places) {
     if (place->executions == 0 && place->moves == 0) continue;
@@ -138,10 +141,13 @@ void begin(std::uint64_t plugin, const char* path, unsigned cpus) {
   qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated, nullptr);
 }
 
-bool phase_changed(bool in_window) {
+bool phase_changed(bool in_window, std::uint64_t load) {
   if (state == nullptr || in_window == state->counts) return true;
   state->counts = in_window;
-  return in_window || write();
+  if (!in_window) return write(load);
+  for (const auto& [address, place] : state->places) place->executions = place->moves = 0;
+  state->repeating = nullptr;
+  return true;
 }
 
 }  // namespace neap::model::profile

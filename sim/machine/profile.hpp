@@ -3,22 +3,23 @@
 //
 // A cost is a number of instructions, and a profile says where they are. Each translated instruction calls the profile before it runs, so
 // the counts are exact. A repeated string instruction counts once, as a CPU counts it; QEMU's own count has each repetition. Counting
-// begins with the window and ends with it. It takes no virtual time and does not change the run.
+// begins with the window and ends with it; each window begins with 0. It takes no virtual time and does not change the run.
 //
 // A line moves if a core accesses a line that another core has written since, or writes a line that another core has read since. That is
-// the protocol MESI with caches of unlimited size. The card's accesses are not seen. Only plugin.cpp includes this file; the cores run in
-// one thread, so nothing is locked.
+// the protocol MESI with caches of unlimited size. The readers of a line are tracked since boot; only moves within a window are counted. The
+// card's accesses are not seen. Only plugin.cpp includes this file; the cores run in one thread, so nothing is locked.
 #pragma once
 
 #include <cstdint>
 
 namespace neap::model::profile {
 
-/// Counts the instructions of the window and writes them to `path` at its end: a line of text for each address that was executed, with the
+/// Counts the instructions of each window and writes them to `path` at its end: a line of text for each address that was executed, with the
 /// address (hexadecimal), the number of executions, and the number of lines that these executions moved. MUST be called at installation.
-/// `cpus`: with one, no accesses to memory are watched.
+/// A `%` in the file's name stands for the number of the load, so that each load of a sequence has a file of its own. `cpus`: with one, no
+/// accesses to memory are watched.
 void begin(std::uint64_t plugin, const char* path, unsigned cpus);
-/// The experiment's phase has changed. Returns false if the file could not be written.
-[[nodiscard]] bool phase_changed(bool in_window);
+/// The experiment's phase has changed; `load` is the number of the load under way. Returns false if the file could not be written.
+[[nodiscard]] bool phase_changed(bool in_window, std::uint64_t load);
 
 }  // namespace neap::model::profile

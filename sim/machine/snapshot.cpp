@@ -37,10 +37,10 @@ void write_core(std::FILE* to, Package& package, unsigned core, Ticks now) {
 
 void write_snapshot(std::FILE* to, Package& package, const Moment& moment, const Digest& digest) {
   std::fprintf(to,
-               "{\"event\":\"%s\",\"phase\":%u,\"mark\":%" PRIu64 ",\"model\":\"%s\",\"virtual_ns\":%" PRIu64
+               "{\"event\":\"%s\",\"phase\":%u,\"load\":%" PRIu64 ",\"mark\":%" PRIu64 ",\"model\":\"%s\",\"virtual_ns\":%" PRIu64
                ",\"package_j\":%.9f,\"cores_j\":%.9f,\"dram_j\":%.9f,\"package_residency_ns\":{",
-               moment.event, moment.phase, moment.mark, package.cpu().name.c_str(), to_ns(moment.now), package.package_joules(moment.now),
-               package.cores_joules(moment.now), package.dram_joules(moment.now));
+               moment.event, moment.phase, moment.load, moment.mark, package.cpu().name.c_str(), to_ns(moment.now),
+               package.package_joules(moment.now), package.cores_joules(moment.now), package.dram_joules(moment.now));
   for (unsigned i = 1; i < package_state_count; ++i) {
     std::fprintf(to, "%s\"%s\":%" PRIu64, i == 1 ? "" : ",", package_state_names[i],
                  to_ns(package.package_residency(static_cast<PackageState>(i), moment.now)));

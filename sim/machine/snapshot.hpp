@@ -22,6 +22,7 @@ class Digest {
 struct Moment {
   const char* event;  ///< "phase", "mark", "line", "exit" or "error"
   unsigned phase = 0;
+  std::uint64_t load = 0;  ///< the number of the world's load, from 0
   std::uint64_t mark = 0;
   Ticks now = 0;  ///< absolute
 };

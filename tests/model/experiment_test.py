@@ -90,7 +90,7 @@ def test_a_slower_clock_takes_longer_for_a_request(tmp_path: Path) -> None:
     [
         (Experiment("unknown"), "--model takes .*e5-2690"),
         (Experiment("e5-2690", cores=17), "1 to 16 cores"),
-        (Experiment("e5-2690", rate=0), "--rate"),
+        (Experiment("e5-2690", rate=-1), "--rate"),
         (Experiment("e5-2690", seed=-1), "--seed"),
         (Experiment("e5-2690", arguments=["ip=1.2.3.4/24"]), "ip="),
     ],

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSL-1.0
-"""One run of an image on the model machine.
+"""A run of an image on the model machine: with one load, or with several in one boot.
 
 Three processes share one virtual clock. `neap-world` holds the soft 82599, a switch and clients with their load. QEMU's plugin gives each
 emulated core its clock, sleep states and energy, and tells the world the time. This process starts both, waits, and merges their results.
 All figures are those of a model: they show how settings compare, not what a machine would draw (docs/model-machine.md).
+
+Linux needs much longer to boot than a window lasts. `run_sequence` therefore runs several loads after one another in one boot.
 """
 
 import dataclasses
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools import build, machine, progress
@@ -26,15 +28,93 @@ LOG = "log"
 INTERRUPTS = "interrupts.jsonl"
 TRACE = "trace.txt"
 PROFILE = "profile.txt"
+SEQUENCE = "sequence.json"
 TIME_OUT_SECONDS = 1800.0
 CORES_MAX = 16
 
 
+def sequence_profile(number: int | str) -> str:
+    """The name of a load's profile in a sequence."""
+    return f"profile-{number}.txt"
+
+
+def sequence_log(number: int, load: "Load") -> Path:
+    """The folder of a load's logs below a sequence's folder."""
+    return Path(LOG) / f"{number}-{load.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """One load of a sequence.
+
+    name: letters, digits and . _ -. mix: a preset of the load generator. rate: requests per second; 0 measures idle connections.
+    keys, value_bytes, key_bytes, update, arrivals: in place of the mix's. update: share of sets, 0 to 1. arrivals: as of neap-world.
+    window_ms, warm_up_ms: virtual time. log: whether the window's logs are fetched. settings: lines for control before the load.
+    options: neap-world's other options of a load by their names, such as {"any-connection": True, "popularity": "zipf", "time-out": "2s"}.
+    """
+
+    name: str
+    mix: str = "etc"
+    rate: float = 10_000.0
+    connections: int = 16
+    depth: int = 4
+    protocol: str = "text"
+    keys: int | None = None
+    value_bytes: int | None = None
+    key_bytes: int | None = None
+    update: float | None = None
+    arrivals: str | None = None
+    warm_up_ms: float = 20.0
+    window_ms: float = 100.0
+    seed: int = 1
+    log: bool = False
+    settings: Sequence[str] = ()
+    options: Mapping[str, str | float | bool] = dataclasses.field(default_factory=dict)
+
+    def words(self) -> dict[str, str | bool]:
+        """neap-world's options of the load, by name."""
+        given = {
+            "load": self.mix,
+            "rate": f"{self.rate:.15g}",
+            "connections": self.connections,
+            "depth": self.depth,
+            "protocol": self.protocol,
+            "keys": self.keys,
+            "value-size": self.value_bytes,
+            "key-size": self.key_bytes,
+            "update": self.update,
+            "arrivals": self.arrivals,
+            "warmup": f"{self.warm_up_ms:.15g}ms",
+            "window": f"{self.window_ms:.15g}ms",
+            **self.options,
+        }
+        return {name: value if isinstance(value, bool) else str(value) for name, value in given.items() if value is not None}
+
+    def member(self) -> dict[str, object]:
+        """The load in a sequence's file."""
+        return {"name": self.name, **self.words(), "seed": self.seed, "log": self.log, "settings": list(self.settings)}
+
+    def check(self) -> None:
+        """Raises UsageError for a number that cannot be."""
+        for name, value, minimum, maximum in (
+            ("--rate", self.rate, 0, 1e8),
+            ("--load-seconds", self.window_ms / 1e3, 1e-9, 3600.0),
+            ("--connections", self.connections, 1, 4096),
+        ):
+            if not minimum <= value <= maximum:
+                above = f"from {minimum:g}" if minimum != 1e-9 else "above 0,"
+                where = f"load {self.name}: " if self.name else ""
+                raise UsageError(f"{where}{name} takes a number {above} up to {maximum:g}, not {value:g}")
+        if not 0 <= self.seed < 1 << 64:
+            raise UsageError(f"--seed takes a number from 0 to 2^64 - 1, not {self.seed}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """The settings of a run. Equal settings and an equal image give an equal result.
+    """The settings of a run. Equal settings and an equal image give an equal result. A sequence has its loads from elsewhere: the fields of
+    a load (load, rate, window_ms, warm_up_ms, connections, depth, protocol, keys, value_bytes) are then not used.
 
-    load: the mix, a preset of the load generator. rate: requests per second. protocol: text, meta or binary.
+    load: the mix, a preset of the load generator. rate: requests per second; 0: idle connections. protocol: text, meta or binary.
     window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.
@@ -43,7 +123,7 @@ class Experiment:
     trace: the cores' sleeps are written to TRACE; that does not change the run.
     smt: `cores` counts threads, two on each modelled core.
     instructions_max: a guest that executes more on all cores together is ended. Unlike a time of the host, that repeats.
-    profile: the window's instructions by address are written to PROFILE; that does not change the run.
+    profile: the window's instructions by address are written to PROFILE, of a sequence to `sequence_profile`; that does not change the run.
     """
 
     model: str
@@ -77,17 +157,25 @@ class Experiment:
             raise UsageError(f"--model: a modelled machine has 1 to {CORES_MAX} cores, not {self.cores}")
         if self.smt and self.cores % 2:
             raise UsageError(f"--smt: each core has two threads, so --cores takes an even number of them, not {self.cores}")
-        for name, value, maximum in (
-            ("--rate", self.rate, 1e8),
-            ("--load-seconds", self.window_ms / 1e3, 3600.0),
-            ("--connections", self.connections, 4096),
-        ):
-            if not 0 < value <= maximum:
-                raise UsageError(f"{name} takes a number above 0, up to {maximum:g}, not {value:g}")
-        if not 0 <= self.seed < 1 << 64:
-            raise UsageError(f"--seed takes a number from 0 to 2^64 - 1, not {self.seed}")
+        self.only_load().check()
         if any(word.startswith("ip=") for word in self.arguments):
             raise UsageError(f"ip=: on the model machine the image's address is {SERVER}", "leave the word out")
+
+    def only_load(self) -> Load:
+        """The load of a run that is no sequence."""
+        return Load(
+            name="",
+            mix=self.load,
+            rate=self.rate,
+            connections=self.connections,
+            depth=self.depth,
+            protocol=self.protocol,
+            keys=self.keys,
+            value_bytes=self.value_bytes,
+            warm_up_ms=self.warm_up_ms,
+            window_ms=self.window_ms,
+            seed=self.seed,
+        )
 
     def about(self) -> dict[str, object]:
         return {"model": self.model, **{name: value for name, value in dataclasses.asdict(self).items() if name != "model"}}
@@ -134,10 +222,14 @@ class ModelMachine(machine.Machine):
         on_line: Callable[[str], None] | None = None,
         programs: Programs | None = None,
         debugger: bool = False,
+        sequence: Sequence[Load] | None = None,
+        ask: Sequence[str] = (),
     ):
         self._programs = programs or Programs.built()
         self._system = system
         self._experiment = experiment
+        self._sequence = sequence
+        self._ask = ask
         self._out = out
         self._cpu_model = cpu_model.load(experiment.model, smt=experiment.smt)
         super().__init__(
@@ -159,18 +251,12 @@ class ModelMachine(machine.Machine):
         assert self.directory
         wanted, link = self._experiment, self.directory / "link"
         self.card_options = [
-            *("--driven", str(link), "--server", SERVER, "--load", wanted.load, "--rate", f"{wanted.rate:.15g}"),
-            *("--connections", str(wanted.connections), "--depth", str(wanted.depth), "--seed", str(wanted.seed)),
-            *("--protocol", wanted.protocol),
-            *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
-            *("--out", str(self._out / WORLD_RESULT)),
-            *(() if self._system.is_linux else ("--log", str(self._out / LOG))),
+            *("--driven", str(link), "--server", SERVER, "--seed", str(wanted.seed), "--out", str(self._out / WORLD_RESULT)),
+            *self._load_options(),
+            *(word for line in self._ask for word in ("--ask", line)),
             *(word for fault in wanted.faults for word in ("--fault", fault)),
             *wanted.world_options,
         ]
-        for option, value in (("--keys", wanted.keys), ("--value-size", wanted.value_bytes)):
-            if value is not None:
-                self.card_options += [option, str(value)]
         if wanted.trace_interrupts:
             self.card_options += ["--interrupts", str(self._out / INTERRUPTS)]
         super().start_card()
@@ -184,9 +270,22 @@ class ModelMachine(machine.Machine):
             trace=trace,
             stall=wanted.stall,
             instructions_max=wanted.instructions_max,
-            profile=self._out / PROFILE if wanted.profile else None,
+            profile=self._out / (PROFILE if self._sequence is None else sequence_profile("%")) if wanted.profile else None,
             made=made,
         )
+
+    def _load_options(self) -> list[str]:
+        """Those of the load or of the sequence, and of the logs."""
+        log = ["--log", str(self._out / LOG)]
+        if self._sequence is None:
+            given = self._experiment.only_load().words().items()
+            words = [
+                word for name, value in given if value is not False for word in ([f"--{name}"] if value is True else [f"--{name}", value])
+            ]
+            return words if self._system.is_linux else [*words, *log]
+        file = self._out / SEQUENCE
+        file.write_text(json.dumps([load.member() for load in self._sequence], indent=1) + "\n")
+        return ["--sequence", str(file), *(log if any(load.log for load in self._sequence) else ())]
 
     def failed(self, message: str) -> machine.MachineError:
         """An error with the last lines of console, QEMU and world."""
@@ -208,14 +307,63 @@ def run(
     """Runs one experiment and gives its result. `out` MUST be an empty folder; the run's files are left there. Raises Failure."""
     system = image if isinstance(image, System) else System(image)
     with ModelMachine(system, experiment, out, on_line, programs) as vm:
-        status = vm.wait_exit(time_out_seconds)
-        if status != machine.POWER_OFF:
-            raise vm.failed(f"the modelled machine ended early, with status {status}")
+        _wait(vm, out, None, time_out_seconds)
     if not system.is_linux:
-        # So that ./neap log reads the folder as a collected run.
-        described = describe_run(log_files(out / LOG), **{"from": "the model machine", "mode": "get"})
-        (out / LOG / RUN).write_text(json.dumps(described, indent=1) + "\n")
+        _describe_logs(out / LOG)
     return results.read(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
+
+
+def run_sequence(
+    experiment: Experiment,
+    loads: Sequence[Load],
+    image: Path | System,
+    out: Path,
+    on_line: Callable[[str], None] | None = None,
+    programs: Programs | None = None,
+    time_out_seconds: float = TIME_OUT_SECONDS,
+    ask: Sequence[str] = (),
+) -> list[results.Result]:
+    """Runs the loads one after the other in one boot, and gives a result for each, in their order. `ask`: lines for control after the first
+    load's set-up; each result has the answers. `out` MUST be an empty folder, which gets the profiles and the folders of logs. Raises
+    Failure, which names the load."""
+    experiment.check()
+    if not loads:
+        raise UsageError("a sequence needs at least one load")
+    for load in loads:
+        load.check()
+    system = image if isinstance(image, System) else System(image)
+    with ModelMachine(system, experiment, out, on_line, programs, sequence=loads, ask=ask) as vm:
+        _wait(vm, out, loads, time_out_seconds)
+    for number, load in enumerate(loads):
+        if load.log:
+            _describe_logs(out / sequence_log(number, load))
+    return results.read_sequence(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
+
+
+def _wait(vm: ModelMachine, out: Path, loads: Sequence[Load] | None, time_out_seconds: float) -> None:
+    """Waits for the machine's end in order. Raises Failure, which names the load of a sequence that was under way."""
+    try:
+        status = vm.wait_exit(time_out_seconds)
+    except machine.MachineError as error:
+        if loads is None:
+            raise
+        raise machine.MachineError(f"{error.message}{_under_way(out, loads)}", error.hint, error.details) from None
+    if status != machine.POWER_OFF:
+        raise vm.failed(f"the modelled machine ended early, with status {status}{_under_way(out, loads)}")
+
+
+def _under_way(out: Path, loads: Sequence[Load] | None) -> str:
+    if loads is None:
+        return ""
+    snapshots = plugin.snapshots(out)
+    number = snapshots[-1]["load"] if snapshots else 0
+    return f", in load {number} ({loads[number].name})"
+
+
+def _describe_logs(folder: Path) -> None:
+    """So that ./neap log reads the folder as a collected run."""
+    described = describe_run(log_files(folder), **{"from": "the model machine", "mode": "get"})
+    (folder / RUN).write_text(json.dumps(described, indent=1) + "\n")
 
 
 def show(experiment: Experiment, application: str, image: Path | System, out: Path | None, *, as_record: bool = False) -> int:

@@ -8,6 +8,8 @@ snapshots covers exactly the world's measured window.
 
 import dataclasses
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,10 @@ from tools.foreign import parse_json, read_bounded
 RESULT_BYTES_MAX = 16 << 20
 WINDOW, DRAIN = 2, 3
 NS_PER_S = 1e9
+FRAME_COUNTS = ("to_card", "from_card", "bytes_to_card", "bytes_from_card")
+LOAD_MEMBERS = ("rate", "offered", "answered", "failed", "latency_ns", "latency_histogram", "frames_in_window", "interrupts", "digest")
+# Pairs of the highest latency of a bucket, in ns, and its number of answers; ascending.
+Histogram = Sequence[tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +40,10 @@ class CoreFigures:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A run: the world's report as it wrote it, and the differences of the plugin's totals over the window."""
+    """A run: the world's report as it wrote it, and the differences of the plugin's totals over the window.
+
+    world: of a sequence, the load's member of `runs`. answers: control's answers to the lines of `ask`, in their order, without `ok`.
+    """
 
     world: Mapping[str, Any]
     window_ns: int
@@ -43,6 +52,22 @@ class Result:
     dram_j: float
     cores: Sequence[CoreFigures]
     digest: str
+    answers: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The load's name in its sequence; empty for a single run."""
+        return self.world.get("name", "")
+
+    @property
+    def frames_in_window(self) -> Mapping[str, int]:
+        """FRAME_COUNTS: frames at the card's port. Bytes are those of Ethernet frames, padding included, without FCS."""
+        return self.world["frames_in_window"]
+
+    @property
+    def histogram(self) -> Histogram:
+        """The latencies of all good answers. `merged` adds those of several runs."""
+        return [(latency_ns, count) for latency_ns, count in self.world["latency_histogram"]]
 
     @property
     def answered(self) -> int:
@@ -76,14 +101,63 @@ class Result:
         }
 
 
+def merged(histograms: Sequence[Histogram]) -> Histogram:
+    """One histogram of the answers of all."""
+    counts: Counter[int] = Counter()
+    for histogram in histograms:
+        for latency_ns, count in histogram:
+            counts[latency_ns] += count
+    return sorted(counts.items())
+
+
+def quantile(histogram: Histogram, share: float) -> int:
+    """The latency in ns that `share` (0 to 1) of the answers do not exceed, as the world computes it; 0 if there are none."""
+    total = sum(count for _, count in histogram)
+    wanted = max(1, math.ceil(share * total))
+    for latency_ns, count in histogram:
+        wanted -= count
+        if wanted <= 0:
+            return latency_ns
+    return 0
+
+
 def read(world_file: Path, snapshots_file: Path) -> Result:
-    """Merges the two files of a run. Raises Failure if one is missing or not as documented."""
+    """Merges the two files of a run with one load. Raises Failure if one is missing or not as documented."""
     world = _world(world_file)
-    phases = {snapshot["phase"]: snapshot for snapshot in _snapshots(snapshots_file)}
-    if WINDOW not in phases or DRAIN not in phases:
+    _require(world, LOAD_MEMBERS, str(world_file))
+    return _result(world, world, 0, snapshots_file, _phases(snapshots_file))
+
+
+def read_sequence(world_file: Path, snapshots_file: Path) -> list[Result]:
+    """Merges the two files of a sequence: a result for each load, in order. Raises Failure like `read`."""
+    world = _world(world_file)
+    phases = _phases(snapshots_file)
+    runs = world.get("runs")
+    if not isinstance(runs, list) or not runs:
+        raise Failure(f"{world_file} is no report of a sequence: it has no runs")
+    for number, run in enumerate(runs):
+        _require(run, LOAD_MEMBERS, f"{world_file}, run {number}")
+    return [_result(run, world, number, snapshots_file, phases) for number, run in enumerate(runs)]
+
+
+def _phases(path: Path) -> Mapping[tuple[int, int], Mapping[str, Any]]:
+    """The snapshots at the changes of phase, by load and phase."""
+    changes = [snapshot for snapshot in _snapshots(path) if snapshot.get("event") == "phase"]
+    return {(snapshot.get("load", 0), snapshot["phase"]): snapshot for snapshot in changes}
+
+
+def _result(
+    run: Mapping[str, Any],
+    world: Mapping[str, Any],
+    number: int,
+    snapshots_file: Path,
+    phases: Mapping[tuple[int, int], Mapping[str, Any]],
+) -> Result:
+    start, end = phases.get((number, WINDOW)), phases.get((number, DRAIN))
+    if start is None or end is None:
         raise Failure(f"{snapshots_file} has no snapshots of the window's start and end", "the run ended before its window did")
     try:
-        return _merge(world, phases[WINDOW], phases[DRAIN])
+        return dataclasses.replace(_merge(run, start, end), answers=tuple(world.get("answers", ())))
     except (KeyError, TypeError, IndexError) as error:
         raise Failure(f"{snapshots_file}: a snapshot lacks {error}") from None
 
@@ -116,10 +190,13 @@ def _world(path: Path) -> Mapping[str, Any]:
         report = parse_json(read_bounded(path, RESULT_BYTES_MAX))
     except (OSError, ValueError) as error:
         raise Failure(f"{path}: {error}") from None
-    needed = ("rate", "offered", "answered", "failed", "latency_ns", "interrupts", "digest")
-    if not isinstance(report, dict) or (missing := [name for name in needed if name not in report]):
-        raise Failure(f"{path} is no report of a world" + (f": it lacks {', '.join(missing)}" if isinstance(report, dict) else ""))
+    _require(report, ("digest",), str(path))
     return report
+
+
+def _require(report: object, needed: Sequence[str], name: str) -> None:
+    if not isinstance(report, dict) or (missing := [member for member in needed if member not in report]):
+        raise Failure(f"{name} is no report of a world" + (f": it lacks {', '.join(missing)}" if isinstance(report, dict) else ""))
 
 
 def _snapshots(path: Path) -> list[Mapping[str, Any]]:
