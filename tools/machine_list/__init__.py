@@ -5,6 +5,6 @@ docs/machine-list.md describes the members. Programs use `differences`, `lines` 
 """
 
 from tools.machine_list.compare import Difference, differences, forbids, lines
-from tools.machine_list.show import text
+from tools.machine_list.show import difference_text, text
 
-__all__ = ["Difference", "differences", "forbids", "lines", "text"]
+__all__ = ["Difference", "difference_text", "differences", "forbids", "lines", "text"]
