@@ -112,6 +112,17 @@ def test_a_difference_of_the_systems_names_common_settings_and_lists_the_others_
     assert found["equal"] is False
 
 
+def test_the_studies_files_are_written_with_named_settings(tmp_path: Path) -> None:
+    truth = synthetic_linux.write(tmp_path / "run", SHAPE)
+    words = ("log", "csv", str(tmp_path / "run"), "--study", "linux", "--qps", "1000", "--out", str(tmp_path / "study"))
+    refused = neap(*words)
+    assert refused.returncode != 0 and "the log does not know DVFS" in refused.stderr
+    assert neap(*words, "--setting", "8_0x1d00_135").returncode == 0
+    again = summary.summarise(loaded(tmp_path / "study"))
+    assert again["total"]["rx_bytes"] == sum(truth.rx_bytes)
+    assert again["system"] == "Linux"
+
+
 def test_summaries_of_several_linux_runs_have_a_mean(tmp_path: Path) -> None:
     for number in (1, 2):
         synthetic_linux.write(tmp_path / str(number), Shape(cores=1, records=300, changes=0, run=number, seed=number))
