@@ -123,6 +123,7 @@ FIELDS: dict[str, Check] = {
     "interface": _word,
     "tracer": _word,
     "unknown": _figures,
+    "raw_tsc": lambda value: isinstance(value, dict) and _up_to(U64_MAX, 1)(value.get("hz")) and _up_to(U64_MAX)(value.get("at_tick_0")),
     "core": _up_to(CORES_MAX - 1),
     "cores": _up_to(CORES_MAX, 1),
     "package": _up_to(CORES_MAX - 1),

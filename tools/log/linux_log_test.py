@@ -9,7 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from tools.conftest import neap
-from tools.log import about, decode, diff, layout, phases, summary, synthetic, synthetic_linux, tables
+from tools.errors import Failure
+from tools.log import about, decode, diff, layout, phases, repeats, summary, synthetic, synthetic_linux, tables
 from tools.log.synthetic import Shape
 from tools.log.synthetic_linux import Arm
 
@@ -121,6 +122,27 @@ def test_the_studies_files_are_written_with_named_settings(tmp_path: Path) -> No
     again = summary.summarise(loaded(tmp_path / "study"))
     assert again["total"]["rx_bytes"] == sum(truth.rx_bytes)
     assert again["system"] == "Linux"
+
+
+def test_a_modelled_window_is_placed_by_the_headers_reading_of_the_tsc(tmp_path: Path) -> None:
+    """The run begins at tick 5e9 of 2e9 ticks a second. The TSC was 3e9 at tick 0, at the same rate."""
+    world = {"window": {"from_ns": 4_100_000_000, "to_ns": 4_600_000_000}, "answered": 70, "latency_ns": {"p50_ns": 9000, "p99_ns": 20000}}
+    (tmp_path / "world.json").write_text(json.dumps(world))
+    synthetic_linux.write(tmp_path, Shape(cores=1, records=500, changes=0))
+    file = tmp_path / "world.json"
+    assert repeats.windows_in(file, loaded(tmp_path), asked=False) == []
+    with pytest.raises(Failure, match="does not relate its clock"):
+        repeats.windows_in(file, loaded(tmp_path), asked=True)
+    path = tmp_path / "core0.log"
+    data = path.read_bytes()
+    header = layout.parse_header(data, "a test")
+    text = {**header.about, "raw_tsc": {"hz": 2_000_000_000, "at_tick_0": 3_000_000_000}}
+    path.write_bytes(layout.build_header(0, header.entries, 0, 0, header.tsc_hz, text) + data[layout.HEADER_BYTES :])
+    run = loaded(tmp_path)
+    (window,) = repeats.windows_in(file, run, asked=True)
+    assert (window.begin_tsc, window.end_tsc) == (5_200_000_000, 6_200_000_000)
+    (phase,) = phases.chosen(summary.summarise(run, [window]))
+    assert phase["begin"] == pytest.approx(0.1) and phase["seconds"] == pytest.approx(0.5) and phase["requests"] == 70
 
 
 def test_summaries_of_several_linux_runs_have_a_mean(tmp_path: Path) -> None:
