@@ -48,8 +48,8 @@ UNKNOWN = (
     *("control_rx_frames", "control_tx_frames", "control_rx_bytes", "control_tx_bytes", "load_variation"),
     *("asleep_share", "polling_in_vain_share", "idle_share_by_state", "asleep_seconds_by_state", "idle_ticks"),
 )
-# A log of another system than Neap may lack these, too.
-UNKNOWN_ELSEWHERE = ("requests", "rx_descriptors", "tx_descriptors")
+# A log of another system than Neap may lack these, too. It may also lack `requests`, which a load's result can replace (CoreLog.lacks).
+UNKNOWN_ELSEWHERE = ("rx_descriptors", "tx_descriptors")
 # Largest number of settings entries per core. Each becomes a dictionary, which takes ten times the entry's memory.
 SETTINGS_MAX = 100_000
 # Decoding takes at least this many bytes of memory for each byte of a log.

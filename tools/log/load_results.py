@@ -147,8 +147,8 @@ def _model(world: dict, run: RunLog) -> LoadWindow:
 
 
 def _modelled(ns: int, run: RunLog) -> int:
-    """Returns a virtual time as ticks of the log's clock. The modelled TSC counts from 0. Neap's log has this TSC; the clock of a log of Linux
-    began later, and its header relates both."""
+    """Returns a virtual time as ticks of the log's clock. The modelled TSC counts from 0. Neap's log has this TSC. The clock of a log of
+    Linux began later, and its header relates both."""
     hz, about = run.cores[0].tsc_hz, run.about
     if about.get("system", NEAP) == NEAP:
         return ns * hz // NS_PER_S
