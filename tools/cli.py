@@ -334,7 +334,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         ("csv", "A run's records as CSV, on standard output or to a file."),
         ("parquet", "A run's records as Parquet."),
         ("summary", "Totals of a run: counts, time asleep, energy and derived figures."),
-        ("report", "One page of plots that needs no network: report.html. Two folders of different runs: side by side."),
+        ("report", "One page of plots that needs no network: report.html. Folders of up to 6 runs: overlaid, or side by side."),
     ):
         reading = action(name, summary)
         reading.add_argument("places", nargs="+", metavar="DIR|FILE")
@@ -346,6 +346,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--steady", type=float, metavar="PERCENT", help="find the time in which received frames vary by less")
         else:
             reading.add_argument("--out", metavar="F")
+        if name == "report":
+            reading.add_argument("--name", action="append", metavar="NAME", help="the name of a run on the page, once for each run")
         if name in ("csv", "parquet"):
             reading.add_argument("--table", choices=("records", "settings", "idle", "configuration"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")

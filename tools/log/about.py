@@ -19,11 +19,16 @@ C_STATES_MAX = 32
 COUNTERS_MAX = 1024
 U32_MAX = (1 << 32) - 1
 EVENTS_MAX = 3
+# The system of a log whose header names none.
+NEAP = "neap"
+SYSTEMS = {NEAP: "Neap", "linux": "Linux", "ebbrt": "EbbRT"}
 _EVENT = re.compile(r"[a-z][A-Za-z0-9_.,=]{0,63}")
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _COMMIT = re.compile(r"(?:[0-9a-f]{12}|[0-9a-f]{40})\+?")
 _HEX = re.compile(r"0x[0-9a-f]{1,16}")
 _SIGNATURE = re.compile(r"[0-9a-f]{1,4}-[0-9a-f]{1,4}-[0-9a-f]{1,4}")
+_SYSTEM = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 Check = Callable[[object], bool]
@@ -35,6 +40,10 @@ def _word(value: object) -> bool:
 
 def _names(value: object) -> bool:
     return isinstance(value, list) and len(value) <= NAMES_MAX and all(map(_word, value))
+
+
+def _figures(value: object) -> bool:
+    return isinstance(value, list) and len(value) <= NAMES_MAX and all(isinstance(one, str) and _FIGURE.fullmatch(one) for one in value)
 
 
 def _events(value: object) -> bool:
@@ -108,6 +117,13 @@ FIELDS: dict[str, Check] = {
     "run": _up_to(U32_MAX),
     "application": _word,
     "neap": _word,
+    "system": _like(_SYSTEM),
+    "kernel": _word,
+    "driver": _word,
+    "interface": _word,
+    "tracer": _word,
+    "unknown": _figures,
+    "raw_tsc": lambda value: isinstance(value, dict) and _up_to(U64_MAX, 1)(value.get("hz")) and _up_to(U64_MAX)(value.get("at_tick_0")),
     "core": _up_to(CORES_MAX - 1),
     "cores": _up_to(CORES_MAX, 1),
     "package": _up_to(CORES_MAX - 1),
@@ -159,3 +175,11 @@ def parse(text: bytes) -> dict:
         if not FIELDS[name](value):
             raise ValueError(f"its {name} cannot be")
     return known
+
+
+def system_text(about: dict) -> str:
+    """Returns the system that wrote a log, like "Neap 0.1.0", or "Linux 6.1.0-56-amd64 ixgbe". The text MAY have control characters."""
+    system = about.get("system", NEAP)
+    if system == NEAP:
+        return " ".join(["Neap", *([about["neap"]] if about.get("neap") else [])])
+    return " ".join([SYSTEMS.get(system, system), *(about[name] for name in ("kernel", "driver") if about.get(name))])

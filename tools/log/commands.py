@@ -22,7 +22,7 @@ def convert(arguments) -> int:
     if arguments.action == "report":
         from tools.log import report
 
-        runs = report.load(arguments.places)
+        runs = report.load(arguments.places, arguments.name or ())
         out = Path(arguments.out or _beside(arguments.places, "report.html"))
         size = report.write(runs, out)
         progress.say(f"neap: {out}, {size / 1e6:.1f} MB: open it in a browser")

@@ -15,7 +15,24 @@ from tools.log.shared_settings import AT_START, change_text, cores_text
 
 # The members of the header that say how a run was configured, in the order in which they are shown.
 MEMBERS = (
-    *("application", "neap", "commit", "build", "compiler", "command_line", "cpu", "cpu_signature", "microcode", "cores", "packages"),
+    *(
+        "application",
+        "neap",
+        "system",
+        "kernel",
+        "driver",
+        "interface",
+        "tracer",
+        "commit",
+        "build",
+        "compiler",
+        "command_line",
+        "cpu",
+        "cpu_signature",
+        "microcode",
+        "cores",
+        "packages",
+    ),
     *("tsc_hz", "frequencies_mhz", "limits", "c_states", "card", "link", "slow", "sample_period_us", "when_full", "control_core"),
 )
 # A change of this setting changes others, and the log does not say which. It does not change those with a field of their own.
@@ -191,6 +208,7 @@ def _named(value: dict) -> str:
 
 # Rows of the text: a label, and the members in it. The members that every log has are in the summary's head.
 ROWS = (
+    ("system", ("system", "kernel", "driver", "interface", "tracer")),
     ("image", ("commit", "build", "compiler")),
     ("command line", ("command_line",)),
     ("CPU", ("cpu_signature", "microcode")),

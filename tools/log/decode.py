@@ -42,6 +42,14 @@ def dtype(form: Form) -> np.dtype:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ENTRY_BYTES})
 
 
+# The figures that a log may lack. Of other names in a header's `unknown`, the figures are taken from the records.
+UNKNOWN = (
+    *("rx_frames", "tx_frames", "application_rx_frames", "application_tx_frames", "polls", "frames_per_interrupt"),
+    *("control_rx_frames", "control_tx_frames", "control_rx_bytes", "control_tx_bytes", "load_variation"),
+    *("asleep_share", "polling_in_vain_share", "idle_share_by_state", "asleep_seconds_by_state", "idle_ticks"),
+)
+# A log of another system than Neap may lack these, too. It may also lack `requests`, which a load's result can replace (CoreLog.lacks).
+UNKNOWN_ELSEWHERE = ("rx_descriptors", "tx_descriptors")
 # Largest number of settings entries per core. Each becomes a dictionary, which takes ten times the entry's memory.
 SETTINGS_MAX = 100_000
 # Decoding takes at least this many bytes of memory for each byte of a log.
@@ -88,6 +96,10 @@ class CoreLog:
     @property
     def tsc_hz(self) -> int:
         return self.header.tsc_hz
+
+    def lacks(self, figure: str) -> bool:
+        """True if the header says that the log's writer does not count a figure. The figure's field is then 0."""
+        return figure in self.header.about.get("unknown", ())
 
     @functools.cached_property
     def settings_entries(self) -> CoreEntries:
@@ -164,7 +176,8 @@ def load(places: Sequence[str]) -> RunLog:
         by_core.setdefault(header.core, []).append((header, path))
     _require_memory(sum(header.entries for files in by_core.values() for header, _ in files) * ENTRY_BYTES)
     load_there = load_results.offered(load_results.beside(places))
-    return RunLog([_load_core(by_core[core]) for core in sorted(by_core)], load=load_there)
+    unknown = tuple(name for name in first[0].about.get("unknown", ()) if name in (*UNKNOWN, *UNKNOWN_ELSEWHERE)) if first else ()
+    return RunLog([_load_core(by_core[core]) for core in sorted(by_core)], unknown=unknown, load=load_there)
 
 
 def _require_memory(log_bytes: int) -> None:

@@ -21,6 +21,7 @@ FIGURES = ("card_counters_start", "card_counters_stop")
 TYPES = ("lines", "fields", "settings", "idle_states", "flags")
 MEMBERS_MAX = 4096
 ABSENT = "absent"
+SWAPPED = ("second", "first")
 
 
 def command(first: str, second: str, as_json: bool) -> int:
@@ -38,7 +39,9 @@ def compare(first: str, second: str) -> dict:
     changes = [_changes(each["settings"]) for each in found]
     figures = [_figures(each) for each in found]
     result = {
-        "runs": [{"place": place, "boot_id": each["boot_id"], "run": each["run"]} for place, each in zip((first, second), found)],
+        "runs": [
+            {"place": place, **{name: each[name] for name in ("boot_id", "run", "system")}} for place, each in zip((first, second), found)
+        ],
         "configuration": _differing(*about),
         "settings_at_start": _differing(*settings),
         "changes": _changes_differing(*changes),
@@ -162,10 +165,21 @@ def text(found: dict) -> str:
     places = [shown(row["place"]) for row in found["runs"]]
     if found["equal"]:
         return f"{places[0]} and {places[1]} are equal in configuration, changes of settings and all {len(found['figures'])} figures"
-    said = [f"first: {places[0]}, run {found['runs'][0]['run']}", f"second: {places[1]}, run {found['runs'][1]['run']}"]
+    said = [
+        f"{which}: {place}, run {row['run']}, {shown(row['system'])}"
+        for which, place, row in zip(("first", "second"), places, found["runs"])
+    ]
     said += _section("configuration", _configuration_rows(found["configuration"]))
-    rows = [(row["name"], _value(row, "first"), _value(row, "second")) for row in found["settings_at_start"]]
+    of_one = {name: [row for row in found["settings_at_start"] if row[other] == ABSENT] for name, other in (("first", "second"), SWAPPED)}
+    rows = [
+        (row["name"], _value(row, "first"), _value(row, "second"))
+        for row in found["settings_at_start"]
+        if ABSENT not in (row["first"], row["second"])
+    ]
     said += _section("settings at the start", rows)
+    for name, only in of_one.items():
+        if only:
+            said.append(f"settings of the {name} only: {' '.join(_setting(row, name) for row in only)}")
     said += _section("changes", [(str(row["number"]), _change(row["first"]), _change(row["second"])) for row in found["changes"]])
     comparable = not any("figures of phases are not compared" in remark for remark in found["remarks"])
     figures = [row for row in found["figures"] if row["first"] != row["second"] and (comparable or not row["name"].startswith("phase "))]
@@ -190,6 +204,11 @@ def _configuration_rows(rows: list[dict]) -> list[tuple[str, str, str]]:
 
 def _value(row: dict, name: str) -> str:
     return shown(row[name] if isinstance(row[name], str) else json.dumps(row[name]), 80)
+
+
+def _setting(row: dict, name: str) -> str:
+    value = row[name]
+    return f"{shown(row['name'], 40)}={phases.setting_text(value)}"
 
 
 def _change(change: dict | None) -> str:

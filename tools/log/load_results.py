@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tools.errors import Failure
 from tools.foreign import is_whole, is_word, parse_json, read_bounded
+from tools.log.about import NEAP
 from tools.log.load_seconds import Second, buckets_of
 
 if TYPE_CHECKING:
@@ -139,11 +140,22 @@ def _latency(of: object) -> dict[str, float]:
 
 
 def _model(world: dict, run: RunLog) -> LoadWindow:
-    hz = run.cores[0].tsc_hz
-    begin, end = (_whole(_member(world, "window", name), f"world.window.{name}") for name in ("from_ns", "to_ns"))
+    begin, end = (_modelled(_whole(_member(world, "window", name), f"world.window.{name}"), run) for name in ("from_ns", "to_ns"))
     answered = _whole(world.get("answered"), "world.answered")
     latency = _latency(world.get("latency_ns"))
-    return LoadWindow(begin * hz // NS_PER_S, end * hz // NS_PER_S, answered, latency, offered=_rate(world.get("rate")))
+    return LoadWindow(begin, end, answered, latency, offered=_rate(world.get("rate")))
+
+
+def _modelled(ns: int, run: RunLog) -> int:
+    """Returns a virtual time as ticks of the log's clock. The modelled TSC counts from 0. Neap's log has this TSC. The clock of a log of
+    Linux began later, and its header relates both."""
+    hz, about = run.cores[0].tsc_hz, run.about
+    if about.get("system", NEAP) == NEAP:
+        return ns * hz // NS_PER_S
+    clock = about.get("raw_tsc")
+    if not clock:
+        raise ValueError("its window is in virtual time, and the log's header does not relate its clock to it")
+    return ns * hz // NS_PER_S - clock["at_tick_0"] * hz // clock["hz"]
 
 
 def _runs(result: object, run: RunLog) -> Iterator[LoadWindow]:

@@ -79,6 +79,8 @@ def core_columns(core: CoreRun, begin: int, step: int) -> Columns:
         "idle_ticks": chosen["idle_ticks"],
         **{name: chosen[name] for name in COUNTS},
     }
+    if "itr_us" in (chosen.dtype.names or ()):
+        columns["itr_us"] = chosen["itr_us"]  # Linux changes it by itself, and its records have the present value
     if step > 1:
         columns["interval"] = ticks[kept] // unit
     about = {

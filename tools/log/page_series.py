@@ -121,7 +121,8 @@ def interval_bounds(cores: list[CoreRun]) -> tuple[float, float] | None:
 
 
 def first_density(core: CoreRun, begin: int, seconds: float, bounds: tuple[float, float] | None) -> np.ndarray:
-    """Returns the number of records in each cell of time (linear) and interval (logarithmic), row by row from the shortest interval."""
+    """Returns the number of records in each cell of time (linear) and interval (logarithmic), row by row from the shortest interval. The
+    axis of time begins at the TSC `begin`, and has `seconds`."""
     columns, rows = FIRST_CELLS
     ticks = core.interval_ticks[1:] if core.started else core.interval_ticks
     known = ticks > 0

@@ -20,7 +20,7 @@ from tools.foreign import shown
 from tools.log import configuration, load_marks, load_seconds
 from tools.log.decode import INTERRUPT, POLL, RunLog
 from tools.log.load_results import LoadWindow
-from tools.log.schema import name_of
+from tools.log.schema import Schema, name_of
 from tools.log.trim import CoreRun, package_energy, packages, ticks_since
 
 PHASES_MAX = 100
@@ -325,7 +325,7 @@ def settings_in_force(cores: list[CoreRun], until: int, begin: int) -> dict:
             row = entry.row
             if row["tsc"] - begin >= until and not entry.at_start:
                 break
-            found.update({name: row[name] for name in POLICY})
+            found.update({name: _in_force(core.log.schema, name, row[name]) for name in POLICY if name in core.log.schema.policy})
             if row["changed"] == configuration.PRESET and entry.is_change:
                 found |= dict.fromkeys([name for name in found if name not in POLICY])
             if "value" in row and row["changed"] not in configuration.POLICY:
@@ -333,6 +333,12 @@ def settings_in_force(cores: list[CoreRun], until: int, begin: int) -> dict:
         for name, value in found.items():
             by_name.setdefault(name, {})[core.log.core] = value
     return {name: common(values, len(cores)) for name, values in by_name.items()}
+
+
+def _in_force(schema: Schema, name: str, value: object) -> object:
+    """Returns a setting's value as phases show it. Linux has an `itr` that is no time: adaptive."""
+    setting = schema.policy[name]
+    return dict(setting.choices).get(value, value) if name == "itr_us" else value  # type: ignore[call-overload]
 
 
 def common(values: Mapping, cores: int) -> object:

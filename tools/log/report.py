@@ -2,8 +2,9 @@
 """`./neap log report`: one HTML page that contains its data and scripts, so it opens without a network.
 
 The page shows points, one for each log record, in a panel for each core, with a free choice of axes and colour. Curves over time are below
-them. Two runs are shown side by side, with equal scales. page_data.py packs the records, page_series.py makes the curves, and page/*.js
-draws. The head of the page has a small table of counts. From it the browser draws the first picture before it has read the records.
+them. Several runs are overlaid in the same pictures, or are side by side with equal scales (page_runs.py). page_data.py packs the records,
+page_series.py makes the curves, and page/*.js draws. The head of the page has a small table of counts. From it the browser draws the first
+picture before it has read the records.
 
 A content security policy in the page's head forbids all connections, also by text from a log.
 """
@@ -15,14 +16,15 @@ from pathlib import Path
 
 from tools.errors import UsageError
 from tools.foreign import shown
-from tools.log import configuration, decode, load_results, page_data, page_series, page_template, phases, repeats, summary
+from tools.log import configuration, decode, load_results, page_data, page_runs, page_series, page_template, phases, repeats, summary
+from tools.log.about import system_text
 from tools.log.decode import KIND_NAMES, RunLog
+from tools.log.page_runs import RUNS_MAX
 from tools.log.tables import Making
 from tools.log.trim import trim
 
 HERE = Path(__file__).parent / "page"
-SCRIPTS = ("data.js", "quantities.js", "scales.js", "panels.js", "strips.js", "controls.js", "page.js")
-RUNS_MAX = 2
+SCRIPTS = ("data.js", "runs.js", "quantities.js", "scales.js", "panels.js", "strips.js", "controls.js", "page.js")
 MODELLED = "modelled "
 NAME_CHARACTERS_MAX = 60
 
@@ -36,12 +38,16 @@ class NamedRun:
     folders: list[Path]
 
 
-def load(places: Sequence[str]) -> list[NamedRun]:
-    """Reads the runs that `places` name, grouped as for a summary (repeats.py). Raises UsageError for more than RUNS_MAX runs."""
+def load(places: Sequence[str], names: Sequence[str] = ()) -> list[NamedRun]:
+    """Reads the runs that `places` name, grouped as for a summary (repeats.py). `names`: of the runs, in the order of their first places;
+    without them, the names of their folders. Raises UsageError for more than RUNS_MAX runs, or another number of names."""
     groups = repeats.group(places)
     if len(groups) > RUNS_MAX:
         raise UsageError(f"the files are of {len(groups)} runs, a page shows at most {RUNS_MAX}", "./neap log report RUN1 RUN2")
-    return [NamedRun(_name_of(members), decode.load(members), _folders(members)) for members in groups]
+    if names and len(names) != len(groups):
+        raise UsageError(f"--name names {len(names)} runs, but there are {len(groups)}", "give --name once for each run, in the same order")
+    chosen = [shown(name, NAME_CHARACTERS_MAX) for name in names] or [_name_of(members) for members in groups]
+    return [NamedRun(name, decode.load(members), _folders(members)) for name, members in zip(chosen, groups)]
 
 
 def _name_of(places: Sequence[str]) -> str:
@@ -80,9 +86,12 @@ class _Prepared:
         self.begin, self.seconds = page_series.span_of(self.cores)
         about = named.log.about
         self.load = load_results.curve(file, windows, self.begin, self.cores[0].log.tsc_hz, self.seconds)
+        self.window = page_runs.window_of(
+            self.summary["configuration"]["marks"], windows, self.begin, self.cores[0].log.tsc_hz, self.seconds
+        )
         cpu = about.get("cpu", "")
         self.model = (load_results.model_of(file) or cpu.removeprefix(MODELLED)) if cpu.startswith(MODELLED) else None
-        self.title = f"run {self.summary['run']} of {shown(about.get('application', 'an application'))}"
+        self.title = f"run {self.summary['run']} of {shown(about.get('application') or 'an application')}"
         missing = self.summary["cores"] - len(self.cores)
         if missing > 0 and self.summary["total"]["joules"] is not None:
             self.summary["remarks"].append("energy per interrupt counts only the interrupts of the cores that are there")
@@ -96,11 +105,14 @@ def build(runs: Sequence[NamedRun]) -> str:
     prepared = [_Prepared(run) for run in runs]
     bounds = [found for each in prepared if (found := page_series.interval_bounds(each.cores))]
     interval_bounds = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
-    seconds = max(each.seconds for each in prepared)
+    zero, zeros = page_runs.time_axis([each.window for each in prepared], [each.seconds for each in prepared])
+    # The bounds of the page's time, for the first picture.
+    span = min(-at for at in zeros), max(each.seconds - at for each, at in zip(prepared, zeros))
     steps = page_data.steps([core for each in prepared for core in each.cores])
     texts: list[str] = []
     data = {
-        "runs": [_run(each, number, seconds, interval_bounds, steps, texts) for number, each in enumerate(prepared)],
+        "runs": [_run(each, number, (zeros[number], *span), interval_bounds, steps, texts) for number, each in enumerate(prepared)],
+        "zero": zero,
         "interval_bounds": interval_bounds,
         "first_cells": page_series.FIRST_CELLS,
     }
@@ -120,12 +132,13 @@ def build(runs: Sequence[NamedRun]) -> str:
 def _run(
     each: _Prepared,
     number: int,
-    seconds: float,
+    axis: tuple[float, float, float],
     interval_bounds: tuple[float, float] | None,
     steps: tuple[int, int],
     texts: list[str],
 ) -> dict:
-    """Returns a run's part of the page's JSON, and appends the packed columns to `texts`."""
+    """Returns a run's part of the page's JSON, and appends the packed columns to `texts`. `axis`: the run's second that is second 0 of the
+    page, and the bounds of the page's time."""
     shared = page_data.Packages(each.log, each.cores)
     marks = page_series.policy_marks(each.summary["settings"])
     marks = sorted([*marks, *page_series.load_marks(each.summary["configuration"]["marks"], each.seconds)], key=lambda mark: mark["x"])
@@ -136,8 +149,12 @@ def _run(
     if any(len(core.log.settings) > page_data.SETTINGS_MAX for core in each.cores):
         each.summary["remarks"].append(f"the axes know the first {page_data.SETTINGS_MAX} changes of settings of each core")
     cores = []
+    zero, low, high = axis
+    # The axis may begin before the run.
+    left = (each.begin + round((zero + low) * each.cores[0].log.tsc_hz)) % (1 << 64)
     for core in each.cores:
-        first_about, first_text = page_data.pack(page_series.first_density(core, each.begin, seconds, interval_bounds), deflated=False)
+        density = page_series.first_density(core, left, high - low, interval_bounds)
+        first_about, first_text = page_data.pack(density, deflated=False)
         records = page_data.core_columns(core, each.begin, steps[0])
         stretches = page_data.stretch_columns(core, shared, each.begin, steps[1])
         cores.append({**records.about, **stretches.about, "first_about": first_about, "first_text": first_text})
@@ -146,6 +163,10 @@ def _run(
     schema = each.log.cores[0].schema
     return {
         "name": each.heading,
+        "short": page_runs.name_of(each),
+        "window": each.window,
+        "dash": page_runs.DASHES[number],
+        "marker": page_runs.MARKERS[number],
         "model": each.model,
         "seconds": each.seconds,
         "tsc_hz": each.cores[0].log.tsc_hz,
@@ -173,6 +194,7 @@ def _head(prepared: Sequence[_Prepared]) -> str:
         lines = [html.escape(line) for line in summary.head(each.summary)]
         if len(prepared) > 1:
             parts.append(f"<h2>{html.escape(each.heading)}</h2>")
+            parts.append(f"<p>{html.escape(shown(system_text(each.log.about)))}</p>")
         if each.model is not None:
             parts.append(
                 f'<p><span class="modelled">modelled ({html.escape(shown(each.model))})</span> No figure is of a real machine.</p>'
@@ -184,45 +206,8 @@ def _head(prepared: Sequence[_Prepared]) -> str:
         parts.append("</div>")
     parts.append("</div>")
     if len(prepared) > 1:
-        parts.append(_comparison(prepared))
+        parts += [page_runs.comparison(prepared, _table), page_runs.legend(prepared)]
     return "\n".join(parts)
-
-
-FIGURES = (
-    ("seconds", lambda each: each.summary["total"]["seconds"]),
-    ("requests per second", lambda each: each.summary["total"]["requests_per_second"]),
-    ("interrupts per second", lambda each: each.summary["total"]["interrupts_per_second"]),
-    ("share of time asleep", lambda each: each.summary["total"]["asleep_share"]),
-    ("instructions per cycle", lambda each: each.summary["total"]["ipc"]),
-    ("power (W)", lambda each: each.summary["total"]["watts"]),
-    ("energy per request (uJ)", lambda each: _micro(each.summary["total"]["joules_per_request"])),
-    (
-        "package energy per interrupt (uJ)",
-        lambda each: _micro(summary.ratio(each.summary["total"]["joules"], each.summary["total"]["interrupts"])),
-    ),
-    ("latency p50 (us)", lambda each: (each.load.whole or {}).get("p50")),
-    ("latency p99 (us)", lambda each: (each.load.whole or {}).get("p99")),
-)
-
-
-def _micro(value: float | None) -> float | None:
-    return None if value is None else value * 1e6
-
-
-def _comparison(prepared: Sequence[_Prepared]) -> str:
-    """Returns a table of the main figures of two runs, with the second as a multiple of the first."""
-    first, second = prepared[:2]
-    rows = []
-    for name, of in FIGURES:
-        values = of(first), of(second)
-        if values != (None, None):
-            rows.append((name, *map(_figure, values), _figure(summary.ratio(values[1], values[0]))))
-    head = ("", *(each.named.name or each.title for each in (first, second)), "second / first")
-    return _table(head, rows)
-
-
-def _figure(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _tables(each: _Prepared, is_named: bool) -> str:

@@ -113,7 +113,7 @@ def test_chosen_events_are_quantities_by_their_names(browser: Browser, page_of: 
     """The two runs have one event in common, in different counters."""
     shape = synthetic.Shape(cores=1, records=1000, seconds=0.5, tsc_hz=HZ, events=("branch_misses", "event=0xd1,umask=0x20"))
     page = page_of(shape, dataclasses.replace(shape, run=2, events=("constructor", "branch_misses")))
-    browser.show(page.as_uri())
+    browser.show(f"{page.as_uri()}#layout=side")
     assert set(browser.evaluate("Object.keys(quantity).filter((name) => name.startsWith('event:'))")) == {
         "event:branch_misses",
         "event:event=0xd1,umask=0x20",
@@ -239,7 +239,7 @@ def test_mouse_keys_and_address_choose_a_span_of_time_with_single_points(browser
 def test_two_runs_have_equal_scales_and_their_figures_side_by_side(browser: Browser, page_of: Callable[..., Path]) -> None:
     one = synthetic.Shape(cores=2, records=1000, seconds=2, run=1)
     page = page_of(one, synthetic.Shape(cores=4, records=3000, seconds=1, watts=20, run=2, seed=5, application="netpipe"))
-    browser.show(page.as_uri())
+    browser.show(f"{page.as_uri()}#layout=side")
     assert [len(each) for each in browser.evaluate("shown.runs.map(({panels}) => panels.map(({title}) => title))")] == [2, 4]
     assert browser.evaluate("document.querySelectorAll('.run').length") == 2
     assert browser.evaluate("shown.axes.x") == pytest.approx([0, 2]), "the longer run"
@@ -257,8 +257,12 @@ def test_folders_of_one_run_are_one_run_and_folders_with_the_same_cores_are_two(
     assert [len(run.log.cores) for run in report.load([str(tmp_path / name) for name in ("part0", "part1")])] == [2]
     # Equal seeds give two runs of a model equal names.
     assert [run.name for run in report.load([str(tmp_path / name) for name in ("whole", "again")])] == ["whole", "again"]
-    with pytest.raises(UsageError, match="3 runs, a page shows at most 2"):
-        report.load([str(tmp_path / name) for name in ("whole", "again", "whole")])
+    with pytest.raises(UsageError, match="7 runs, a page shows at most 6"):
+        report.load([str(tmp_path / name) for name in ["whole", "again", "whole", "again", "whole", "again", "whole"]])
+    named = report.load([str(tmp_path / name) for name in ("whole", "again")], ["Neap", "Linux\x1b[2J"])
+    assert [run.name for run in named] == ["Neap", "Linux\\x1b[2J"]
+    with pytest.raises(UsageError, match="--name names 1 runs, but there are 2"):
+        report.load([str(tmp_path / name) for name in ("whole", "again")], ["Neap"])
 
 
 def test_published_data_has_its_rows_as_points_and_lacks_what_its_files_lack(browser: Browser, tmp_path: Path) -> None:

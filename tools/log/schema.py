@@ -29,6 +29,11 @@ DEFAULTS: dict = json.loads(Path(__file__).with_name("format.json").read_text())
 CHANGED_AT_START = 255
 # The kind of a run's first record.
 START = 4
+# The members of a settings entry that are values of settings, and the field of each.
+POLICY_FIELDS = {
+    **{"idle": "idle_state", "itr_us": "itr_us", "poll_budget_us": "poll_budget_us", "pstate": "performance"},
+    **{"power_limit_mw": "power_limit_mw", "turbo": "turbo"},
+}
 # Kinds of entries whose form does not say what they are. A `configured` entry has the form of a change, and states one setting's value.
 CONFIGURED, MARK = 20, 33
 
@@ -157,9 +162,15 @@ class Schema:
         """The number of the idle state that never sleeps; -1 if there is none."""
         return self.idle_states.index("poll") if "poll" in self.idle_states else -1
 
+    @functools.cached_property
+    def policy(self) -> dict[str, Setting]:
+        """The settings with a field of their own, by the member of a settings entry. A log of another system has only some of them."""
+        by_field = {setting.field: setting for _, setting in self.settings}
+        return {name: by_field[field] for name, field in POLICY_FIELDS.items() if field in by_field}
+
     def describe_settings(self, entry: bytes) -> dict:
         """Returns a settings entry's members: raw TSC, the policy after the change, the changed setting's name, and its new value as
-        text. Of a `configured` entry, the setting that it states and that setting's value."""
+        text. Of a `configured` entry, the setting that it states and that setting's value. A member without a setting is None."""
         fields = self.form["settings"].by_name
         found = {name: field.read(entry) for name, field in fields.items() if not field.count}
         changed, card_value = found["changed"], found["card_value"]
@@ -175,6 +186,7 @@ class Schema:
             "turbo": name_of(fields["turbo"].choices, found["turbo"]),
             "card_value": card_value,
         }
+        described |= {name: None for name in POLICY_FIELDS if name not in self.policy}
         if changed == CHANGED_AT_START and found["kind"] != CONFIGURED:
             return described
         setting = self.setting.get(changed)

@@ -20,7 +20,8 @@ AT_START = {
 def change_text(setting: dict) -> str:
     """Returns a changed setting and its value, like 'itr=8us'."""
     if "value" not in setting:
-        return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
+        known = [AT_START[name](setting) for name in ("idle", "itr_us") if setting[name] is not None]
+        return f"start: {' '.join(known)}" if known else "start"
     return f"{setting['changed']}={setting['value']}"
 
 

@@ -114,10 +114,11 @@ def logged_settings(cores: list[CoreRun], *, may_change: bool) -> dict[str, str 
     for core in cores:
         for row in core.log.settings:
             if row["changed"] == "start" or core.begin_tsc <= row["tsc"] <= core.end_tsc:
-                found["itr"].add(str(row["itr_us"]))
-                found["dvfs"].add(row["pstate"])
-                found["rapl"].add(f"{row['power_limit_mw'] / 1000:g}")
-                found["sleep"].add(row["idle"])
+                limit = row["power_limit_mw"]
+                words = {"itr": row["itr_us"], "dvfs": row["pstate"], "rapl": limit and f"{limit / 1000:g}", "sleep": row["idle"]}
+                for name, word in words.items():
+                    # A log of another system lacks some of these settings.
+                    found[name] |= {str(word)} if word is not None else set()
     for name, values in found.items():
         if len(values) > 1 and not may_change:
             raise Failure(

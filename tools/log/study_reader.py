@@ -19,7 +19,8 @@ from pyarrow import csv
 from tools.errors import Failure
 from tools.foreign import read_bounded, shown
 from tools.log import schema
-from tools.log.decode import COUNTERS, INTERRUPT, CoreLog, Counter, RunLog, dtype
+from tools.log.about import SYSTEMS
+from tools.log.decode import COUNTERS, INTERRUPT, UNKNOWN, CoreLog, Counter, RunLog, dtype
 from tools.log.layout import Header
 from tools.log.load_results import LoadWindow
 from tools.log.study_layout import CLOCK_HZ, COLUMNS_BY_NUMBER, ENTRIES_IN_INTERVAL, PACKAGES
@@ -47,11 +48,6 @@ _NAMES = [
     re.compile(rf"(?P<stem>(?P<application>[A-Za-z0-9_.-]{{1,100}}?)\.log)\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}"),
 ]
 # Figures that the files do not have.
-UNKNOWN = (
-    *("rx_frames", "tx_frames", "application_rx_frames", "application_tx_frames", "polls", "frames_per_interrupt"),
-    *("control_rx_frames", "control_tx_frames", "control_rx_bytes", "control_tx_bytes", "load_variation"),
-    *("asleep_share", "polling_in_vain_share", "idle_share_by_state", "asleep_seconds_by_state", "idle_ticks"),
-)
 NOTES = (
     "published data: frames, time asleep, polls and control traffic are not in the files",
     "published data: assumed, as by the cleaners: TSC at 2,899,999 kHz, energy in 2^-16 J, cores that alternate between two packages",
@@ -325,6 +321,7 @@ def _header(name: Name, entries: int, cores: int, parsed: schema.Schema, counter
         "run": int(part["i"] or 0),
         "application": part.get("application") or ("netpipe" if part.get("message") else "memcached or another"),
         "neap": f"(published data of {system})",
+        **({"system": system.lower()} if system in SYSTEMS.values() else {}),
         "core": name.core,
         "cores": cores,
         "package": name.core % PACKAGES,

@@ -11,6 +11,7 @@ import numpy as np
 
 from tools.foreign import shown
 from tools.log import configuration, phases
+from tools.log.about import system_text
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
 from tools.log.load_results import LoadWindow
 from tools.log.shared_settings import change_text as change_text
@@ -39,6 +40,7 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
     names = ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full", "control_core")
     return {
         **{name: about.get(name) for name in names},
+        "system": system_text(about),
         "tsc_hz": cores[0].log.tsc_hz,
         "total": total,
         "packages": package_rows,
@@ -263,9 +265,11 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
 def head(summary: dict) -> list[str]:
     """Returns the run and its main figures, in a few lines."""
     total = summary["total"]
+    # A log of Neap has the version alone.
+    system = f" {shown(summary['neap'])}" if summary["neap"] else f", {shown(summary['system'])},"
     polls = "unknown" if total["polls"] is None else _number(total["polls"])
     return [
-        f"run {summary['run']} of {shown(summary['application'])} {shown(summary['neap'])} on {summary['cores']} cores, "
+        f"run {summary['run']} of {shown(summary['application'] or 'an application')}{system} on {summary['cores']} cores, "
         f"{shown(summary['cpu'])}, "
         f"TSC {summary['tsc_hz'] / 1e6:.1f} MHz",
         f"{total['seconds']:.6f} s, {total['interrupts']:,} interrupts, {polls} polls, "

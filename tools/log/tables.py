@@ -27,6 +27,8 @@ from tools.log.trim import COUNTS, CoreRun, package_energy, packages, ticks_sinc
 
 TABLES = ("records", "settings", "idle", "configuration")
 FIELDS = ("generation", *COUNTS)
+# Fields of a Record that not each log has: the queue, and its interrupt moderation at the record.
+FURTHER_FIELDS = ("queue", "itr_us")
 RAW_COUNTERS = tuple(name for name in COUNTERS if not name.endswith("_energy"))
 ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
@@ -69,6 +71,8 @@ def _records(core: CoreRun, begin: int, joules: dict, run: RunLog) -> pa.Table:
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
         **{name: pa.array(np.ascontiguousarray(records[name]), mask=np.full(len(records), name in run.unknown)) for name in FIELDS},
     }
+    # Linux's Record has further fields.
+    columns |= {name: pa.array(np.ascontiguousarray(records[name])) for name in FURTHER_FIELDS if name in (records.dtype.names or ())}
     for name in RAW_COUNTERS:
         counter = core.counter(name)
         columns[name] = pa.array(counter.values, mask=~counter.present)

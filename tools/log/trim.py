@@ -110,7 +110,9 @@ class CoreRun:
         return int(total[-1]) if len(at) > 1 else None
 
     def requests(self) -> int | None:
-        """Returns the requests that the application counted between the anchors."""
+        """Returns the requests that the application counted between the anchors; None if they are not known."""
+        if self.log.lacks("requests"):
+            return None
         inside = (self.log.anchor_of >= self.first) & (self.log.anchor_of < self.end)
         counts = self.log.anchors["requests"][inside]
         return int(counts[-1]) - int(counts[0]) if len(counts) > 1 and self.started and self.stopped else None

@@ -24,11 +24,15 @@ function fillChoices() {
     ...(chosen.length ? [group("chosen events", chosen)] : []),
   ];
   byId("x").append(...groups());
-  byId("y").append(option("count", "how many (histogram)"), ...groups());
+  const histogramTexts = { count: "how many (histogram)", share: "share of the points (histogram)", cdf: "share up to here (cumulative)" };
+  byId("y").append(...Object.entries(histogramTexts).map(([name, text]) => option(name, text)), ...groups());
   byId("colour").append(option("density", "number of points"), ...groups());
   const numbers = [...new Set(allCores.map((core) => core.core))].sort((a, b) => a - b);
   byId("cores").append(option("apart", "each in its panel"), option("together", "all in one panel"));
   byId("cores").append(...numbers.map((each) => option(String(each), `core ${each} only`)));
+  const noWindow = page.runs.every((run) => !run.window);
+  byId("zero").append(option("run", "begin of each run"), option("window", "begin of the measured window", noWindow));
+  document.querySelectorAll("label.several").forEach((label) => { label.hidden = !isSeveral; });
   for (const id of Object.keys(usual)) {
     if (![...byId(id).options].some((each) => each.value === state[id] && !each.disabled)) state[id] = usual[id];
     byId(id).value = state[id];
@@ -42,6 +46,12 @@ function choose(id, value) {
   byId(id).value = value;
   if (id === "x" || id === "scales") state.view.x = null;
   if (id === "y" || id === "scales") state.view.y = null;
+  if (id === "layout") makeRuns();
+  if (id === "zero") {
+    state.time = null;
+    kept.clear();
+    coordinatesKept.clear();
+  }
   return redraw();
 }
 
@@ -85,29 +95,36 @@ function writeAddress() {
 
 // ---- the runs' canvases ----
 
+// Makes the canvases of each group of runs, in place of those of another choice.
 function makeRuns() {
-  page.runs.forEach((run, number) => {
-    const [section, points, readout, strips] = ["section", "canvas", "div", "canvas"].map((name) => document.createElement(name));
+  byId("runs").replaceChildren();
+  places.length = 0;
+  shown = null;
+  groupsNow().forEach((group, number) => {
+    const parts = ["section", "canvas", "div", "canvas", "div"].map((name) => document.createElement(name));
+    const [section, points, readout, strips, stripsReadout] = parts;
     section.className = "run";
-    if (page.runs.length > 1) {
+    if (isSeveral && !isOver()) {
       const heading = document.createElement("h2");
-      heading.textContent = run.name;
+      heading.textContent = group.name;
       section.append(heading);
     }
-    readout.className = "readout";
+    readout.className = stripsReadout.className = "readout";
     points.tabIndex = strips.tabIndex = 0;
     strips.setAttribute("role", "img");
     points.setAttribute("role", "img");
-    strips.setAttribute("aria-label", `${run.name}: latency, power, energy per interrupt, interrupts per second and sleep over time`);
-    section.append(points, readout, strips);
-    const note = document.createElement("p");
-    note.className = "note";
-    note.textContent = run.latency.windows.length ? run.latency.note : "";
-    section.append(note);
+    strips.setAttribute("aria-label", `${group.name}: latency, power, energy per interrupt, interrupts per second and sleep over time`);
+    section.append(points, readout, strips, stripsReadout);
+    for (const run of group.runs.filter(({ latency }) => latency.windows.length)) {
+      const note = document.createElement("p");
+      note.className = "note";
+      note.textContent = isOver() && isSeveral ? `${run.short}: ${run.latency.note}` : run.latency.note;
+      section.append(note);
+    }
     byId("runs").append(section);
-    places.push({ points, strips, readout });
-    watch(points, number, false);
-    watch(strips, number, true);
+    places.push({ points, strips, readout, stripsReadout, strip: [] });
+    watch(points, number, false, section);
+    watch(strips, number, true, section);
   });
 }
 
@@ -141,14 +158,14 @@ function lookAcross(span, isStrips) {
 
 function lookUp(span) {
   const values = span.map(scaleOf[shown.axes.scaleY].from);
-  if (state.y !== "count" && values[1] > values[0]) state.view.y = values;
+  if (!isHistogram() && values[1] > values[0]) state.view.y = values;
 }
 
 const around = (span, centre, factor) => span.map((value) => centre + (value - centre) * factor);
 const moved = (span, part) => span.map((value) => value + part * (span[1] - span[0]));
 const spanAcross = (isStrips) => (isStrips ? state.time || wholeTime() : shown.axes.x);
 
-function watch(canvas, number, isStrips) {
+function watch(canvas, number, isStrips, section) {
   let drag = null;
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -156,7 +173,7 @@ function watch(canvas, number, isStrips) {
   };
   const frame = document.createElement("div");
   frame.style.cssText = "position:absolute;border:1px solid var(--mark);pointer-events:none;display:none";
-  document.body.append(frame);
+  section.append(frame);
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = at(event), panel = panelAt(number, isStrips, x, y);
     if (!panel || event.button > 1) return;
@@ -165,7 +182,7 @@ function watch(canvas, number, isStrips) {
   });
   canvas.addEventListener("pointermove", (event) => {
     const [x, y] = at(event);
-    if (!drag) { if (!isStrips) readOut(number, x, y); return; }
+    if (!drag) { if (isStrips) readOutStrips(number, x, y); else readOut(number, x, y); return; }
     if (drag.isMove) {
       lookAcross(moved(drag.across, partX(drag.panel, drag.x) - partX(drag.panel, x)), isStrips);
       if (!isStrips) lookUp(moved(drag.up, partY(drag.panel, drag.y) - partY(drag.panel, y)));
@@ -223,26 +240,38 @@ function watch(canvas, number, isStrips) {
 }
 
 // Writes the values under the mouse: those of the nearest point, or the number of points in the cell.
-function readOut(number, x, y) {
-  const panel = panelAt(number, false, x, y), { readout } = places[number];
+function readOut(place, x, y) {
+  const panel = panelAt(place, false, x, y), { readout } = places[place];
   if (!panel || !panel.grid) { readout.textContent = ""; return; }
   const { axes, grid, title, layers } = panel, across = atPart(axes.x, partX(panel, x)), up = atPart(axes.y, partY(panel, y));
   const text = (name, at, scale) => `${labelOf(name, shown.level)} ${number(scaleOf[scale].from(at))}`;
   let found = `${title}   ${text(state.x, across, axes.scaleX)}   `;
-  const nearest = grid.inside <= pointsSingleMax && !grid.bars ? nearestPoint(panel, x, y) : null;
+  const nearest = grid.inside <= pointsSingleMax && !grid.series ? nearestPoint(panel, x, y) : null;
   if (nearest) {
     const { layer, i } = nearest;
     const values = `${text(state.x, layer.x[i], axes.scaleX)}   ${text(state.y, layer.y[i], axes.scaleY)}`;
-    found = `core ${layer.core.core}   point at ${layer.time[i].toFixed(9)} s   ${values}`;
+    const of = isOver() && isSeveral ? `${page.runs[layer.core.run].short}, ` : "";
+    found = `${of}core ${layer.core.core}   point at ${layer.time[i].toFixed(9)} s   ${values}`;
     if (layer.tint && shown.colour.kind === "mean") found += `   ${text(state.colour, layer.tint[i], shown.colour.scale)}`;
     if (layer.tint && shown.colour.kind === "category") found += `   ${shown.colour.names[shown.colour.index.get(layer.tint[i])]}`;
   } else {
     const row = Math.min(grid.rows - 1, Math.floor(partY(panel, y) * grid.rows));
     const at = row * grid.columns + Math.min(grid.columns - 1, Math.floor(partX(panel, x) * grid.columns));
-    if (!grid.bars) found += `${text(state.y, up, axes.scaleY)}   `;
-    found += `${pointsText(grid.counts[at])} here${layers.length > 1 ? ", of all cores" : ""}`;
+    if (!grid.series) found += `${text(state.y, up, axes.scaleY)}   `;
+    if (grid.series && isOver()) {
+      found += grid.series.map(({ run, bars }) => `${run.short} ${number(bars[at])} ${histograms[state.y].unit}`).join("   ");
+    } else if (grid.of && isOver() && shown.colour.isRun) {
+      found += `here: ${page.runs.map((run) => `${run.short} ${pointsText(grid.of[run.number][at])}`).join("   ")}`;
+    } else found += `${pointsText(grid.counts[at])} here${layers.length > 1 ? ", of all cores" : ""}`;
   }
   readout.textContent = found;
+}
+
+// Writes the values of a strip's curves at the time under the mouse.
+function readOutStrips(place, x, y) {
+  const panel = panelAt(place, true, x, y), { stripsReadout, strip } = places[place];
+  const under = strip.find(({ top, height }) => y >= top && y <= top + height);
+  stripsReadout.textContent = panel && under ? stripText(under, atPart(panel.axes.x, partX(panel, x))) : "";
 }
 
 function nearestPoint(panel, x, y) {

@@ -52,12 +52,12 @@ function column(core, name) {
   return core.unpacked.get(name);
 }
 
-function sumsOf(deltas, unit) {
+function sumsOf(deltas, unit, before) {
   const sums = new Float64Array(deltas.length);
   let sum = 0;
   for (let i = 0; i < deltas.length; i++) {
     sum += deltas[i];
-    sums[i] = sum * unit;
+    sums[i] = sum * unit - before;
   }
   return sums;
 }

@@ -2,18 +2,14 @@
 // The page: choices, drawing, and zoom. The first picture is drawn from a small table before the browser has read the columns.
 "use strict";
 
-const usual = { x: "time", y: "interval", colour: "density", scales: "auto", cores: "apart" };
-const state = { ...usual, view: { x: null, y: null }, time: null };
-const places = []; // for each run: its canvases and panels
+const places = []; // for each group of runs: its canvases and panels
 let shown = null; // what the last drawing needs for the readout
 
 const byId = (id) => document.getElementById(id);
 const isStretch = () => [state.x, state.y, state.colour].some((name) => quantity[name] && !quantity[name].record);
-// The last record may be a rounding error behind the end.
-const wholeTime = () => [0, Math.max(1e-9, ...page.runs.map((run) => run.seconds * (1 + 1e-12)))];
 
 function scaleFor(name) {
-  if (name === "count") return "linear";
+  if (histograms[name]) return "linear";
   const of = quantity[name];
   if (of.discrete || name === "time" || state.scales === "linear") return "linear";
   if (state.scales === "auto") return of.scale;
@@ -50,7 +46,8 @@ async function boundsOf(name, level) {
 }
 
 async function colouring(level, look) {
-  if (state.colour === "density" || state.y === "count") return { kind: "density" };
+  if (state.colour === "density" || isHistogram()) return { kind: "density" };
+  if (state.colour === "run") return colouringByRun(look);
   const of = quantity[state.colour];
   if (of.discrete) {
     const found = new Set();
@@ -64,7 +61,7 @@ async function colouring(level, look) {
     }
     if (found.size <= categoriesMax) {
       const values = [...found].sort((a, b) => a - b);
-      const names = of.names ? of.names(page.runs[0]) : [];
+      const names = of.names || [];
       return {
         kind: "category", values, index: new Map(values.map((value, at) => [value, at])),
         colours: values.map((_, at) => categoryColour(look, at, values.length)),
@@ -87,7 +84,7 @@ async function coordinatesOf(core, name, level) {
 
 async function layerOf(core, level, colour) {
   const [time, x] = [await valuesOf(core, "time", level), await coordinatesOf(core, state.x, level)];
-  const y = state.y === "count" ? x : await coordinatesOf(core, state.y, level);
+  const y = isHistogram() ? x : await coordinatesOf(core, state.y, level);
   let tint = null;
   if (colour.kind === "category") tint = await valuesOf(core, state.colour, level);
   if (colour.kind === "mean") tint = await coordinatesOf(core, state.colour, level);
@@ -105,21 +102,14 @@ async function axesNow(level) {
   return {
     scaleX: scaleFor(state.x), scaleY: scaleFor(state.y),
     x: await spanOf(state.x, state.x === "time" ? state.time : state.view.x),
-    y: state.y === "count" ? [0, 1] : await spanOf(state.y, state.view.y),
+    y: isHistogram() ? [0, 1] : await spanOf(state.y, state.view.y),
   };
-}
-
-function panelsOf(run) {
-  const titleOf = (core) => `core ${core.core}`;
-  if (state.cores === "together") {
-    return [{ title: run.cores.length === 1 ? titleOf(run.cores[0]) : `all ${run.cores.length} cores`, cores: run.cores }];
-  }
-  return run.cores.filter((core) => state.cores === "apart" || String(core.core) === state.cores)
-    .map((core) => ({ title: titleOf(core), cores: [core] }));
 }
 
 async function makePlan() {
   const look = theme(), level = isStretch();
+  // The canvases may be others when the columns are unpacked.
+  const groups = groupsNow().map((group, number) => ({ group, width: places[number].points.clientWidth }));
   forgetAllBut(["time", state.x, state.y, state.colour], level);
   for (const key of coordinatesKept.keys()) {
     const [, name, of] = key.split(" ");
@@ -130,8 +120,8 @@ async function makePlan() {
   await Promise.all(allCores.flatMap((core) => names.map((name) => valuesOf(core, name, level))));
   const axes = await axesNow(level), colour = await colouring(level, look);
   const runs = [];
-  for (const run of page.runs) {
-    const panels = panelsOf(run), width = places[page.runs.indexOf(run)].points.clientWidth;
+  for (const { group, width } of groups) {
+    const panels = panelsOf(group);
     const { places: rectangles, height } = arrange(panels.length, width);
     for (const [at, panel] of panels.entries()) {
       const layers = await Promise.all(panel.cores.map((core) => layerOf(core, level, colour)));
@@ -140,16 +130,16 @@ async function makePlan() {
       const bars = Math.max(1, Math.round(place.width / 3));
       panel.place = place;
       panel.layers = layers;
-      panel.grid = state.y === "count" ? histogramOf(layers, axes, bars) : gridOf(layers, axes, columns, rows, colour);
+      panel.grid = isHistogram() ? histogramsOf(layers, axes, bars, group) : gridOf(layers, axes, columns, rows, colour);
     }
-    runs.push({ run, panels, width, height });
+    runs.push({ group, panels, width, height });
   }
   return { look, level, axes, colour, runs, max: fullest(runs) };
 }
 
 const sumOf = (values) => values.reduce((a, b) => a + b, 0);
 const gridsOf = (runs) => runs.flatMap(({ panels }) => panels.map(({ grid }) => grid));
-const fullest = (runs) => gridsOf(runs).reduce((most, grid) => Math.max(most, grid.max), 1);
+const fullest = (runs) => gridsOf(runs).reduce((most, grid) => Math.max(most, grid.max), isHistogram() && state.y !== "count" ? 1e-9 : 1);
 
 // The first picture: time and interval, from the table that the page's head holds.
 function firstPlan() {
@@ -157,26 +147,33 @@ function firstPlan() {
   const look = theme();
   const axes = { scaleX: "linear", scaleY: "log", x: wholeTime(), y: (page.interval_bounds || [1, 10]).map(Math.log10) };
   if (!(axes.y[1] > axes.y[0])) axes.y = [axes.y[0] - 0.5, axes.y[1] + 0.5];
-  const runs = page.runs.map((run, number) => {
-    const panels = panelsOf(run), width = places[number].points.clientWidth;
+  const runs = groupsNow().map((group, number) => {
+    const panels = panelsOf(group), width = places[number].points.clientWidth;
     const { places: rectangles, height } = arrange(panels.length, width);
     panels.forEach((panel, at) => {
-      const counts = panel.cores[0].first;
+      const counts = new Uint32Array(columns * rows), of = page.runs.map(() => new Uint32Array(isSeveral ? columns * rows : 0));
+      for (const core of panel.cores) {
+        core.first.forEach((points, at) => {
+          counts[at] += points;
+          if (isSeveral) of[core.run][at] += points;
+        });
+      }
       panel.place = rectangles[at];
       panel.layers = [];
       const max = counts.reduce((a, b) => Math.max(a, b), 0);
-      panel.grid = { columns, rows, counts, inside: sumOf(counts), outside: 0, unknown: 0, max };
+      panel.grid = { columns, rows, counts, of: isSeveral ? of : null, inside: sumOf(counts), outside: 0, unknown: 0, max };
     });
-    return { run, panels, width, height };
+    return { group, panels, width, height };
   });
-  return { look, level: false, axes, colour: { kind: "density" }, runs, isFirst: true, max: fullest(runs) };
+  const colour = isSeveral ? colouringByRun(look) : { kind: "density" };
+  return { look, level: false, axes, colour, runs, isFirst: true, max: fullest(runs) };
 }
 
 function paint(plan) {
   const { look, axes, colour, max } = plan;
   const texts = { x: labelOf(state.x, plan.level), y: labelOf(state.y, plan.level) };
-  if (state.y === "count") axes.y = [0, max];
-  plan.runs.forEach(({ run, panels, width, height }, number) => {
+  if (isHistogram()) axes.y = [0, max];
+  plan.runs.forEach(({ group, panels, width, height }, number) => {
     const context = prepared(places[number].points, width, height);
     context.clearRect(0, 0, width, height);
     for (const { place, grid, layers, title } of panels) {
@@ -187,17 +184,17 @@ function paint(plan) {
       context.beginPath();
       context.rect(place.left - 2, place.top - 2, place.width + 4, place.height + 4);
       context.clip();
-      if (grid.bars) paintBars(context, place, grid, look, max);
+      if (grid.series) paintHistograms(context, place, grid, look, max);
       else if (!plan.isFirst && grid.inside <= pointsSingleMax) paintPoints(context, place, layers, axes, colour, look);
       else paintGrid(context, place, grid, colour, look, max);
-      if (state.x === "time") paintMarks(context, place, run, axes, look);
+      if (state.x === "time") for (const run of group.runs) paintMarks(context, place, run, axes, look);
       context.restore();
       paintFrame(context, place, look, title, [{ text: pointsText(grid.inside) }]);
       paintTicks(context, place, axes, look, true);
     }
     paintAxisTitles(context, width, height, texts, look);
-    places[number].points.setAttribute("aria-label", `${run.name}: ${texts.y} over ${texts.x}, ${panels.length} panels`);
-    paintStrips(run, places[number].strips, width, state.time || wholeTime(), look);
+    places[number].points.setAttribute("aria-label", `${group.name}: ${texts.y} over ${texts.x}, ${panels.length} panels`);
+    paintStrips(places[number], group, width, state.time || wholeTime(), look);
   });
   paintLegend(plan);
   byId("notes").textContent = notesOf(plan).join(" ");
@@ -222,8 +219,17 @@ function paintLegend({ colour, look, max, runs, level, isFirst }) {
     legend.append(entry);
     return entry;
   };
-  if (state.y === "count") { add(`bars: number of points in each span; the highest bar has ${whole(max)}`); return; }
-  if (colour.kind === "category") { colour.names.forEach((name, at) => add(name, colour.colours[at])); return; }
+  if (isHistogram() && isOver()) {
+    page.runs.forEach((run) => add(run.short, channels(runColour(look, run))));
+    add(`each line: ${histograms[state.y].label} of a run; highest ${number(max)} ${histograms[state.y].unit}`);
+    return;
+  }
+  if (isHistogram()) { add(`${histograms[state.y].label} in each span: highest ${number(max)} ${histograms[state.y].unit}`); return; }
+  if (colour.kind === "category") {
+    colour.names.forEach((name, at) => add(name, colour.colours[at]));
+    if (colour.isRun && isOver()) add("cells with points of several runs have their colours in turn");
+    return;
+  }
   const isSingle = !isFirst && gridsOf(runs).every((grid) => grid.inside <= pointsSingleMax), isDensity = colour.kind === "density";
   if (isSingle && isDensity) { add("each dot is one point", look.ramp[150]); return; }
   const entry = add(isDensity ? "points in a cell: 1" : `mean of ${labelOf(state.colour, level)}: ${number(colour.bounds[0])}`);
@@ -243,11 +249,12 @@ function notesOf({ runs, level, isFirst }) {
     : "A point is one log record: an interrupt, or a check of the ring that found work. Its counts are since the record before, " +
       "and include control's own traffic."];
   const total = (of) => gridsOf(runs).reduce((sum, grid) => sum + grid[of], 0);
+  if (zeroText()) said.push(zeroText());
   if (isFirst) said.push("First picture, from a table of counts; the points follow.");
   const zero = state.scales === "linear" ? "" : ", or 0 on a logarithmic axis";
   if (!isFirst && total("unknown")) said.push(`Not drawn, because a value is unknown${zero}: ${pointsText(total("unknown"))}.`);
   if (!isFirst && total("outside")) said.push(`Outside of the axes: ${pointsText(total("outside"))}.`);
-  if (!isFirst && state.y !== "count" && gridsOf(runs).some((grid) => grid.inside > pointsSingleMax)) {
+  if (!isFirst && !isHistogram() && gridsOf(runs).some((grid) => grid.inside > pointsSingleMax)) {
     said.push(`In panels with more than ${whole(pointsSingleMax)} points, a cell stands for all points at its place.`);
   }
   for (const run of page.runs) {
@@ -296,7 +303,6 @@ function begin() {
   readAddress();
   fillChoices();
   makeRuns();
-  page.strips = page.runs.map(stripsOf);
   const isUsual = Object.keys(usual).every((id) => state[id] === usual[id]) && !state.time && !state.view.y;
   if (isUsual) {
     for (const core of allCores) core.first = joined(core.first_about, core.first_text && bytesOf(core.first_text));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // The pictures of points: a panel for each core, all with the same scales. Where points are many, a cell's colour shows their number or
-// the mean of the chosen quantity; where they are few, each point is drawn.
+// the mean of the chosen quantity; where they are few, each point is drawn. In overlaid pictures a panel has the points of all runs.
 "use strict";
 
 const pointsSingleMax = 2500;
@@ -60,22 +60,27 @@ function gridOf(layers, axes, columns, rows, colour) {
 // Returns the number of points in each of `columns` spans of the axis across.
 function histogramOf(layers, axes, columns) {
   const counts = new Uint32Array(columns), [low, high] = axes.x, factor = columns / (high - low || 1);
-  let inside = 0, outside = 0, unknown = 0;
+  let inside = 0, outside = 0, unknown = 0, below = 0;
   for (const { x, begin, end } of layers) {
     for (let i = begin; i < end; i++) {
       const across = (x[i] - low) * factor;
-      if (!(across >= 0 && across <= columns)) { if (across !== across) unknown++; else outside++; continue; }
+      if (!(across >= 0 && across <= columns)) {
+        if (across !== across) unknown++; else outside++;
+        if (across < 0) below++;
+        continue;
+      }
       counts[across === columns ? columns - 1 : across | 0]++;
       inside++;
     }
   }
-  return { bars: counts, columns, rows: 1, counts, inside, outside, unknown, max: counts.reduce((a, b) => Math.max(a, b), 0) };
+  return { counts, columns, inside, outside, unknown, below, total: inside + outside };
 }
 
 // ---- drawing ----
 
 function colourOfCell(grid, at, colour, look, max) {
   const points = grid.counts[at];
+  if (colour.isRun) return colour.colours[runOfCell(grid, at)];
   if (grid.of) {
     let best = 0;
     for (let k = 1; k < grid.of.length; k++) if (grid.of[k][at] > grid.of[best][at]) best = k;
@@ -109,7 +114,8 @@ function paintGrid(context, place, grid, colour, look, max) {
 
 function paintPoints(context, place, layers, axes, colour, look) {
   const [xLow, xHigh] = axes.x, [yLow, yHigh] = axes.y;
-  for (const { x, y, tint, begin, end } of layers) {
+  for (const { core, x, y, tint, begin, end } of layers) {
+    const run = page.runs[core.run];
     for (let i = begin; i < end; i++) {
       const across = (x[i] - xLow) / (xHigh - xLow || 1), up = (y[i] - yLow) / (yHigh - yLow || 1);
       if (!(across >= 0 && across <= 1 && up >= 0 && up <= 1)) continue;
@@ -117,9 +123,7 @@ function paintPoints(context, place, layers, axes, colour, look) {
       if (tint && colour.kind === "category") made = colour.colours[colour.index.get(tint[i])] || look.ramp[0];
       else if (tint) made = look.ramp[shade((tint[i] - colour.low) / (colour.high - colour.low || 1))];
       context.fillStyle = css(made);
-      context.beginPath();
-      context.arc(place.left + across * place.width, place.top + (1 - up) * place.height, 1.9, 0, 2 * Math.PI);
-      context.fill();
+      paintMarker(context, run, place.left + across * place.width, place.top + (1 - up) * place.height);
     }
   }
 }
@@ -202,11 +206,11 @@ function paintTicks(context, place, axes, look, texts) {
 }
 
 function paintMarks(context, place, run, axes, look) {
-  context.strokeStyle = look.mark;
+  context.strokeStyle = isOver() ? runColour(look, run) : look.mark;
   context.setLineDash([4, 3]);
   context.beginPath();
   for (const mark of run.marks) {
-    const part = (mark.x - axes.x[0]) / (axes.x[1] - axes.x[0] || 1);
+    const part = (mark.x - zeroOf(run) - axes.x[0]) / (axes.x[1] - axes.x[0] || 1);
     if (part < 0 || part > 1) continue;
     const x = Math.floor(place.left + part * place.width) + 0.5;
     context.moveTo(x, place.top);

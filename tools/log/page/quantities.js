@@ -18,8 +18,9 @@ function grown(values, factor, divisor) {
 }
 
 async function timesOf(core, isStretch) {
-  if (!isStretch) return sumsOf(await column(core, "time"), core.seconds_a_unit);
-  return core.stretches ? sumsOf(await column(core, "s_time"), core.seconds_a_unit) : new Float64Array(0);
+  const before = zeroOf(page.runs[core.run]);
+  if (!isStretch) return sumsOf(await column(core, "time"), core.seconds_a_unit, before);
+  return core.stretches ? sumsOf(await column(core, "s_time"), core.seconds_a_unit, before) : new Float64Array(0);
 }
 
 async function intervalsOf(core) {
@@ -49,8 +50,19 @@ async function asleepShares(core, isStretch) {
   return mapped(us, (i) => (states[i] === poll ? 0 : us[i] > 0 ? Math.min(1, slept[i] / (us[i] * ticksInUs)) : NaN));
 }
 
+// The mean time of a sleep, in us; unknown where the core did not sleep.
+async function sleepsOf(core, isStretch) {
+  const run = page.runs[core.run], prefix = isStretch ? "s_" : "", ticksInUs = run.tsc_hz / 1e6;
+  const names = ["idle_ticks", "idle_entries", "idle_state"].map((name) => prefix + name);
+  const [slept, sleeps, states] = await Promise.all(names.map((name) => column(core, name)));
+  const poll = run.idle_states.indexOf("poll");
+  return mapped(slept, (i) => (sleeps[i] && states[i] !== poll ? slept[i] / sleeps[i] / ticksInUs : NaN));
+}
+
 // The value of a setting in force: that of the last change up to the record's generation.
 async function settingsOf(core, isStretch, name) {
+  // Records of Linux have the present value of adaptive interrupt moderation.
+  if (core.columns[name] && !isStretch) return column(core, name);
   const generations = await column(core, isStretch ? "s_generation" : "generation");
   const base = isStretch ? 0 : core.generation_base;
   const rows = core.settings.slice().sort((a, b) => a.generation - b.generation);
@@ -71,15 +83,24 @@ function plain(name, label, unit) {
 
 function setting(name, label, unit) {
   return {
-    label: `${label} in force`, unit, scale: "linear", discrete: true,
+    label: `${label} in force`, unit, scale: "linear", discrete: true, setting: name,
     record: (core) => settingsOf(core, false, name), stretch: (core) => settingsOf(core, true, name), overStretch: "at its end",
   };
 }
 
+// The systems of two runs may number their idle states differently, so the numbers are those of all runs' names in one list.
+const namesOf = (name) => [...new Set(page.runs.flatMap((run) => run[categories[name]]))];
+
 function category(name, label) {
+  const names = namesOf(name);
+  const numbered = async (core, stored) => {
+    const own = page.runs[core.run][categories[name]], values = await column(core, stored);
+    if (own.every((each, at) => names[at] === each)) return values;
+    return mapped(values, (i) => (values[i] < own.length ? names.indexOf(own[values[i]]) : NaN));
+  };
   return {
-    label, unit: "", scale: "linear", discrete: true, names: (run) => run[categories[name]],
-    record: (core) => column(core, name), stretch: (core) => column(core, `s_${name}`), overStretch: "at its end",
+    label, unit: "", scale: "linear", discrete: true, names,
+    record: (core) => numbered(core, name), stretch: (core) => numbered(core, `s_${name}`), overStretch: "at its end",
   };
 }
 
@@ -114,6 +135,10 @@ const quantity = {
   asleep: {
     label: "share of time asleep", unit: "", scale: "linear",
     record: (core) => asleepShares(core, false), stretch: (core) => asleepShares(core, true), overStretch: "whole stretch",
+  },
+  sleep: {
+    label: "mean time of a sleep", unit: "us", scale: "log",
+    record: (core) => sleepsOf(core, false), stretch: (core) => sleepsOf(core, true), overStretch: "mean",
   },
   itr_us: setting("itr_us", "itr", "us"),
   poll_budget_us: setting("poll_budget_us", "poll_budget", "us"),
@@ -160,6 +185,13 @@ for (const state of ["c3", "c6", "c7"]) {
 for (const state of ["c2", "c3", "c6", "c7"]) {
   quantity[`package_${state}`] = sampled(`residency of the package in ${state}`, "", [`package_${state}`, "ticks"], share, "linear");
 }
+if (isSeveral) {
+  quantity.run = {
+    label: "run", unit: "", scale: "linear", discrete: true, names: page.runs.map((run) => run.short),
+    record: async (core) => new Float32Array((await column(core, "time")).length).fill(core.run),
+    stretch: async (core) => new Float32Array(core.stretches).fill(core.run),
+  };
+}
 // The events that `log_events=` chose. Two runs may have the same event in different counters, so the run says which counter it is in.
 // The prefixes keep the names of events apart from the page's own.
 for (const name of new Set(page.runs.flatMap((run) => run.events.map(([event]) => event)))) {
@@ -170,18 +202,17 @@ for (const name of new Set(page.runs.flatMap((run) => run.events.map(([event]) =
   quantity[`event:${name}`] = { ...counts, chosen: true };
   quantity[`rate:${name}`] = { ...rates, chosen: true };
 }
-// Special choices: `count` makes a histogram of the quantity across; `density` colours by the number of points.
-const count = { label: "how many", unit: "points", scale: "linear" };
-
 // False for a quantity that no run has. Published data of other systems lacks some that Neap's own logs always have.
 function isThere(name) {
-  const of = quantity[name], figure = name === "asleep" ? "asleep_share" : name;
+  const of = quantity[name], figure = { asleep: "asleep_share", sleep: "asleep_share" }[name] || name;
+  const isSet = (core) => core.columns[name] || core.settings.some((row) => row[of.setting] !== null && row[of.setting] !== "");
+  if (of.setting && !allCores.some(isSet)) return false;
   if (page.runs.every((run) => run.unknown.includes(figure))) return false;
   return !of.there || allCores.some((core) => core.stretches && of.there(core));
 }
 
 function labelOf(name, isStretch) {
-  const of = name === "count" ? count : quantity[name];
+  const of = histograms[name] || quantity[name];
   const how = isStretch && of.overStretch ? `, ${of.overStretch}` : "";
   return `${of.label}${of.unit ? ` (${of.unit}${how})` : how}`;
 }

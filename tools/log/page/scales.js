@@ -87,6 +87,7 @@ function theme() {
   const dark = themeQuery.matches;
   return {
     paper: of("paper"), ink: of("ink"), dim: of("dim"), line: of("line"), panel: of("panel"), mark: of("mark"),
+    runs: [0, 1, 2, 3, 4, 5].map((number) => of(`run${number}`)),
     ramp: rampOf(ramps[dark ? "dark" : "light"]), palette: palettes[dark ? "dark" : "light"],
   };
 }
