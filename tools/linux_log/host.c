@@ -148,7 +148,7 @@ static void add_idle_states(struct Text* text, const struct Host* host) {
 }
 
 static void add_types(struct Text* text) {
-  text_add(text, ",\"flags\":%s,\"lines\":%s,\"fields\":{\"record\":\"" RECORD_FORM "\",%s,\"settings\":{", FLAGS_TEXT, LINES_TEXT,
+  text_add(text, ",\"flags\":%s,\"lines\":%s,\"fields\":{\"record\":\"" RECORD_FORM "\",%s},\"settings\":{", FLAGS_TEXT, LINES_TEXT,
            OTHER_FIELDS_TEXT);
   for (uint32_t number = 0; number < settings_count(); ++number) {
     text_add(text, "%s\"%u\":\"%s\"", number ? "," : "", number, settings_text(number));

@@ -201,9 +201,10 @@ static __always_inline struct RawPending* pending_of(struct RawRing* ring, __u64
 
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(neap_interrupt, int irq, struct irqaction* action) {
-  const __u32 number = irq;
+  __u32 number = irq;
   if (number >= RAW_IRQS_MAX) return 0;
-  struct RawVector* known = &vectors[number];
+  barrier_var(number);  // without it the compiler leaves out the mask, by which the verifier knows the bound
+  struct RawVector* known = &vectors[number & (RAW_IRQS_MAX - 1)];
   if (!known->ours) return 0;
   const __u64 vector = (__u64)action->dev_id;
   const __u32 cpu = bpf_get_smp_processor_id();
