@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
+// A text that grows at its end in a buffer of fixed size, for JSON and for answers.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct Text {
+  char* at;
+  size_t bytes, used;  // `bytes` includes the terminating zero
+  bool is_cut;
+};
+
+__attribute__((format(printf, 2, 3))) void text_add(struct Text* text, const char* format, ...);
+/// Adds a JSON string. Control characters and bytes above 126 become `?`.
+void text_add_string(struct Text* text, const char* string);
+/// Reads the first line of a file, without its line feed. Returns false, and an empty string, if it cannot be read.
+bool read_line(const char* path, char* into, size_t bytes);
