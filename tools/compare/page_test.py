@@ -101,6 +101,17 @@ def test_error_bars_span_the_interval_and_unknown_values_have_no_bar(browser: Br
     assert "get.16, Linux dynamic: package not known" in browser.evaluate("document.getElementById('bars').textContent")
 
 
+def test_an_interval_far_longer_than_the_bars_is_cut_off(browser: Browser, tmp_path: Path) -> None:
+    table = sample()
+    table["cells"]["get.1"]["Neap"]["p99_us"] = cell(20.0, 500.0)
+    show(browser, tmp_path, table, "#figure=p99_us")
+    path = browser.evaluate("document.querySelector('#bars path.error').getAttribute('d')")
+    assert path.count("h") == 0, "neither end is on the axis"
+    top, bottom = browser.evaluate("(({y, height}) => [y, y + height])(document.querySelector('#bars path.error').getBBox())")
+    assert top >= 0 and bottom <= 300 and max(heights(browser)) > 120
+    assert "interval -480 to 520" in browser.evaluate("document.getElementById('bars').textContent")
+
+
 def test_a_logarithmic_scale_draws_decades_of_equal_height(browser: Browser, tmp_path: Path) -> None:
     table = sample()
     for factor, arm in zip((1, 10, 100), ARMS):

@@ -154,7 +154,7 @@ def play_decode(inventor: Inventor, place: Path) -> None:
         diff.command(str(out), str(out), inventor.chance(2))
         tables.write_csv(iter([tables.configuration_table(run)]), str(out / "table.csv"))
     elif action == 0:
-        require_page(report.build([report.NamedRun("a run", run, [out])]))
+        require_page(report.build([report.NamedRun("a run", run, [out])] * inventor.random.choice((1, 2))))
     elif action == 1:
         for layout in study_layout.LAYOUTS.values():
             with contextlib.suppress(Failure):
@@ -269,7 +269,7 @@ def require_no_formula(piece) -> None:
 
 def require_page(page: str) -> None:
     """Raises Wrong unless the page's data is JSON that a browser reads, and the page has no scripts except its own."""
-    columns = len(re.findall(r'<script type="text/plain" id="column-0-[0-9]+-[a-z0-9_]+">[A-Za-z0-9+/=]+</script>', page))
+    columns = len(re.findall(r'<script type="text/plain" id="column-[0-9]-[0-9]+-[a-z0-9_]+">[A-Za-z0-9+/=]+</script>', page))
     if page.count("<script") != 2 + columns:
         raise Wrong("a report has another script than its own")
     require_json(page.split('id="data">', 1)[1].split("</script>", 1)[0])

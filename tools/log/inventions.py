@@ -9,7 +9,7 @@ import random
 import re
 import struct
 
-from tools.log import layout, schema, synthetic
+from tools.log import layout, schema, synthetic, synthetic_linux
 from tools.log.crc32c import crc32c
 
 HEADER = struct.Struct("<8sIIIIQQQQII")
@@ -32,9 +32,12 @@ VALUES = (
         '[{"name":"=1+1"}]',
         '[{"name":7,"hint":"0x1"}]',
     ),
+    *('["requests","polls","rx_frames","interrupts","core"]', '{"hz":1,"at_tick_0":18446744073709551615}', '{"hz":0,"at_tick_0":1}'),
     *("[" + ",".join(['{"name":"c1"}'] * 40) + "]", "{" + ",".join(f'"c{number}":{number}' for number in range(1100)) + "}"),
     *(str(number) for number in NUMBERS),
 )
+# Members that a log of Linux has.
+LINUX = ("system", "kernel", "driver", "interface", "tracer", "unknown", "raw_tsc")
 ESCAPES = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202e", "\x00", "\r", "\t", "\x7f", "é", "\ud800", "", " ")
 KINDS = (0, 1, 1, 2, 3, 4, 5, 16, 17, 18, 18, 19, 20, 20, 32, 33, 33, 77, 255)
 # Sizes that a header may have, and sizes that are refused.
@@ -62,7 +65,7 @@ class Inventor:
             about = {**about, **self.types(about)}
         fields = {name: json.dumps(value, separators=(",", ":")) for name, value in about.items()}
         for _ in range(self.random.choice((0, 0, 0, 1, 1, 2, 5))):
-            name = self.random.choice([*fields, *synthetic.FACTS, "slow", "fields", "new"])
+            name = self.random.choice([*fields, *synthetic.FACTS, "slow", "fields", "new", *LINUX])
             if self.chance(6):
                 fields.pop(name, None)
             else:
@@ -108,7 +111,8 @@ class Inventor:
     def header(self, core: int, entries: int, first: int = 0) -> bytes:
         size = self.random.choice(SIZES)
         room = size - layout.JSON_OFFSET
-        text = self.text(synthetic.about(synthetic.Shape(cores=CORES, facts=self.chance(2)), core), room)[:room]
+        makes = synthetic_linux if self.chance(4) else synthetic
+        text = self.text(makes.about(synthetic.Shape(cores=CORES, facts=self.chance(2)), core), room)[:room]
         stated = self.random.choice(WRONG_SIZES) if self.chance(40) else size
         numbers = [core, entries, first, 0, 2_000_000_000]
         if self.chance(8):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Several runs on one report page: the look of each, a legend, a table of main figures with ratios, and the common axis of time.
 
-A reader must tell the runs apart in every picture. A run has a colour, a dash for lines and a marker for points, so a reader who does not
-see colours, and a print without them, can be read as well. The colours are in page.css (--run0 to --run5).
+The runs must be distinct in every picture, also in a print without colours and for colour-blind readers. So a run has a colour, a dash for
+lines and a marker for points. The colours are in page.css (--run0 to --run5).
 """
 
 import html

@@ -406,7 +406,10 @@ def lines(found: dict) -> list[str]:
     for at in range(0, len(listed), COLUMNS_AT_ONCE):
         said += ["", *_columns(listed[at : at + COLUMNS_AT_ONCE], {row["changed"] for row in found["settings"]})]
     if found.get("load"):
-        said.append(f"note: requests and latencies of phases are from {shown(found['load'])}")
+        is_placed = any(row["in_load_window"] for row in phases)
+        said.append(
+            f"note: {'requests and latencies of phases are from' if is_placed else 'no phase lies in a window of'} {shown(found['load'])}"
+        )
     if len(listed) < len(phases):
         left_out = [row for row in phases if all(row is not each for each in listed)]
         seconds, names = sum(row["seconds"] for row in left_out), load_marks.left_out_text(left_out)

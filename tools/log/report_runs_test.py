@@ -96,6 +96,18 @@ def test_the_first_picture_has_the_points_of_all_runs_by_run(browser: Browser, a
         assert panel == pytest.approx([NEAP.records, STATIC.records, DYNAMIC.records], abs=2)
 
 
+def test_a_cell_with_points_of_several_runs_hides_none_of_them(browser: Browser, arms: Path) -> None:
+    browser.show(arms.as_uri())
+    cells = (
+        "{columns: 4, counts: [9, 9, 9, 9, 9, 9, 9, 9], of: [[9, 9, 1, 1, 1, 1, 0, 1], [0, 0, 1, 1, 1, 1, 1, 0], [0, 0, 9, 9, 9, 9, 1, 0]]}"
+    )
+    drawn = browser.evaluate(f"[2, 3, 4, 5, 0, 6, 7].map((at) => colourOfCell({cells}, at, colouringByRun(theme()), theme(), 9))")
+    assert {tuple(colour) for colour in drawn[:4]} == set(COLOURS), (
+        "neighbours with all runs have all colours, however few points a run has"
+    )
+    assert tuple(drawn[4]) == tuple(drawn[6]) == COLOURS[0] and tuple(drawn[5]) in COLOURS[1:]
+
+
 def test_the_legend_names_each_run_and_its_system(browser: Browser, arms: Path) -> None:
     browser.show(arms.as_uri())
     rows = browser.evaluate(

@@ -15,6 +15,7 @@ const size = { width: 1100, height: 340 };
 const barRoom = 0.78; // of a workload's width; the rest is space between workloads
 const layerRowHeight = 22, layerGroupGap = 26, layerLabels = 190;
 const workloadsInRow = 8;
+const intervalShareMax = 1.8; // of the largest mean
 
 function svg(name, attributes, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -71,9 +72,12 @@ function ticks(low, high, isLog) {
   return found;
 }
 
+// Returns the bounds of the axis. With two rounds an interval may be many times as long as the bars, so it does not widen the axis without
+// bound: what is outside is cut off.
 function spanOf(found) {
-  const all = found.flatMap((value) => [value.mean, value.low, value.high]).filter((value) => value !== null && Number.isFinite(value));
-  const positive = all.filter((value) => value > 0);
+  const means = found.map((value) => value.mean), most = intervalShareMax * Math.max(0, ...means);
+  const ends = found.flatMap((value) => [value.low, value.high]).filter((value) => value !== null && value >= 0);
+  const all = [...means, ...ends.map((value) => Math.min(value, most))], positive = all.filter((value) => value > 0);
   if (state.scale === "log" && positive.length) {
     return [10 ** Math.floor(Math.log10(Math.min(...positive) * 0.9)), Math.max(...positive) * 1.2];
   }
@@ -165,9 +169,10 @@ function rowOfBars(figure, workloads, found, { low, high, isLog }, marks) {
         const top = yOf(Math.max(value.mean, low)), y = Math.min(top, zero), height = Math.max(0.5, Math.abs(zero - top));
         mark.append(svg("rect", { class: "column", x, width: Math.max(1, each - 2), y, height, fill: `url(#arm${armAt})` }));
         if (value.low !== null && value.high !== null && value.high > value.low) {
-          const half = Math.min(7, each / 4), [from, to] = [yOf(value.low), yOf(value.high)], end = `h${2 * half}`;
-          const ends = `M${middle - half} ${from}${end}M${middle - half} ${to}${end}`;
-          mark.append(svg("path", { class: "error", d: `M${middle} ${from}V${to}${ends}` }));
+          const half = Math.min(7, each / 4), cut = (end) => Math.min(high, Math.max(low, end));
+          // An end outside of the axis has no cap.
+          const caps = [value.low, value.high].filter((end) => end === cut(end)).map((end) => `M${middle - half} ${yOf(end)}h${2 * half}`);
+          mark.append(svg("path", { class: "error", d: `M${middle} ${yOf(cut(value.low))}V${yOf(cut(value.high))}${caps.join("")}` }));
         }
       } else mark.append(svg("text", { class: "dim", x: middle, y: bottom - 4, "text-anchor": "middle" }, "?"));
       picture.append(mark);
