@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+#include <x86intrin.h>
 
 #include "format_text.h"  // tools/linux_log/build.py makes it from tools/log/format.json
 
@@ -20,6 +21,31 @@ static uint64_t clock_ns(clockid_t clock) {
 
 uint64_t monotonic_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 uint64_t wall_clock_ns(void) { return clock_ns(CLOCK_REALTIME); }
+
+struct ClockPair clock_pair(void) {
+  enum { TRIES = 5 };
+  struct ClockPair best = {0};
+  uint64_t best_gap_ns = UINT64_MAX;
+  // An interrupt between the two readings would separate them. The closest of some readings counts.
+  for (int i = 0; i < TRIES; ++i) {
+    const uint64_t before_ns = monotonic_ns(), tsc = __rdtsc(), gap_ns = monotonic_ns() - before_ns;
+    if (gap_ns >= best_gap_ns) continue;
+    best_gap_ns = gap_ns;
+    best = (struct ClockPair){.ns = before_ns + gap_ns / 2, .tsc = tsc};
+  }
+  return best;
+}
+
+/// Adds the raw TSC's rate and its value at tick 0 of the log's clock, so that times of other programs can be placed in the log.
+static void add_raw_tsc(struct Text* text, const struct RunFacts* facts) {
+  const uint64_t ns = facts->end.ns - facts->begin.ns, ticks = facts->end.tsc - facts->begin.tsc;
+  if (facts->end.ns <= facts->begin.ns || facts->end.tsc <= facts->begin.tsc) return;
+  const uint64_t hz = (uint64_t)((unsigned __int128)ticks * TICKS_PER_SECOND / ns);
+  const uint64_t since_tick_0 = (uint64_t)((unsigned __int128)facts->end.ns * ticks / ns);
+  if (hz && since_tick_0 <= facts->end.tsc) {
+    text_add(text, ",\"raw_tsc\":{\"hz\":%" PRIu64 ",\"at_tick_0\":%" PRIu64 "}", hz, facts->end.tsc - since_tick_0);
+  }
+}
 
 /// Makes a name that a header may have: small letters, digits and underscores.
 static void make_name(const char* from, char* into) {
@@ -172,6 +198,7 @@ void host_header_text(const struct Host* host, const struct Card* card, const st
   text_add(&text, ",\"tsc_hz\":%d", TICKS_PER_SECOND);
   // The clock of the entries began at the boot, so its tick 0 is the moment of the boot. The difference is that of this moment.
   text_add(&text, ",\"wall_clock_at_boot_ns\":%" PRIu64 ",\"tsc_at_boot\":0", wall_clock_ns() - monotonic_ns());
+  add_raw_tsc(&text, facts);
   const bool is_energy = counters->present >> COUNTER_PACKAGE_ENERGY & 1, is_dram = counters->present >> COUNTER_DRAM_ENERGY & 1;
   if (is_energy) text_add(&text, ",\"energy_unit_exponent\":%d", ENERGY_UNIT_EXPONENT);
   if (!is_energy) text_add(&text, ",\"energy_unit_exponent\":null");

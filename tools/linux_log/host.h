@@ -24,8 +24,14 @@ struct Host {
   uint32_t polling_state;  // UINT32_MAX: none
 };
 
+/// The same moment on the log's clock and on the CPU's raw TSC.
+struct ClockPair {
+  uint64_t ns, tsc;
+};
+
 /// What a run adds to the header's text.
 struct RunFacts {
+  struct ClockPair begin, end;  // of the run, or the last two readings
   uint32_t run, sample_period_us;
   char application[64];
   char counters_start[COUNTED_TEXT_BYTES], counters_stop[COUNTED_TEXT_BYTES];  // JSON objects; empty: none
@@ -39,3 +45,4 @@ void host_header_text(const struct Host* host, const struct Card* card, const st
                       const struct RunFacts* facts, uint32_t core, char* into);
 uint64_t monotonic_ns(void);
 uint64_t wall_clock_ns(void);
+struct ClockPair clock_pair(void);

@@ -30,10 +30,11 @@ static void take_counts(struct RecordMaker* maker, uint32_t queue, uint32_t ring
     if (state->ring_id) memset(&state->last, 0, sizeof state->last);
     state->previous_ring_id = state->ring_id;
     state->ring_id = ring_id;
-  } else if (state->is_seen && state->cpu == maker->core && counts->rx_packets < state->last.rx_packets) {
+  } else if (counts->rx_packets < maker->own_rx_packets[queue]) {
     // Entries of one CPU are in order, so the driver has set the counters back.
     memset(&state->last, 0, sizeof state->last);
   }
+  maker->own_rx_packets[queue] = counts->rx_packets;
   state->is_seen = true;
   state->cpu = maker->core;
   grow(&maker->growth.rx_packets, &state->last.rx_packets, counts->rx_packets);
@@ -156,6 +157,7 @@ void maker_start(struct RecordMaker* maker, uint64_t ns, uint64_t wall_clock_ns,
   maker->idle_ns = idle_ns;
   maker->growth = (struct QueueCounts){0};
   maker->idle_growth_ns = maker->sleeps_growth = 0;
+  memset(maker->own_rx_packets, 0, sizeof maker->own_rx_packets);
   maker->held_count = 0;
   struct CounterValues values = *counters;
   emit_record(maker, ns, KIND_START, ANY_QUEUE, 0, &values);

@@ -54,6 +54,7 @@ struct RecordMaker {
   struct QueueCounts growth;                // not yet in a record
   uint64_t idle_growth_ns, sleeps_growth;
   uint8_t idle_state;
+  uint64_t own_rx_packets[QUEUES_MAX];     // of this core's last raw entry of each queue
   struct RawEntry held[SAMPLES_HELD_MAX];  // samples that precede their record
   uint32_t held_count;
 };

@@ -47,6 +47,7 @@ static bool open_files(struct Tracer* tracer, char* error, size_t error_bytes) {
 }
 
 static void make_texts(struct Tracer* tracer) {
+  tracer->facts.end = clock_pair();
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     host_header_text(&tracer->host, &tracer->card, &tracer->counters, &tracer->settings, &tracer->facts, cpu, tracer->cores[cpu].text);
   }
@@ -82,6 +83,7 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
   // From here on the hooks record. Entries up to the start record's time are dropped; their frames are below the base that is read after.
   set_base(tracer);
   tracer->facts.run = next_run(tracer);
+  tracer->facts.begin = clock_pair();
   host_card_counters(&tracer->card, tracer->facts.counters_start);
   tracer->facts.counters_stop[0] = 0;
   make_texts(tracer);
