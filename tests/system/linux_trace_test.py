@@ -78,7 +78,7 @@ def test_a_machine_or_words_that_do_not_fit_are_refused_in_one_sentence(traced: 
     ("before", "command", "after", "said"),
     [
         ("mount -t tmpfs none /sys/kernel/btf", "neap-trace --out /tmp/x", "umount /sys/kernel/btf", "this kernel has no BTF"),
-        ("true", "setpriv --reuid 65534 neap-trace --listen 5002", "true", "loading BPF programs needs root"),
+        ("true", "start-stop-daemon -S -c 65534 -x /bin/neap-trace -- --listen 5002", "true", "loading BPF programs needs root"),
         ("mkdir -p /tmp/ro; mount -t tmpfs -o ro none /tmp/ro", "neap-trace --out /tmp/ro", "umount /tmp/ro", "/tmp/ro cannot be written"),
     ],
 )

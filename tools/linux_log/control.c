@@ -76,7 +76,8 @@ __attribute__((format(printf, 2, 3))) static void answer(struct Client* client, 
 // ---- lines ----
 
 static void do_status(struct Control* control, struct Client* client) {
-  const struct Tracer* tracer = control->tracer;
+  struct Tracer* tracer = control->tracer;
+  run_catch_up(tracer);
   uint64_t lines = 0, unwritten = 0;
   uint32_t clients = 0;
   for (uint32_t cpu = 0; tracer->is_there && cpu < tracer->host.cpus; ++cpu) {
@@ -136,8 +137,7 @@ static void do_mark(struct Control* control, struct Client* client, const char* 
   for (uint8_t i = 0; value && i < sizeof phases / sizeof *phases; ++i) {
     if (strcmp(value, phases[i]) != 0) continue;
     if (!control->tracer->is_on) return answer(client, "ok no run");
-    run_drain(control->tracer);  // so that the mark follows the records before it
-    if (!control->tracer->is_on) return answer(client, "ok no run");
+    run_catch_up(control->tracer);  // so that the mark follows the records before it
     maker_mark(&control->tracer->cores[0].maker, monotonic_ns(), i);
     return answer(client, "ok");
   }
@@ -158,7 +158,7 @@ static void do_get(struct Control* control, struct Client* client, const char* v
     return answer(client, "error: there is no core '%.40s' (0 to %u)", value ? value : "", tracer->host.cpus - 1);
   }
   if (!tracer->is_there) return answer(client, "error: there is no run; start begins one");
-  run_drain(tracer);
+  run_catch_up(tracer);
   unsigned char* at = client->output + client->output_used;
   run_header(tracer, (uint32_t)core, at);
   client->output_used += HEADER_BYTES;
@@ -477,6 +477,7 @@ struct Control* control_listen(struct Tracer* tracer, const char* address, const
 }
 
 uint32_t control_wanted(struct Control* control, struct pollfd* fds) {
+  control->tracer->is_live = false;
   fds[0] = (struct pollfd){.fd = control->listener, .events = POLLIN};
   for (uint32_t i = 0; i < CLIENTS_MAX; ++i) {
     const struct Client* client = &control->clients[i];
@@ -487,6 +488,7 @@ uint32_t control_wanted(struct Control* control, struct pollfd* fds) {
     } else if (client->mode == MODE_LINES && !client->has_ended) {
       events = POLLIN;
     }
+    control->tracer->is_live |= client->fd >= 0 && client->mode == MODE_STREAM && client->is_live;
     fds[i + 1] = (struct pollfd){.fd = client->fd, .events = events};
   }
   return CLIENTS_MAX + 1;

@@ -69,7 +69,7 @@ static bool set_constants(const struct bpf_object* object, const struct KernelOp
     uint64_t value;
   } constants[] = {
       {"ixgbe_poll_address", address_of("ixgbe_poll")}, {"sample_period_ns", options->sample_period_ns},
-      {"ring_entries", options->ring_entries},          {"interface_index", (uint64_t)card->index},
+      {"interface_index", (uint64_t)card->index},
       {"counters", counters},                           {"record_sleeps", options->record_sleeps},
       {"polling_state", options->polling_state},
   };
@@ -147,7 +147,10 @@ void kernel_find_interrupts(struct KernelSide* kernel, const struct Card* card) 
 }
 
 bool kernel_attach(struct KernelSide* kernel, const struct Card* card, char* error, size_t error_bytes) {
-  for (uint32_t cpu = 0; cpu < kernel->cpus; ++cpu) memset(&kernel->rings[cpu], 0, sizeof kernel->rings[cpu]);
+  for (uint32_t cpu = 0; cpu < kernel->cpus; ++cpu) {
+    memset(&kernel->rings[cpu], 0, sizeof kernel->rings[cpu]);
+    kernel->rings[cpu].usable = kernel->ring_entries - RAW_RESERVE;
+  }
   kernel_find_interrupts(kernel, card);
   size_t count = 0;
   struct bpf_program* program;
@@ -169,18 +172,17 @@ void kernel_detach(struct KernelSide* kernel) {
   }
 }
 
-uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, void (*take)(void* context, const struct RawEntry* raw), void* context) {
+uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, struct RawEntry* into, uint32_t room) {
   struct RawRing* ring = &kernel->rings[cpu];
-  uint64_t tail = ring->tail;
+  const uint64_t tail = ring->tail;
   uint32_t count = 0;
-  // No more than the ring holds: hooks that write faster than this loop must not keep it here.
-  for (; count < kernel->ring_entries; ++count, ++tail) {
-    struct RawEntry* entry = &ring->entries[tail & (kernel->ring_entries - 1)];
+  for (; count < room; ++count) {
+    struct RawEntry* entry = &ring->entries[(tail + count) & (RAW_ENTRIES_MAX - 1)];
     if (!__atomic_load_n(&entry->ns, __ATOMIC_ACQUIRE)) break;
-    take(context, entry);
+    into[count] = *entry;
     __atomic_store_n(&entry->ns, 0, __ATOMIC_RELEASE);
   }
-  if (count) __atomic_store_n(&ring->tail, tail, __ATOMIC_RELEASE);
+  if (count) __atomic_store_n(&ring->tail, tail + count, __ATOMIC_RELEASE);
   return count;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -154,6 +155,9 @@ static struct Tracer* open_tracer(const struct Options* options) {
   if (!tracer->cores) fail(EXIT_CANNOT, "out of memory");
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     tracer->cores[cpu].file.fd = -1;
+    tracer->cores[cpu].kept = mmap(NULL, RAW_KEPT_MAX * sizeof(struct RawEntry), PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (tracer->cores[cpu].kept == MAP_FAILED) fail(EXIT_CANNOT, "out of memory");
     tracer->cores[cpu].file.entries_max = options->entries;
   }
   tracer->facts.sample_period_us = (uint32_t)options->sample_us;

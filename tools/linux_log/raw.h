@@ -71,7 +71,8 @@ struct RawRing {
   raw_u64 next_sample_ns;
   raw_u32 sleeps;
   raw_u32 state;
-  raw_u64 reserved[2];
+  raw_u64 usable;  // fill level at which the ring counts as full; user space writes it
+  raw_u64 reserved;
   struct RawPending pending[RAW_PENDING];
   raw_u64 tail;  // user space writes it
   raw_u64 reserved2[7];
