@@ -65,7 +65,7 @@ static void read_idle_states(struct Host* host) {
   for (; host->idle_state_count < IDLE_STATES_MAX; ++host->idle_state_count) {
     char path[96], name[64];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cpuidle/state%u/name", host->idle_state_count);
-    if (!read_line(path, name, sizeof name)) break;
+    if (!text_read_line(path, name, sizeof name)) break;
     char* into = host->idle_states[host->idle_state_count];
     make_name(name, into);
     if (!*into) snprintf(into, NAME_BYTES, "state%u", host->idle_state_count);
@@ -96,20 +96,20 @@ void host_read(struct Host* host) {
   for (uint32_t cpu = 0; cpu < host->cpus && cpu < CPUS_MAX; ++cpu) {
     char path[96], number[32];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/physical_package_id", cpu);
-    const long package = read_line(path, number, sizeof number) ? strtol(number, NULL, 10) : 0;
+    const long package = text_read_line(path, number, sizeof number) ? strtol(number, NULL, 10) : 0;
     host->package_of[cpu] = package < 0 || package >= CPUS_MAX ? 0 : (uint32_t)package;
     if (host->package_of[cpu] >= host->packages) host->packages = host->package_of[cpu] + 1;
   }
   char id[64];
   size_t used = 0;
-  if (!read_line("/proc/sys/kernel/random/boot_id", id, sizeof id)) snprintf(id, sizeof id, "0000000000000000");
+  if (!text_read_line("/proc/sys/kernel/random/boot_id", id, sizeof id)) snprintf(id, sizeof id, "0000000000000000");
   for (const char* at = id; *at && used < 16; ++at) {
     if (isxdigit((unsigned char)*at)) host->boot_id[used++] = (char)tolower((unsigned char)*at);
   }
   host->boot_id_number = strtoull(host->boot_id, NULL, 16);
   struct utsname system;
   if (uname(&system) == 0) snprintf(host->release, sizeof host->release, "%s", system.release);
-  read_line("/proc/cmdline", host->command_line, sizeof host->command_line);
+  text_read_line("/proc/cmdline", host->command_line, sizeof host->command_line);
   read_cpu(host);
   read_idle_states(host);
 }
@@ -135,7 +135,7 @@ void host_card_counters(const struct Card* card, char* into) {
 
 static uint64_t number_in(const char* path, int base) {
   char line[64];
-  return read_line(path, line, sizeof line) ? strtoull(line, NULL, base) : 0;
+  return text_read_line(path, line, sizeof line) ? strtoull(line, NULL, base) : 0;
 }
 
 static void add_card(struct Text* text, const struct Card* card, const struct Settings* settings) {
@@ -164,9 +164,9 @@ static void add_idle_states(struct Text* text, const struct Host* host) {
   for (uint32_t i = 0; i < host->idle_state_count; ++i) {
     char path[96], latency[32], target[32];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cpuidle/state%u/latency", i);
-    if (!read_line(path, latency, sizeof latency)) break;
+    if (!text_read_line(path, latency, sizeof latency)) break;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cpuidle/state%u/residency", i);
-    if (!read_line(path, target, sizeof target)) break;
+    if (!text_read_line(path, target, sizeof target)) break;
     text_add(text, "%s{\"name\":\"%s\",\"wake_up_us\":%lu,\"target_us\":%lu,\"source\":\"cpuidle\"}", i ? "," : "", host->idle_states[i],
              strtoul(latency, NULL, 10), strtoul(target, NULL, 10));
   }

@@ -122,7 +122,7 @@ static void read_token(const char* path, char* token) {
   *token = 0;
   if (!path) return;
   char line[TOKEN_BYTES_MAX + 2];
-  if (!read_line(path, line, sizeof line) || !*line) fail(EXIT_USAGE, "%s holds no token; write one line into it", path);
+  if (!text_read_line(path, line, sizeof line) || !*line) fail(EXIT_USAGE, "%s holds no token; write one line into it", path);
   if (strlen(line) > TOKEN_BYTES_MAX) fail(EXIT_USAGE, "the token in %s is longer than %d bytes", path, TOKEN_BYTES_MAX);
   strcpy(token, line);
 }

@@ -15,7 +15,7 @@ static const char runs_file[] = "/run/neap-trace.runs";  // numbers the runs sin
 /// Returns the next number of a run. Two runs of one boot must differ, also if neap-trace was started again.
 static uint32_t next_run(struct Tracer* tracer) {
   char line[32];
-  if (!tracer->runs && read_line(runs_file, line, sizeof line)) tracer->runs = (uint32_t)strtoul(line, NULL, 10);
+  if (!tracer->runs && text_read_line(runs_file, line, sizeof line)) tracer->runs = (uint32_t)strtoul(line, NULL, 10);
   ++tracer->runs;
   FILE* file = fopen(runs_file, "we");
   if (file) {
