@@ -26,6 +26,8 @@ commands:
   vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
   ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
   top APP|HOST[:PORT] [--once]           a live view of its cores
+  machine [APP|HOST[:PORT]|local|FILE]   the facts that decide whether two runs may be compared: CPU, limits, card, settings
+  machine diff PLACE PLACE [--all]       the differences of two machines; exit status 1 if they forbid a comparison
   load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
   log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
@@ -236,6 +238,16 @@ def _parser() -> Parser:
     top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")
     top.add_argument("--json", dest="as_json", action="store_true", help="a line of JSON each time")
 
+    facts = command("machine", _call, "Print the list of a machine's facts, or the differences of two.", builds=False)
+    facts.add_argument("places", nargs="*", metavar="PLACE", help="local (this Linux), APP, HOST[:PORT], FILE, DIR; or diff PLACE PLACE")
+    facts.add_argument("--pid", type=int, metavar="N", help="which one, if APP runs several times here")
+    facts.add_argument("--token-file", metavar="F", help="a file with the token of control in its first line")
+    facts.add_argument("--interface", metavar="NAME", help="of local: the network card (the first one whose driver is ixgbe)")
+    facts.add_argument("--out", metavar="FILE", help="keep the list there, as JSON")
+    facts.add_argument("--all", dest="all_members", action="store_true", help="of diff: also members that differ by nature")
+    facts.add_argument("--strict", action="store_true", help="of diff: exit status 1 also if settings differ")
+    facts.add_argument("--json", dest="as_json", action="store_true")
+
     _add_log_actions(command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False))
 
     _add_boot_commands(command)
@@ -355,6 +367,7 @@ CALLS = {
     "test": "testing.test",
     "soak": "testing.soak",
     "ctl": "ctl.ctl",
+    "machine": "machine_list.commands.machine",
     "top": "top.top",
     "iso": "pxe.iso",
     "power": "power_control.power",

@@ -66,7 +66,23 @@ def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, word
 def test_help_names_every_command() -> None:
     done = neap("--help")
     assert done.returncode == 0
-    for command in ("run", "ctl", "top", "log", "build", "test", "soak", "pxe", "iso", "power", "bench", "doctor", "toolchain", "clean"):
+    for command in (
+        "run",
+        "ctl",
+        "machine",
+        "top",
+        "log",
+        "build",
+        "test",
+        "soak",
+        "pxe",
+        "iso",
+        "power",
+        "bench",
+        "doctor",
+        "toolchain",
+        "clean",
+    ):
         assert f"\n  {command} " in done.stdout
         assert neap(command, "--help").returncode == 0
 
