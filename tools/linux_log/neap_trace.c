@@ -215,8 +215,9 @@ static int finish_files(const struct Tracer* tracer) {
 
 static int list_machine(const char* interface) {
   const int status = machine_list_write(stdout, interface);
-  if (status != 0) fail(EXIT_CANNOT, "the list cannot be made; is there an interface %s?", interface ? interface : "of an ixgbe");
-  return fflush(stdout) == 0 ? 0 : EXIT_CANNOT;
+  if (status == MACHINE_LIST_NO_INTERFACE) fail(EXIT_CANNOT, "there is no interface %s; `ip link` lists them", interface ? interface : "of an ixgbe");
+  if (status != MACHINE_LIST_WRITTEN || fflush(stdout) != 0) fail(EXIT_CANNOT, "the list cannot be written; is there memory, and room for the output?");
+  return 0;
 }
 
 int main(int count, char** words) {
