@@ -30,7 +30,6 @@ COUNTED = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
 # the run's begin or end is done again.
 TRIES = 12
 SNAPSHOT = "ethtool -S eth0 | grep queue_; grep eth0-TxRx /proc/interrupts"
-ALL_QUEUES = 0xFFFF
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ class Traced:
         )
 
     def end_tracer(self) -> None:
-        self.guest.output_of("pid=$(pidof neap-trace) || exit 0; kill $pid; for i in $(seq 200); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1")
+        ended = "for i in $(seq 200); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1"
+        self.guest.output_of(f"pid=$(pidof neap-trace) || exit 0; kill $pid; {ended}")
 
     def ask(self, line: str) -> str:
         with control_client.Control(*address_of(self.guest), answer_seconds=60) as connection:

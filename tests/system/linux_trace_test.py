@@ -133,7 +133,16 @@ def test_collect_fetch_and_get_bring_the_same_bytes(linux: Traced, tmp_path: Pat
     address = address_of(linux.guest)
     linux.ask("start")
     live = subprocess.Popen(
-        [sys.executable, str(build.REPOSITORY / "neap"), "log", "collect", f"{LOOPBACK}:{address[1]}", "--live", "--out", str(tmp_path / "live")]
+        [
+            sys.executable,
+            str(build.REPOSITORY / "neap"),
+            "log",
+            "collect",
+            f"{LOOPBACK}:{address[1]}",
+            "--live",
+            "--out",
+            str(tmp_path / "live"),
+        ]
     )
     traffic(linux, seconds=1, flows=2)
     assert linux.ask("stop").startswith("ok run=")
@@ -149,10 +158,15 @@ def test_collect_fetch_and_get_bring_the_same_bytes(linux: Traced, tmp_path: Pat
 
 
 def test_the_tools_read_a_log_that_was_written_to_a_folder(linux: Traced, tmp_path: Path) -> None:
-    linux.guest.output_of("rm -rf /tmp/logs; neap-trace --out /tmp/logs --seconds 2 --application pings & sleep 1; " + PING + "; wait", seconds=90)
+    linux.guest.output_of(
+        "rm -rf /tmp/logs; neap-trace --out /tmp/logs --seconds 2 --application pings & sleep 1; " + PING + "; wait", seconds=90
+    )
     linux.copy("/tmp/logs", tmp_path)
     made = subprocess.run(
-        [sys.executable, str(build.REPOSITORY / "neap"), "log", "summary", "--json", str(tmp_path)], capture_output=True, text=True, timeout=120
+        [sys.executable, str(build.REPOSITORY / "neap"), "log", "summary", "--json", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert made.returncode == 0, made.stderr
     summary = json.loads(made.stdout)
@@ -186,8 +200,10 @@ def test_a_changed_setting_is_a_policy_record_with_its_new_value(linux: Traced, 
     linux.start_tracer()
     linux.ask("start")
     linux.guest.output_of(f"ethtool -C eth0 rx-usecs {NEW_ITR_US}")
-    status = f"for i in $(seq {10 * NOTICE_SECONDS}); do echo status | nc 127.0.0.1 {CONTROL_PORT} | grep -q 'generation=[1-9]' && exit 0; sleep 0.1; done; exit 1"
-    linux.guest.output_of(status, seconds=2 * NOTICE_SECONDS)
+    asked = f"echo status | nc 127.0.0.1 {CONTROL_PORT} | grep -q 'generation=[1-9]'"
+    linux.guest.output_of(
+        f"for i in $(seq {10 * NOTICE_SECONDS}); do {asked} && exit 0; sleep 0.1; done; exit 1", seconds=2 * NOTICE_SECONDS
+    )
     linux.ask("stop")
     linux.guest.output_of("ethtool -C eth0 rx-usecs 1")
     fetch.fetch(address_of(linux.guest), tmp_path, token=None, as_json=True)
@@ -238,7 +254,9 @@ def test_a_run_ends_after_its_time_and_a_second_run_empties_the_log(linux: Trace
     linux.start_tracer()
     first = linux.ask("start,1s")
     assert re.fullmatch(r"ok run=\d+ time_ns=1000000000", first)
-    linux.guest.output_of(f"for i in $(seq 100); do echo status | nc 127.0.0.1 {CONTROL_PORT} | grep -q logging=off && exit 0; sleep 0.1; done; exit 1")
+    linux.guest.output_of(
+        f"for i in $(seq 100); do echo status | nc 127.0.0.1 {CONTROL_PORT} | grep -q logging=off && exit 0; sleep 0.1; done; exit 1"
+    )
     fetch.fetch(address_of(linux.guest), tmp_path / "1", token=None, as_json=True)
     linux.ask("start")
     linux.ask("mark,window")

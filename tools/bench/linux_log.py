@@ -4,9 +4,9 @@
 Packets: TCP into a guest on the soft card, on each of Debian's kernels. The driver's statistics and /proc/interrupts are the judges.
 
 Cost: Linux with memcached on the model machine, with the load of the published studies for a core. Loads with and without a run alternate
-in one boot. The instructions of the kernel are compared, in proportion to the wake-ups of each load, so that all effects of the hooks on the
-rest of the kernel count. memcached's own instructions vary by its maintenance and are left out. The instructions of neap-trace itself are
-those at its addresses.
+in one boot. The kernel's instructions are compared in proportion to the wake-ups of each load. So all effects of the hooks on the rest of
+the kernel count. memcached's own instructions vary by its maintenance and are left out. The instructions of neap-trace itself are those at
+its addresses.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def cost() -> list[Row]:
         counted = [_instructions(out / experiment.sequence_profile(number)) for number in range(len(loads))]
     chosen = {log: [number for number, each in enumerate(loads) if number and each.log == log] for log in (True, False)}
     wakeups, interrupts = (
-        {log: sum(results[number].row()[what] for number in numbers) for log, numbers in chosen.items()} for what in ("wakeups", "interrupts")
+        {log: sum(results[number].row()[what] for number in numbers) for log, numbers in chosen.items()}
+        for what in ("wakeups", "interrupts")
     )
     kernel, own = ({log: sum(counted[number][part] for number in numbers) for log, numbers in chosen.items()} for part in (0, 1))
     kernel_part = (kernel[True] - kernel[False] * wakeups[True] / wakeups[False]) / interrupts[True]

@@ -84,7 +84,8 @@ static void read_cpu(struct Host* host) {
   char line[512];
   while (!*host->cpu && fgets(line, sizeof line, file)) {
     const char* value = strchr(line, ':');
-    if (value && strncmp(line, "model name", 10) == 0) snprintf(host->cpu, sizeof host->cpu, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
+    if (value && strncmp(line, "model name", 10) == 0)
+      snprintf(host->cpu, sizeof host->cpu, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
   }
   fclose(file);
 }
@@ -185,7 +186,8 @@ static void add_types(struct Text* text) {
 void host_header_text(const struct Host* host, const struct Card* card, const struct Counters* counters, const struct Settings* settings,
                       const struct RunFacts* facts, uint32_t core, char* into) {
   struct Text text = {.at = into, .bytes = HEADER_TEXT_BYTES - 80};
-  text_add(&text, "{\"format\":\"neap-log\",\"version\":1,\"system\":\"linux\",\"boot_id\":\"%s\",\"run\":%u,\"application\":", host->boot_id,
+  text_add(&text,
+           "{\"format\":\"neap-log\",\"version\":1,\"system\":\"linux\",\"boot_id\":\"%s\",\"run\":%u,\"application\":", host->boot_id,
            facts->run);
   text_add_string(&text, facts->application);
   text_add(&text, ",\"tracer\":\"" TRACER "\",\"kernel\":");

@@ -6,13 +6,14 @@
 // statistics of two rings, 16 bytes each. Their addresses are remembered for each interrupt number.
 //
 // The structures below have only the members that are read. CO-RE finds their offsets in the running kernel's BTF.
+// libbpf's headers need the types of the kernel's headers before them.
+// clang-format off
 #include <linux/types.h>
-
 #include <linux/bpf.h>
-
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+// clang-format on
 
 #include "raw.h"
 

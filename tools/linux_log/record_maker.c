@@ -97,7 +97,8 @@ static uint16_t usable(const struct Machine* machine, uint32_t valid) {
   return (uint16_t)(machine->cpu_tsc_hz ? valid : valid & ~in_tsc_ticks);
 }
 
-static void emit_record(struct RecordMaker* maker, uint64_t tsc, uint8_t kind, uint16_t queue, uint16_t itr_us, struct CounterValues* counters) {
+static void emit_record(struct RecordMaker* maker, uint64_t tsc, uint8_t kind, uint16_t queue, uint16_t itr_us,
+                        struct CounterValues* counters) {
   counters->valid = usable(maker->machine, counters->valid);
   const uint64_t idle_ticks = maker->idle_growth_ns;
   maker->idle_growth_ns = 0;
@@ -217,9 +218,7 @@ void maker_take(struct RecordMaker* maker, const struct RawEntry* raw) {
   emit_record(maker, later(maker, raw->ns), is_interrupt ? KIND_INTERRUPT : KIND_POLL, raw->queue, raw->itr / ITR_UNITS_PER_US, &values);
 }
 
-void maker_add_rest(struct RecordMaker* maker, uint32_t queue, const struct QueueCounts* counts) {
-  take_counts(maker, queue, 0, counts);
-}
+void maker_add_rest(struct RecordMaker* maker, uint32_t queue, const struct QueueCounts* counts) { take_counts(maker, queue, 0, counts); }
 
 void maker_stop(struct RecordMaker* maker, uint64_t ns, uint64_t wall_clock_ns, uint64_t sleeps, uint64_t idle_ns,
                 const struct CounterValues* counters) {

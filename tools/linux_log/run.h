@@ -37,14 +37,14 @@ struct Tracer {
   struct Machine machine;
   struct RunFacts facts;
   struct CoreRun* cores;
-  const char* out;  // folder; NULL: the logs stay in memory
+  const char* out;       // folder; NULL: the logs stay in memory
   bool is_on, is_there;  // a run is on; there is a run, on or finished
   bool is_reported;      // a problem was printed already
   bool is_live;          // a client follows the logs while the run is on
   uint32_t runs;         // since boot
   uint64_t end_ns;       // of the run that is on; 0: none
   uint64_t settings_due_ns;
-  int64_t queues;        // for which the interrupt numbers were read
+  int64_t queues;  // for which the interrupt numbers were read
   uint32_t drain_period_ms, drain_period_ms_max;
 };
 
