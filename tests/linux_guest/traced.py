@@ -86,29 +86,25 @@ class Traced:
         return answer
 
     def counts(self) -> Counts:
-        text = self.guest.output_of(SNAPSHOT)
-        frames = dict.fromkeys(COUNTED, 0)
-        for direction, unit, value in re.findall(r"(rx|tx)_queue_\d+_(packets|bytes): (\d+)", text):
-            frames[f"{direction}_{'frames' if unit == 'packets' else 'bytes'}"] += int(value)
-        interrupts = {}
-        for numbers, queue in re.findall(r"^ *\d+:((?: +\d+)+) .*eth0-TxRx-(\d+)$", text, re.MULTILINE):
-            interrupts[int(queue)] = sum(map(int, numbers.split()))
-        return Counts(frames, interrupts)
+        return _counts_of(self.guest.output_of(SNAPSHOT))
+
+    def _counts_around(self, line: str) -> tuple[Counts, Counts]:
+        """Sends a line to neap-trace by the guest's loopback. Returns the counts before it and after its answer."""
+        text = self.guest.output_of(f"{SNAPSHOT}; echo {line} | nc 127.0.0.1 {CONTROL_PORT}; {SNAPSHOT}", seconds=90)
+        before, answer, after = re.split(r"^((?:ok|error).*)$", text, maxsplit=1, flags=re.MULTILINE)
+        assert answer.startswith("ok"), answer
+        return _counts_of(before), _counts_of(after)
 
     def compare(self, act: Callable[[], object]) -> Comparison:
         """Records a run of `act`, and compares it with the counts around it. No frame or interrupt may fall between the counts and the
         run's begin and end. Otherwise the whole is done again."""
         for _ in range(TRIES):
-            outer_before = self.counts()
-            self.ask("start")
-            inner_before = self.counts()
+            before = self._counts_around("start")
             act()
             self.settle()
-            inner_after = self.counts()
-            self.ask("stop")
-            outer_after = self.counts()
-            if (outer_before, outer_after) == (inner_before, inner_after):
-                return self._compare(outer_after.since(outer_before))
+            after = self._counts_around("stop")
+            if before[0] == before[1] and after[0] == after[1]:
+                return self._compare(after[0].since(before[0]))
         raise AssertionError(f"in each of {TRIES} runs, interrupts came between the counts")
 
     def settle(self) -> None:
@@ -137,6 +133,16 @@ class Traced:
         text = self.guest.output_of(f"cd {folder} && tar c core*.log | gzip | base64", seconds=60)
         with tarfile.open(fileobj=io.BytesIO(base64.b64decode(text)), mode="r:gz") as archive:
             archive.extractall(out, filter="data")
+
+
+def _counts_of(text: str) -> Counts:
+    frames = dict.fromkeys(COUNTED, 0)
+    for direction, unit, value in re.findall(r"(rx|tx)_queue_\d+_(packets|bytes): (\d+)", text):
+        frames[f"{direction}_{'frames' if unit == 'packets' else 'bytes'}"] += int(value)
+    interrupts = {}
+    for numbers, queue in re.findall(r"^ *\d+:((?: +\d+)+) .*eth0-TxRx-(\d+)$", text, re.MULTILINE):
+        interrupts[int(queue)] = sum(map(int, numbers.split()))
+    return Counts(frames, interrupts)
 
 
 def address_of(guest: LinuxGuest) -> tuple[str, int]:
