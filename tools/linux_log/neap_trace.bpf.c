@@ -98,10 +98,6 @@ static __always_inline void publish(struct RawEntry* entry, __u64 ns) {
   *(volatile __u64*)&entry->ns = ns;
 }
 
-static __always_inline void read_counts(struct Counts* into, __u64 address) {
-  if (!address || bpf_probe_read_kernel(into, sizeof *into, (const void*)address)) into->packets = into->bytes = 0;
-}
-
 static __always_inline void add_rings(struct Counts* into, struct ixgbe_ring* ring) {
   into->packets = into->bytes = 0;
   for (int i = 0; i < RINGS_OF_VECTOR_MAX && ring; ++i) {
@@ -227,13 +223,9 @@ int BPF_PROG(neap_interrupt, int irq, struct irqaction* action) {
   if (known->several) {
     copy_all_rings(entry, vector);
   } else {
-    struct Counts counts;
-    read_counts(&counts, known->rx_stats);
-    entry->rx_packets = counts.packets;
-    entry->rx_bytes = counts.bytes;
-    read_counts(&counts, known->tx_stats);
-    entry->tx_packets = counts.packets;
-    entry->tx_bytes = counts.bytes;
+    // Packets and bytes are neighbours, in the ring's statistics and in the entry. A read that fails leaves zeros, which add nothing.
+    bpf_probe_read_kernel(&entry->rx_packets, sizeof(struct Counts), (const void*)known->rx_stats);
+    bpf_probe_read_kernel(&entry->tx_packets, sizeof(struct Counts), (const void*)known->tx_stats);
     entry->queue = known->queue;
     entry->itr = known->itr;
     entry->ring_id = known->ring_id;
