@@ -30,11 +30,11 @@ static void take_counts(struct RecordMaker* maker, uint32_t queue, uint32_t ring
     if (state->ring_id) memset(&state->last, 0, sizeof state->last);
     state->previous_ring_id = state->ring_id;
     state->ring_id = ring_id;
-  } else if (counts->rx_packets < maker->own_rx_packets[queue]) {
-    // Entries of one CPU are in order, so the driver has set the counters back.
+  } else if (counts->rx_packets && counts->rx_packets < maker->own_rx_packets[queue]) {
+    // Entries of one CPU are in order, so the driver has set the counters back. Zeros may also be a read that failed.
     memset(&state->last, 0, sizeof state->last);
   }
-  maker->own_rx_packets[queue] = counts->rx_packets;
+  if (counts->rx_packets) maker->own_rx_packets[queue] = counts->rx_packets;
   state->is_seen = true;
   state->cpu = maker->core;
   grow(&maker->growth.rx_packets, &state->last.rx_packets, counts->rx_packets);

@@ -140,6 +140,13 @@ def test_counters_that_the_driver_set_back_count_from_zero(maker: Maker) -> None
     assert [record["rx_frames"] for record in maker.records()] == [0, 50, 3]
 
 
+def test_a_read_that_failed_adds_nothing_and_the_next_one_continues(maker: Maker) -> None:
+    maker.add(START, 0, ns=1)
+    for ns, packets in ((10, 50), (20, 0), (30, 53)):
+        maker.raw(0, INTERRUPT, ns, 0, (packets, 0, 0, 0))
+    assert [record["rx_frames"] for record in maker.records()] == [0, 50, 0, 3]
+
+
 def test_a_sample_belongs_to_the_interrupt_of_its_time_only(maker: Maker) -> None:
     maker.add(START, 0, 0, 0, 1000, ns=1)
     maker.sample(0, 10, 5000)
