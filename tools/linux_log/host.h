@@ -10,7 +10,7 @@
 #include "settings.h"
 #include "text.h"
 
-enum { COUNTED_TEXT_BYTES = 4096, HEADER_TEXT_BYTES = HEADER_BYTES };
+enum { COUNTED_TEXT_BYTES = 2560, HEADER_TEXT_BYTES = HEADER_BYTES };
 #define TRACER "neap-trace 0.1.0"
 
 struct Host {

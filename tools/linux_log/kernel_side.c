@@ -16,6 +16,8 @@ __asm__(".section .rodata\n.balign 16\n.global neap_trace_object\nneap_trace_obj
         "\"\n.global neap_trace_object_end\nneap_trace_object_end:\n.previous\n");
 extern const unsigned char neap_trace_object[], neap_trace_object_end[];
 
+enum { HOOK_END_US = 2000 };
+
 static char first_complaint[256];
 
 static int keep_complaint(enum libbpf_print_level level, const char* format, va_list arguments) {
@@ -171,6 +173,8 @@ void kernel_detach(struct KernelSide* kernel) {
     bpf_link__destroy(kernel->links[i]);
     kernel->links[i] = NULL;
   }
+  // A hook that runs on another CPU now ends within microseconds. After that, nothing writes to the rings.
+  usleep(HOOK_END_US);
 }
 
 uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, struct RawEntry* into, uint32_t room) {

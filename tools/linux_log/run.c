@@ -75,6 +75,7 @@ static void set_base(struct Tracer* tracer) {
 
 bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
   if (tracer->is_on) run_stop(tracer);
+  tracer->is_there = false;  // its logs are emptied
   if (!open_files(tracer, error, error_bytes) || !kernel_attach(&tracer->kernel, &tracer->card, error, error_bytes)) return false;
   settings_read(&tracer->settings, NULL, NULL);
   tracer->queues = card_queues(&tracer->card);
