@@ -25,9 +25,16 @@ struct MachineFacts {
   /// reported.
   const char* c_state_limit = nullptr;
   std::optional<bool> c_state_limit_locked, turbo_off;
-  std::optional<std::uint32_t> power_limit_mw;  ///< the package's sustained limit, if one is on
+  std::optional<std::uint32_t> power_limit_mw;    ///< the package's sustained limit, if one is on
+  std::optional<std::uint32_t> power_limit_2_mw;  ///< the package's short-term limit, if one is on
 
   std::array<std::optional<std::uint8_t>, idle_states> mwait_hints{};  ///< of the states c1 to c7 that this machine offers
+  std::optional<std::uint32_t> mwait_sub_states;                       ///< CPUID leaf 5, EDX; absent: no MONITOR/MWAIT
+
+  bool hypervisor = false, modelled = false;     ///< not metal: a hypervisor or an emulator, or the model machine
+  std::array<char, 13> hypervisor_name{};        ///< as CPUID leaf 40000000h has it; empty: it has none
+  std::optional<bool> tsc_invariant;             ///< the TSC runs at one rate in all states
+  std::optional<std::uint64_t> installed_bytes;  ///< RAM above 1 MiB that the boot loader's map lists
 };
 
 }  // namespace neap

@@ -175,9 +175,10 @@ struct NetDeviceLimits {
 
 /// The identity of a card, for reports and logs.
 struct NetDeviceIdentity {
-  std::string_view name;        ///< a static text such as "82599"
-  std::uint16_t device_id = 0;  ///< of PCI
-  std::uint8_t revision = 0;    ///< of PCI
+  std::string_view name;             ///< a static text such as "82599"
+  std::uint16_t device_id = 0;       ///< of PCI
+  std::uint8_t revision = 0;         ///< of PCI
+  std::uint16_t vendor_id = 0x8086;  ///< of PCI; Intel's, unless the driver states another one
 };
 
 class NetDevice {

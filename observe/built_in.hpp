@@ -31,6 +31,9 @@ void report_own_statistics(const Server& server, std::optional<unsigned> core, c
 [[nodiscard]] task<std::string> report_boot_log(const Request& request);
 [[nodiscard]] task<std::string> report_last_panic(const Request& request);
 
+// machine_list.cpp: the facts that decide whether two runs may be compared.
+[[nodiscard]] task<std::string> report_machine_list(const Request& request);
+
 // log_sending.cpp: the transfer of logs.
 [[nodiscard]] task<std::string> send_log_file(const Request& request);
 [[nodiscard]] task<std::string> send_log_stream(const Request& request);

@@ -56,6 +56,19 @@ class Json {
     text_ += '{';
   }
   void close_list() { text_ += ']'; }
+  // Elements of a list that `open_list` has begun.
+  void text_element(std::string_view value) {
+    separate();
+    quote(value);
+  }
+  void number_element(std::uint64_t value) {
+    separate();
+    text_ += std::to_string(value);
+  }
+  void boolean_element(bool value) {
+    separate();
+    text_ += value ? "true" : "false";
+  }
   /// As `text`, but `bytes()` is at most `end` afterwards: a longer value is cut and then ends in `...`. Adds nothing if there is no room.
   void text_up_to(std::size_t end, std::string_view name, std::string_view value) {
     constexpr std::string_view mark = "...";

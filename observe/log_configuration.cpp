@@ -19,19 +19,8 @@ std::string hex_digits(std::uint64_t value, std::size_t digits_min) {
   return text;
 }
 
-/// The commit's digits, with `+` at the end if a file differed from it; empty if the build did not know it. `name` is as `neap_commit`.
-std::string commit_of(std::string_view name) {
-  constexpr std::string_view changed = "-dirty";
-  const bool has_changes = name.ends_with(changed);
-  if (has_changes) name.remove_suffix(changed.size());
-  constexpr std::size_t short_digits = 12, all_digits = 40;
-  if (name.size() != short_digits && name.size() != all_digits) return {};
-  if (name.find_first_not_of("0123456789abcdef") != name.npos) return {};
-  return std::string(name) + (has_changes ? "+" : "");
-}
-
 void add_build(Json& json, const BootFacts& boot) {
-  if (const std::string commit = commit_of(boot.commit); !commit.empty()) json.text("commit", commit);
+  if (const std::string commit = commit_text(boot.commit); !commit.empty()) json.text("commit", commit);
   // As `neap_build`: the kind of build, a comma, the compiler.
   const std::size_t comma = boot.build.find(", ");
   if (const std::string_view kind = boot.build.substr(0, comma); !kind.empty()) json.text("build", bounded(kind));
@@ -40,10 +29,7 @@ void add_build(Json& json, const BootFacts& boot) {
 
 void add_cpu(Json& json, const MachineFacts& facts) {
   if (facts.microcode) json.text("microcode", hexadecimal(*facts.microcode));
-  if (const auto& signature = facts.signature) {
-    json.text("cpu_signature",
-              hex_digits(signature->family, 2) + '-' + hex_digits(signature->model, 2) + '-' + hex_digits(signature->stepping, 2));
-  }
+  if (facts.signature) json.text("cpu_signature", signature_text(*facts.signature));
 }
 
 void add_limits(Json& json, const MachineFacts& facts) {
@@ -105,6 +91,20 @@ void add_counters(Json& json, std::string_view name, const std::optional<CardCou
 }
 
 }  // namespace
+
+std::string signature_text(const MachineFacts::Signature& signature) {
+  return hex_digits(signature.family, 2) + '-' + hex_digits(signature.model, 2) + '-' + hex_digits(signature.stepping, 2);
+}
+
+std::string commit_text(std::string_view name) {
+  constexpr std::string_view changed = "-dirty";
+  const bool has_changes = name.ends_with(changed);
+  if (has_changes) name.remove_suffix(changed.size());
+  constexpr std::size_t short_digits = 12, all_digits = 40;
+  if (name.size() != short_digits && name.size() != all_digits) return {};
+  if (name.find_first_not_of("0123456789abcdef") != name.npos) return {};
+  return std::string(name) + (has_changes ? "+" : "");
+}
 
 std::string bounded(std::string_view text) {
   constexpr std::string_view mark = "...";

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 
+#include "kernel/machine_facts.hpp"
 #include "observe/json.hpp"
 #include "observe/log_file.hpp"
 
@@ -18,5 +21,10 @@ void add_configuration(Json& json, const BootFacts& boot, const RunCard* card, s
 /// Longer texts are cut to this length, and then end with `...`.
 constexpr std::size_t header_text_bytes_max = 128;
 [[nodiscard]] std::string bounded(std::string_view text);
+
+/// Family, model and stepping as hexadecimal digits: "06-2d-07".
+[[nodiscard]] std::string signature_text(const MachineFacts::Signature& signature);
+/// The commit's digits, with `+` at the end if a file differed from it; empty if the build did not know it. `name` is as `neap_commit`.
+[[nodiscard]] std::string commit_text(std::string_view name);
 
 }  // namespace neap::observe

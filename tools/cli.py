@@ -33,7 +33,8 @@ commands:
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   log diff DIR DIR                       compare two runs
   log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
-  build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
+  build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
+                                         log of a stock Linux, as one program
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
                                          repeat tests; card: its fuzzers alone; driver: random settings and faults;
@@ -59,6 +60,10 @@ commands:
                                          the cross compiler: build it, or copy it to another machine
   clean [--cache]                        remove build output (and all that was fetched)
 """
+
+
+# A word of `build` that is no application.
+NEAP_TRACE = "neap-trace"
 
 
 class Interrupted(BaseException):
@@ -206,7 +211,7 @@ def _parser() -> Parser:
     vfio.add_argument("word", metavar="ADDRESS", help="PCI address, like 0000:03:00.0")
     vfio.add_argument("--json", dest="as_json", action="store_true", help="of status")
 
-    build = command("build", _build, "Build boot images and the soft card.")
+    build = command("build", _build, "Build boot images and the soft card; neap-trace: the log of a stock Linux.")
     build.add_argument("applications", nargs="*", metavar="APP|PATH")
     build.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
 
@@ -423,8 +428,16 @@ def _offer(arguments):
 def _build(arguments) -> int:
     from tools import build, outside, run
 
-    folders = [folder for word in arguments.applications if (folder := outside.folder(word))]
-    names = [word for word in arguments.applications if not outside.folder(word)]
+    words = [word for word in arguments.applications if word != NEAP_TRACE]
+    if len(words) < len(arguments.applications):
+        from tools.linux_log import build as linux_log
+
+        made_here = linux_log.place()
+        print(f"{made_here} {made_here.stat().st_size}")
+        if not words:
+            return 0
+    folders = [folder for word in words if (folder := outside.folder(word))]
+    names = [word for word in words if not outside.folder(word)]
     for name in names:
         build.require_application(name)
     run.require_build_packages()

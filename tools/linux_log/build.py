@@ -18,7 +18,7 @@ PLACE = build.BUILD / "neap-trace"
 LIBRARY_PACKAGES = ("libbpf-dev", "libelf-dev", "zlib1g-dev", "linux-libc-dev")
 BPF_PROGRAMS = HERE / "neap_trace.bpf.c"
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-C_OPTIONS = ("-std=gnu17", "-D_GNU_SOURCE", "-O2", *WARNINGS)
+C_OPTIONS = ("-std=gnu17", "-D_GNU_SOURCE=", "-O2", *WARNINGS)
 # These are programs of their own.
 NOT_LINKED = ("machine_main.c", "record_maker_check.c")
 COMPILE_SECONDS = 120

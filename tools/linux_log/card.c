@@ -80,7 +80,8 @@ bool card_open(struct Card* card, const char* interface, char* error, size_t err
   }
   if (!driver_of(interface, driver, sizeof driver)) snprintf(driver, sizeof driver, "no driver");
   if (strcmp(driver, "ixgbe") != 0) {
-    snprintf(error, error_bytes, "%s has the driver %s, and neap-trace knows only ixgbe; name another interface: --interface", interface, driver);
+    snprintf(error, error_bytes, "%s has the driver %s, and neap-trace knows only ixgbe; name another interface: --interface", interface,
+             driver);
     return false;
   }
   snprintf(card->interface, sizeof card->interface, "%s", interface);

@@ -76,7 +76,8 @@ __attribute__((format(printf, 2, 3))) static void answer(struct Client* client, 
 // ---- lines ----
 
 static void do_status(struct Control* control, struct Client* client) {
-  const struct Tracer* tracer = control->tracer;
+  struct Tracer* tracer = control->tracer;
+  run_catch_up(tracer);
   uint64_t lines = 0, unwritten = 0;
   uint32_t clients = 0;
   for (uint32_t cpu = 0; tracer->is_there && cpu < tracer->host.cpus; ++cpu) {
@@ -85,8 +86,9 @@ static void do_status(struct Control* control, struct Client* client) {
   }
   for (uint32_t i = 0; i < CLIENTS_MAX; ++i) clients += control->clients[i].fd >= 0;
   answer(client,
-         "ok application=%s; version=" TRACER "; system=linux; kernel=%s; cores=%u; uptime_s=%" PRIu64 "; boot_id=%s; run=%u; logging=%s; lines=%" PRIu64
-         "; unwritten=%" PRIu64 "; generation=%u; clients=%u; control_core=none; token=%s; dialect=none; log=%" PRIu64
+         "ok application=%s; version=" TRACER "; system=linux; kernel=%s; cores=%u; uptime_s=%" PRIu64
+         "; boot_id=%s; run=%u; logging=%s; lines=%" PRIu64 "; unwritten=%" PRIu64
+         "; generation=%u; clients=%u; control_core=none; token=%s; dialect=none; log=%" PRIu64
          "; log_full=stop; log_sample_us=%u; log_events=none",
          tracer->facts.application, tracer->host.release, tracer->host.cpus, monotonic_ns() / TICK_NS, tracer->host.boot_id,
          tracer->is_there ? tracer->facts.run : 0, tracer->is_on ? "on" : "off", lines, unwritten, tracer->machine.generation, clients,
@@ -136,8 +138,7 @@ static void do_mark(struct Control* control, struct Client* client, const char* 
   for (uint8_t i = 0; value && i < sizeof phases / sizeof *phases; ++i) {
     if (strcmp(value, phases[i]) != 0) continue;
     if (!control->tracer->is_on) return answer(client, "ok no run");
-    run_drain(control->tracer);  // so that the mark follows the records before it
-    if (!control->tracer->is_on) return answer(client, "ok no run");
+    run_catch_up(control->tracer);  // so that the mark follows the records before it
     maker_mark(&control->tracer->cores[0].maker, monotonic_ns(), i);
     return answer(client, "ok");
   }
@@ -158,7 +159,7 @@ static void do_get(struct Control* control, struct Client* client, const char* v
     return answer(client, "error: there is no core '%.40s' (0 to %u)", value ? value : "", tracer->host.cpus - 1);
   }
   if (!tracer->is_there) return answer(client, "error: there is no run; start begins one");
-  run_drain(tracer);
+  run_catch_up(tracer);
   unsigned char* at = client->output + client->output_used;
   run_header(tracer, (uint32_t)core, at);
   client->output_used += HEADER_BYTES;
@@ -182,7 +183,8 @@ static void do_stream(struct Control* control, struct Client* client, char* word
     uint64_t value, core;
     if (!number || !parse_number(number, UINT64_MAX >> 8, &value)) return answer(client, "error: '%.40s' is no position", word);
     if (strcmp(name, "run") == 0) {
-      if (value != tracer->facts.run) return answer(client, "error: run %" PRIu64 " is gone; the present run is %u", value, tracer->facts.run);
+      if (value != tracer->facts.run)
+        return answer(client, "error: run %" PRIu64 " is gone; the present run is %u", value, tracer->facts.run);
     } else if (parse_number(name, tracer->host.cpus - 1, &core)) {
       client->positions[core] = value;
     } else {
@@ -227,7 +229,8 @@ static void do_token(struct Control* control, struct Client* client, const char*
 
 static void do_line(struct Control* control, struct Client* client, char* line) {
   static const char help[] =
-      "status; start[,TIME]; stop; clear; mark,WHAT; get,CORE; stream,after|live[,run=N][,CORE=POSITION...]; machine; rdtsc; token,TOKEN; help";
+      "status; start[,TIME]; stop; clear; mark,WHAT; get,CORE; stream,after|live[,run=N][,CORE=POSITION...]; machine; rdtsc; token,TOKEN; "
+      "help";
   line[strcspn(line, "\r")] = 0;
   while (*line == ' ') ++line;
   char* value = line;
@@ -461,7 +464,8 @@ struct Control* control_listen(struct Tracer* tracer, const char* address, const
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int on = 1;
   if (listener >= 0) setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (!control || !clients || listener < 0 || bind(listener, (const struct sockaddr*)&place, sizeof place) || listen(listener, CLIENTS_MAX)) {
+  if (!control || !clients || listener < 0 || bind(listener, (const struct sockaddr*)&place, sizeof place) ||
+      listen(listener, CLIENTS_MAX)) {
     snprintf(error, error_bytes, "cannot listen on %s (%s); choose another port: --listen", address, strerror(errno));
     if (listener >= 0) close(listener);
     free(clients);
@@ -477,6 +481,7 @@ struct Control* control_listen(struct Tracer* tracer, const char* address, const
 }
 
 uint32_t control_wanted(struct Control* control, struct pollfd* fds) {
+  control->tracer->is_live = false;
   fds[0] = (struct pollfd){.fd = control->listener, .events = POLLIN};
   for (uint32_t i = 0; i < CLIENTS_MAX; ++i) {
     const struct Client* client = &control->clients[i];
@@ -487,6 +492,7 @@ uint32_t control_wanted(struct Control* control, struct pollfd* fds) {
     } else if (client->mode == MODE_LINES && !client->has_ended) {
       events = POLLIN;
     }
+    control->tracer->is_live |= client->fd >= 0 && client->mode == MODE_STREAM && client->is_live;
     fds[i + 1] = (struct pollfd){.fd = client->fd, .events = events};
   }
   return CLIENTS_MAX + 1;

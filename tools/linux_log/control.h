@@ -22,4 +22,3 @@ struct Control* control_listen(struct Tracer* tracer, const char* address, const
 uint32_t control_wanted(struct Control* control, struct pollfd* fds);
 /// Serves all clients, after a wait or a time-out.
 void control_serve(struct Control* control, const struct pollfd* fds, uint32_t count);
-

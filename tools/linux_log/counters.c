@@ -13,7 +13,7 @@
 // Where the kernel describes a counter: an event of the CPU's own PMU, or a name in sysfs.
 struct Source {
   const char* name;
-  const char* pmu;   // folder in /sys/bus/event_source/devices; NULL: a hardware event
+  const char* pmu;  // folder in /sys/bus/event_source/devices; NULL: a hardware event
   const char* event;
   uint64_t config;
 };
@@ -86,7 +86,8 @@ static uint64_t read_tsc_hz(void) {
   uint64_t hz = 0;
   const struct perf_event_mmap_page* page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, fd, 0);
   if (page != MAP_FAILED) {
-    if (page->cap_user_time && page->time_mult) hz = (uint64_t)(((unsigned __int128)TICKS_PER_SECOND << page->time_shift) / page->time_mult);
+    if (page->cap_user_time && page->time_mult)
+      hz = (uint64_t)(((unsigned __int128)TICKS_PER_SECOND << page->time_shift) / page->time_mult);
     munmap((void*)(uintptr_t)page, (size_t)sysconf(_SC_PAGESIZE));
   }
   close(fd);

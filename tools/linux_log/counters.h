@@ -9,9 +9,9 @@
 enum { CPUS_MAX = 256 };
 
 struct Counters {
-  uint32_t present;                 // a bit for each counter that any CPU has
-  int fds[CPUS_MAX][COUNTERS];      // -1: not on this CPU
-  uint64_t cpu_tsc_hz;              // 0: unknown
+  uint32_t present;             // a bit for each counter that any CPU has
+  int fds[CPUS_MAX][COUNTERS];  // -1: not on this CPU
+  uint64_t cpu_tsc_hz;          // 0: unknown
 };
 
 /// `packages`: the package of each CPU. CPUs of a package share the events of the package, so that their values are of one series.

@@ -65,9 +65,9 @@ struct RecordEntry {
   uint32_t idle_entries;
   uint64_t idle_ticks;
 };
-#define RECORD_FORM                                                                                                              \
-  "tsc:u64:ticks kind:u8: idle_state:u8: flags:u16: generation:u32: rx_descriptors:u32: rx_frames:u32: rx_bytes:u32:B "          \
-  "tx_descriptors:u32: tx_frames:u32: tx_bytes:u32:B control_rx_frames:u8: control_tx_frames:u8: queue:u16: "                    \
+#define RECORD_FORM                                                                                                     \
+  "tsc:u64:ticks kind:u8: idle_state:u8: flags:u16: generation:u32: rx_descriptors:u32: rx_frames:u32: rx_bytes:u32:B " \
+  "tx_descriptors:u32: tx_frames:u32: tx_bytes:u32:B control_rx_frames:u8: control_tx_frames:u8: queue:u16: "           \
   "control_rx_bytes:u8:B control_tx_bytes:u8:B itr_us:u16:us reserved:u8x4: idle_entries:u32: idle_ticks:u64:ticks"
 
 struct SampleEntry {

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+#include <x86intrin.h>
 
 #include "format_text.h"  // tools/linux_log/build.py makes it from tools/log/format.json
 
@@ -20,6 +21,31 @@ static uint64_t clock_ns(clockid_t clock) {
 
 uint64_t monotonic_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 uint64_t wall_clock_ns(void) { return clock_ns(CLOCK_REALTIME); }
+
+struct ClockPair clock_pair(void) {
+  enum { TRIES = 5 };
+  struct ClockPair best = {0};
+  uint64_t best_gap_ns = UINT64_MAX;
+  // An interrupt between the two readings would separate them. The closest of some readings counts.
+  for (int i = 0; i < TRIES; ++i) {
+    const uint64_t before_ns = monotonic_ns(), tsc = __rdtsc(), gap_ns = monotonic_ns() - before_ns;
+    if (gap_ns >= best_gap_ns) continue;
+    best_gap_ns = gap_ns;
+    best = (struct ClockPair){.ns = before_ns + gap_ns / 2, .tsc = tsc};
+  }
+  return best;
+}
+
+/// Adds the raw TSC's rate and its value at tick 0 of the log's clock, so that times of other programs can be placed in the log.
+static void add_raw_tsc(struct Text* text, const struct RunFacts* facts) {
+  const uint64_t ns = facts->end.ns - facts->begin.ns, ticks = facts->end.tsc - facts->begin.tsc;
+  if (facts->end.ns <= facts->begin.ns || facts->end.tsc <= facts->begin.tsc) return;
+  const uint64_t hz = (uint64_t)((unsigned __int128)ticks * TICKS_PER_SECOND / ns);
+  const uint64_t since_tick_0 = (uint64_t)((unsigned __int128)facts->end.ns * ticks / ns);
+  if (hz && since_tick_0 <= facts->end.tsc) {
+    text_add(text, ",\"raw_tsc\":{\"hz\":%" PRIu64 ",\"at_tick_0\":%" PRIu64 "}", hz, facts->end.tsc - since_tick_0);
+  }
+}
 
 /// Makes a name that a header may have: small letters, digits and underscores.
 static void make_name(const char* from, char* into) {
@@ -39,7 +65,7 @@ static void read_idle_states(struct Host* host) {
   for (; host->idle_state_count < IDLE_STATES_MAX; ++host->idle_state_count) {
     char path[96], name[64];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cpuidle/state%u/name", host->idle_state_count);
-    if (!read_line(path, name, sizeof name)) break;
+    if (!text_read_line(path, name, sizeof name)) break;
     char* into = host->idle_states[host->idle_state_count];
     make_name(name, into);
     if (!*into) snprintf(into, NAME_BYTES, "state%u", host->idle_state_count);
@@ -58,7 +84,8 @@ static void read_cpu(struct Host* host) {
   char line[512];
   while (!*host->cpu && fgets(line, sizeof line, file)) {
     const char* value = strchr(line, ':');
-    if (value && strncmp(line, "model name", 10) == 0) snprintf(host->cpu, sizeof host->cpu, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
+    if (value && strncmp(line, "model name", 10) == 0)
+      snprintf(host->cpu, sizeof host->cpu, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
   }
   fclose(file);
 }
@@ -70,20 +97,20 @@ void host_read(struct Host* host) {
   for (uint32_t cpu = 0; cpu < host->cpus && cpu < CPUS_MAX; ++cpu) {
     char path[96], number[32];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/physical_package_id", cpu);
-    const long package = read_line(path, number, sizeof number) ? strtol(number, NULL, 10) : 0;
+    const long package = text_read_line(path, number, sizeof number) ? strtol(number, NULL, 10) : 0;
     host->package_of[cpu] = package < 0 || package >= CPUS_MAX ? 0 : (uint32_t)package;
     if (host->package_of[cpu] >= host->packages) host->packages = host->package_of[cpu] + 1;
   }
   char id[64];
   size_t used = 0;
-  if (!read_line("/proc/sys/kernel/random/boot_id", id, sizeof id)) snprintf(id, sizeof id, "0000000000000000");
+  if (!text_read_line("/proc/sys/kernel/random/boot_id", id, sizeof id)) snprintf(id, sizeof id, "0000000000000000");
   for (const char* at = id; *at && used < 16; ++at) {
     if (isxdigit((unsigned char)*at)) host->boot_id[used++] = (char)tolower((unsigned char)*at);
   }
   host->boot_id_number = strtoull(host->boot_id, NULL, 16);
   struct utsname system;
   if (uname(&system) == 0) snprintf(host->release, sizeof host->release, "%s", system.release);
-  read_line("/proc/cmdline", host->command_line, sizeof host->command_line);
+  text_read_line("/proc/cmdline", host->command_line, sizeof host->command_line);
   read_cpu(host);
   read_idle_states(host);
 }
@@ -109,7 +136,7 @@ void host_card_counters(const struct Card* card, char* into) {
 
 static uint64_t number_in(const char* path, int base) {
   char line[64];
-  return read_line(path, line, sizeof line) ? strtoull(line, NULL, base) : 0;
+  return text_read_line(path, line, sizeof line) ? strtoull(line, NULL, base) : 0;
 }
 
 static void add_card(struct Text* text, const struct Card* card, const struct Settings* settings) {
@@ -138,9 +165,9 @@ static void add_idle_states(struct Text* text, const struct Host* host) {
   for (uint32_t i = 0; i < host->idle_state_count; ++i) {
     char path[96], latency[32], target[32];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cpuidle/state%u/latency", i);
-    if (!read_line(path, latency, sizeof latency)) break;
+    if (!text_read_line(path, latency, sizeof latency)) break;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cpuidle/state%u/residency", i);
-    if (!read_line(path, target, sizeof target)) break;
+    if (!text_read_line(path, target, sizeof target)) break;
     text_add(text, "%s{\"name\":\"%s\",\"wake_up_us\":%lu,\"target_us\":%lu,\"source\":\"cpuidle\"}", i ? "," : "", host->idle_states[i],
              strtoul(latency, NULL, 10), strtoul(target, NULL, 10));
   }
@@ -159,7 +186,8 @@ static void add_types(struct Text* text) {
 void host_header_text(const struct Host* host, const struct Card* card, const struct Counters* counters, const struct Settings* settings,
                       const struct RunFacts* facts, uint32_t core, char* into) {
   struct Text text = {.at = into, .bytes = HEADER_TEXT_BYTES - 80};
-  text_add(&text, "{\"format\":\"neap-log\",\"version\":1,\"system\":\"linux\",\"boot_id\":\"%s\",\"run\":%u,\"application\":", host->boot_id,
+  text_add(&text,
+           "{\"format\":\"neap-log\",\"version\":1,\"system\":\"linux\",\"boot_id\":\"%s\",\"run\":%u,\"application\":", host->boot_id,
            facts->run);
   text_add_string(&text, facts->application);
   text_add(&text, ",\"tracer\":\"" TRACER "\",\"kernel\":");
@@ -172,6 +200,7 @@ void host_header_text(const struct Host* host, const struct Card* card, const st
   text_add(&text, ",\"tsc_hz\":%d", TICKS_PER_SECOND);
   // The clock of the entries began at the boot, so its tick 0 is the moment of the boot. The difference is that of this moment.
   text_add(&text, ",\"wall_clock_at_boot_ns\":%" PRIu64 ",\"tsc_at_boot\":0", wall_clock_ns() - monotonic_ns());
+  add_raw_tsc(&text, facts);
   const bool is_energy = counters->present >> COUNTER_PACKAGE_ENERGY & 1, is_dram = counters->present >> COUNTER_DRAM_ENERGY & 1;
   if (is_energy) text_add(&text, ",\"energy_unit_exponent\":%d", ENERGY_UNIT_EXPONENT);
   if (!is_energy) text_add(&text, ",\"energy_unit_exponent\":null");

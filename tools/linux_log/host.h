@@ -10,7 +10,7 @@
 #include "settings.h"
 #include "text.h"
 
-enum { COUNTED_TEXT_BYTES = 4096, HEADER_TEXT_BYTES = HEADER_BYTES };
+enum { COUNTED_TEXT_BYTES = 2560, HEADER_TEXT_BYTES = HEADER_BYTES };
 #define TRACER "neap-trace 0.1.0"
 
 struct Host {
@@ -24,8 +24,14 @@ struct Host {
   uint32_t polling_state;  // UINT32_MAX: none
 };
 
+/// The same moment on the log's clock and on the CPU's raw TSC.
+struct ClockPair {
+  uint64_t ns, tsc;
+};
+
 /// What a run adds to the header's text.
 struct RunFacts {
+  struct ClockPair begin, end;  // of the run, or the last two readings
   uint32_t run, sample_period_us;
   char application[64];
   char counters_start[COUNTED_TEXT_BYTES], counters_stop[COUNTED_TEXT_BYTES];  // JSON objects; empty: none
@@ -39,3 +45,4 @@ void host_header_text(const struct Host* host, const struct Card* card, const st
                       const struct RunFacts* facts, uint32_t core, char* into);
 uint64_t monotonic_ns(void);
 uint64_t wall_clock_ns(void);
+struct ClockPair clock_pair(void);

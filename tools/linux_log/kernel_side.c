@@ -12,10 +12,11 @@
 #include <unistd.h>
 
 // The compiled programs, NEAP_TRACE_OBJECT, are a part of this program: one file is all that a machine needs.
-__asm__(
-    ".section .rodata\n.balign 16\n.global neap_trace_object\nneap_trace_object:\n.incbin \"" NEAP_TRACE_OBJECT
-    "\"\n.global neap_trace_object_end\nneap_trace_object_end:\n.previous\n");
+__asm__(".section .rodata\n.balign 16\n.global neap_trace_object\nneap_trace_object:\n.incbin \"" NEAP_TRACE_OBJECT
+        "\"\n.global neap_trace_object_end\nneap_trace_object_end:\n.previous\n");
 extern const unsigned char neap_trace_object[], neap_trace_object_end[];
+
+enum { HOOK_END_US = 2000 };
 
 static char first_complaint[256];
 
@@ -57,7 +58,8 @@ static void* map_shared(const struct bpf_map* map, size_t bytes) {
 }
 
 // Sets the constants of the programs by name. The object's BTF has their places.
-static bool set_constants(const struct bpf_object* object, const struct KernelOptions* options, const struct Card* card, uint32_t counters) {
+static bool set_constants(const struct bpf_object* object, const struct KernelOptions* options, const struct Card* card,
+                          uint32_t counters) {
   size_t bytes = 0;
   struct bpf_map* map = section_map(object, ".rodata");
   // The map's content before it is loaded. libbpf declares it constant, and copies it to the kernel from there.
@@ -69,9 +71,8 @@ static bool set_constants(const struct bpf_object* object, const struct KernelOp
     uint64_t value;
   } constants[] = {
       {"ixgbe_poll_address", address_of("ixgbe_poll")}, {"sample_period_ns", options->sample_period_ns},
-      {"ring_entries", options->ring_entries},          {"interface_index", (uint64_t)card->index},
-      {"counters", counters},                           {"record_sleeps", options->record_sleeps},
-      {"polling_state", options->polling_state},
+      {"interface_index", (uint64_t)card->index},       {"counters", counters},
+      {"record_sleeps", options->record_sleeps},        {"polling_state", options->polling_state},
   };
   const int section = btf__find_by_name_kind(types, ".rodata", BTF_KIND_DATASEC);
   if (section < 0) return false;
@@ -122,9 +123,11 @@ bool kernel_load(struct KernelSide* kernel, const struct KernelOptions* options,
     return fail(error, error_bytes, "/proc/kallsyms does not show ixgbe_poll", "run neap-trace as root, with the module ixgbe loaded");
   }
   if (bpf_object__load(kernel->object)) {
-    return fail(error, error_bytes, "the kernel refused the BPF programs", "Debian 12's kernel 6.1 and later ones are known to accept them");
+    return fail(error, error_bytes, "the kernel refused the BPF programs",
+                "Debian 12's kernel 6.1 and later ones are known to accept them");
   }
-  if (!set_events(kernel->object, counters, options->cpus)) return fail(error, error_bytes, "the counters cannot be read by BPF programs", "try --no-counters");
+  if (!set_events(kernel->object, counters, options->cpus))
+    return fail(error, error_bytes, "the counters cannot be read by BPF programs", "try --no-counters");
   struct bpf_map* variables = section_map(kernel->object, ".bss");
   kernel->rings = map_shared(rings, sizeof(struct RawRing) * options->cpus);
   kernel->vectors = variables ? map_shared(variables, RAW_IRQS_MAX * sizeof(struct RawVector)) : MAP_FAILED;
@@ -147,7 +150,10 @@ void kernel_find_interrupts(struct KernelSide* kernel, const struct Card* card) 
 }
 
 bool kernel_attach(struct KernelSide* kernel, const struct Card* card, char* error, size_t error_bytes) {
-  for (uint32_t cpu = 0; cpu < kernel->cpus; ++cpu) memset(&kernel->rings[cpu], 0, sizeof kernel->rings[cpu]);
+  for (uint32_t cpu = 0; cpu < kernel->cpus; ++cpu) {
+    memset(&kernel->rings[cpu], 0, sizeof kernel->rings[cpu]);
+    kernel->rings[cpu].usable = kernel->ring_entries - RAW_RESERVE;
+  }
   kernel_find_interrupts(kernel, card);
   size_t count = 0;
   struct bpf_program* program;
@@ -167,20 +173,21 @@ void kernel_detach(struct KernelSide* kernel) {
     bpf_link__destroy(kernel->links[i]);
     kernel->links[i] = NULL;
   }
+  // A hook that runs on another CPU now ends within microseconds. After that, nothing writes to the rings.
+  usleep(HOOK_END_US);
 }
 
-uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, void (*take)(void* context, const struct RawEntry* raw), void* context) {
+uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, struct RawEntry* into, uint32_t room) {
   struct RawRing* ring = &kernel->rings[cpu];
-  uint64_t tail = ring->tail;
+  const uint64_t tail = ring->tail;
   uint32_t count = 0;
-  // No more than the ring holds: hooks that write faster than this loop must not keep it here.
-  for (; count < kernel->ring_entries; ++count, ++tail) {
-    struct RawEntry* entry = &ring->entries[tail & (kernel->ring_entries - 1)];
+  for (; count < room; ++count) {
+    struct RawEntry* entry = &ring->entries[(tail + count) & (RAW_ENTRIES_MAX - 1)];
     if (!__atomic_load_n(&entry->ns, __ATOMIC_ACQUIRE)) break;
-    take(context, entry);
+    into[count] = *entry;
     __atomic_store_n(&entry->ns, 0, __ATOMIC_RELEASE);
   }
-  if (count) __atomic_store_n(&ring->tail, tail, __ATOMIC_RELEASE);
+  if (count) __atomic_store_n(&ring->tail, tail + count, __ATOMIC_RELEASE);
   return count;
 }
 

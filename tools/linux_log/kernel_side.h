@@ -33,8 +33,8 @@ bool kernel_attach(struct KernelSide* kernel, const struct Card* card, char* err
 void kernel_detach(struct KernelSide* kernel);
 /// Tells the programs the interrupt numbers of the card, and makes them forget what they know of each.
 void kernel_find_interrupts(struct KernelSide* kernel, const struct Card* card);
-/// Calls `take` for each new raw entry of a CPU, in order. Returns their number.
-uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, void (*take)(void* context, const struct RawEntry* raw), void* context);
+/// Copies the new raw entries of a CPU, in order, and frees their places in the ring. Returns their number, `room` at most.
+uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, struct RawEntry* into, uint32_t room);
 /// Reads a CPU's cumulative sleep at `now_ns`, with the part of a sleep that is on.
 void kernel_idle(const struct KernelSide* kernel, uint32_t cpu, uint64_t now_ns, uint32_t* sleeps, uint64_t* idle_ns);
 uint64_t kernel_lost(const struct KernelSide* kernel, uint32_t cpu);

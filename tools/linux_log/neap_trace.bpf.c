@@ -6,13 +6,14 @@
 // statistics of two rings, 16 bytes each. Their addresses are remembered for each interrupt number.
 //
 // The structures below have only the members that are read. CO-RE finds their offsets in the running kernel's BTF.
+// libbpf's headers need the types of the kernel's headers before them.
+// clang-format off
 #include <linux/types.h>
-
 #include <linux/bpf.h>
-
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+// clang-format on
 
 #include "raw.h"
 
@@ -56,7 +57,6 @@ enum { RINGS_OF_VECTOR_MAX = 8, AWAKE = 0xFFFFFFFF /* PWR_EVENT_EXIT */ };
 // Set before the programs are loaded. The verifier takes them for constants and leaves out code that they disable.
 const volatile __u64 ixgbe_poll_address = 0;
 const volatile __u64 sample_period_ns = 1000000;
-const volatile __u32 ring_entries = RAW_ENTRIES_MAX;
 const volatile __u32 interface_index = 0;
 const volatile __u32 counters = 0;  // a bit for each counter that has events
 const volatile __u32 record_sleeps = 0;
@@ -84,22 +84,18 @@ static __always_inline struct RawRing* ring_of(__u32 cpu) { return bpf_map_looku
 // Returns an entry to fill; 0: the ring is full, which is counted.
 static __always_inline struct RawEntry* reserve(struct RawRing* ring) {
   const __u64 tail = *(volatile __u64*)&ring->tail;
-  if (ring->head - tail >= ring_entries - RAW_RESERVE) {
+  if (ring->head - tail >= ring->usable) {
     __sync_fetch_and_add(&ring->lost, 1);
     return 0;
   }
   const __u64 at = __sync_fetch_and_add(&ring->head, 1);
-  return &ring->entries[at & (ring_entries - 1) & (RAW_ENTRIES_MAX - 1)];
+  return &ring->entries[at & (RAW_ENTRIES_MAX - 1)];
 }
 
 // x86 keeps the order of stores, so the compiler's order is enough.
 static __always_inline void publish(struct RawEntry* entry, __u64 ns) {
   barrier();
   *(volatile __u64*)&entry->ns = ns;
-}
-
-static __always_inline void read_counts(struct Counts* into, __u64 address) {
-  if (!address || bpf_probe_read_kernel(into, sizeof *into, (const void*)address)) into->packets = into->bytes = 0;
 }
 
 static __always_inline void add_rings(struct Counts* into, struct ixgbe_ring* ring) {
@@ -227,13 +223,9 @@ int BPF_PROG(neap_interrupt, int irq, struct irqaction* action) {
   if (known->several) {
     copy_all_rings(entry, vector);
   } else {
-    struct Counts counts;
-    read_counts(&counts, known->rx_stats);
-    entry->rx_packets = counts.packets;
-    entry->rx_bytes = counts.bytes;
-    read_counts(&counts, known->tx_stats);
-    entry->tx_packets = counts.packets;
-    entry->tx_bytes = counts.bytes;
+    // Packets and bytes are neighbours, in the ring's statistics and in the entry. A read that fails leaves zeros, which add nothing.
+    bpf_probe_read_kernel(&entry->rx_packets, sizeof(struct Counts), (const void*)known->rx_stats);
+    bpf_probe_read_kernel(&entry->tx_packets, sizeof(struct Counts), (const void*)known->tx_stats);
     entry->queue = known->queue;
     entry->itr = known->itr;
     entry->ring_id = known->ring_id;
@@ -250,19 +242,19 @@ int BPF_PROG(neap_interrupt, int irq, struct irqaction* action) {
 // without an interrupt: this record stands for that next poll.
 SEC("tp_btf/napi_poll")
 int BPF_PROG(neap_poll, struct napi_struct* napi, int work, int budget) {
-  if ((__u64)napi->poll != ixgbe_poll_address) return 0;
-  if (napi->dev->ifindex != interface_index) return 0;
   struct RawRing* ring = ring_of(bpf_get_smp_processor_id());
   if (!ring) return 0;
   const __u64 vector = (__u64)napi - bpf_core_field_offset(struct ixgbe_q_vector, napi);
   struct RawPending* pending = pending_of(ring, vector);
   const int again = work >= budget;
+  // Only vectors of the interface are entered, so the usual poll is over without a look at the NAPI.
   const int accounted = pending->vector == vector && pending->accounted;
   if (accounted && !again) {
     pending->accounted = 0;
     return 0;
   }
   if (!again && work == 0) return 0;
+  if ((__u64)napi->poll != ixgbe_poll_address || napi->dev->ifindex != interface_index) return 0;
   pending->vector = vector;
   pending->accounted = again;
   struct RawEntry* entry = reserve(ring);

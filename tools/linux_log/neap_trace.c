@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -62,28 +63,52 @@ static uint64_t number(const char* option, const char* text, uint64_t minimum, u
 }
 
 static struct Options parse(int count, char** words) {
-  struct Options options = {.application = "linux", .sample_us = SAMPLE_PERIOD_US, .entries = LOG_ENTRIES, .ring = RAW_ENTRIES_MAX,
-                            .drain_ms = DRAIN_PERIOD_MS};
+  struct Options options = {
+      .application = "linux", .sample_us = SAMPLE_PERIOD_US, .entries = LOG_ENTRIES, .ring = RAW_ENTRIES_MAX, .drain_ms = DRAIN_PERIOD_MS};
   static const struct option names[] = {
-      {"out", 1, NULL, 'o'},     {"listen", 1, NULL, 'l'},  {"interface", 1, NULL, 'i'},   {"application", 1, NULL, 'a'},
-      {"seconds", 1, NULL, 's'}, {"idle", 0, NULL, 'd'},    {"sample-us", 1, NULL, 'p'},   {"no-counters", 0, NULL, 'n'},
-      {"entries", 1, NULL, 'e'}, {"ring", 1, NULL, 'r'},    {"token-file", 1, NULL, 't'},  {"drain-ms", 1, NULL, 'm'},
+      {"out", 1, NULL, 'o'},     {"listen", 1, NULL, 'l'}, {"interface", 1, NULL, 'i'},  {"application", 1, NULL, 'a'},
+      {"seconds", 1, NULL, 's'}, {"idle", 0, NULL, 'd'},   {"sample-us", 1, NULL, 'p'},  {"no-counters", 0, NULL, 'n'},
+      {"entries", 1, NULL, 'e'}, {"ring", 1, NULL, 'r'},   {"token-file", 1, NULL, 't'}, {"drain-ms", 1, NULL, 'm'},
       {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0},
   };
   for (int found; (found = getopt_long(count, words, "h", names, NULL)) != -1;) {
     switch (found) {
-      case 'o': options.out = optarg; break;
-      case 'l': options.listen = optarg; break;
-      case 'i': options.interface = optarg; break;
-      case 'a': options.application = optarg; break;
-      case 't': options.token_file = optarg; break;
-      case 's': options.seconds = number("seconds", optarg, 1, 1000000); break;
-      case 'p': options.sample_us = number("sample-us", optarg, 1, 1000000000); break;
-      case 'e': options.entries = number("entries", optarg, 64, 1ULL << 40); break;
-      case 'r': options.ring = number("ring", optarg, 16, RAW_ENTRIES_MAX); break;
-      case 'm': options.drain_ms = number("drain-ms", optarg, 5, 60000); break;
-      case 'd': options.record_sleeps = true; break;
-      case 'n': options.no_counters = true; break;
+      case 'o':
+        options.out = optarg;
+        break;
+      case 'l':
+        options.listen = optarg;
+        break;
+      case 'i':
+        options.interface = optarg;
+        break;
+      case 'a':
+        options.application = optarg;
+        break;
+      case 't':
+        options.token_file = optarg;
+        break;
+      case 's':
+        options.seconds = number("seconds", optarg, 1, 1000000);
+        break;
+      case 'p':
+        options.sample_us = number("sample-us", optarg, 1, 1000000000);
+        break;
+      case 'e':
+        options.entries = number("entries", optarg, 64, 1ULL << 40);
+        break;
+      case 'r':
+        options.ring = number("ring", optarg, 16, RAW_ENTRIES_MAX);
+        break;
+      case 'm':
+        options.drain_ms = number("drain-ms", optarg, 5, 60000);
+        break;
+      case 'd':
+        options.record_sleeps = true;
+        break;
+      case 'n':
+        options.no_counters = true;
+        break;
       case 'h':
         fputs(usage, stdout);
         exit(0);
@@ -98,8 +123,10 @@ static struct Options parse(int count, char** words) {
   }
   if (optind < count) fail(EXIT_USAGE, "'%.40s' is no word of neap-trace; --help lists them", words[optind]);
   if (options.ring & (options.ring - 1)) fail(EXIT_USAGE, "--ring takes a power of two, not %llu", (unsigned long long)options.ring);
-  if (!options.is_machine && !options.out == !options.listen) fail(EXIT_USAGE, "give either --out DIR or --listen PORT; --help explains them");
-  if (options.seconds && !options.out) fail(EXIT_USAGE, "--seconds belongs to --out; a client of --listen sends start,%llus", (unsigned long long)options.seconds);
+  if (!options.is_machine && !options.out == !options.listen)
+    fail(EXIT_USAGE, "give either --out DIR or --listen PORT; --help explains them");
+  if (options.seconds && !options.out)
+    fail(EXIT_USAGE, "--seconds belongs to --out; a client of --listen sends start,%llus", (unsigned long long)options.seconds);
   if (strlen(options.application) > 40) fail(EXIT_USAGE, "--application takes at most 40 characters");
   return options;
 }
@@ -112,7 +139,8 @@ static void require_kernel(void) {
 }
 
 static void require_module_types(void) {
-  if (access("/sys/kernel/btf/ixgbe", R_OK) != 0 && access("/sys/module/ixgbe", F_OK) == 0 && access("/sys/module/ixgbe/initstate", F_OK) == 0) {
+  if (access("/sys/kernel/btf/ixgbe", R_OK) != 0 && access("/sys/module/ixgbe", F_OK) == 0 &&
+      access("/sys/module/ixgbe/initstate", F_OK) == 0) {
     fail(EXIT_CANNOT, "the module ixgbe has no BTF; use the kernel's own module, not one that was built without BTF");
   }
 }
@@ -121,7 +149,7 @@ static void read_token(const char* path, char* token) {
   *token = 0;
   if (!path) return;
   char line[TOKEN_BYTES_MAX + 2];
-  if (!read_line(path, line, sizeof line) || !*line) fail(EXIT_USAGE, "%s holds no token; write one line into it", path);
+  if (!text_read_line(path, line, sizeof line) || !*line) fail(EXIT_USAGE, "%s holds no token; write one line into it", path);
   if (strlen(line) > TOKEN_BYTES_MAX) fail(EXIT_USAGE, "the token in %s is longer than %d bytes", path, TOKEN_BYTES_MAX);
   strcpy(token, line);
 }
@@ -154,6 +182,9 @@ static struct Tracer* open_tracer(const struct Options* options) {
   if (!tracer->cores) fail(EXIT_CANNOT, "out of memory");
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     tracer->cores[cpu].file.fd = -1;
+    tracer->cores[cpu].kept =
+        mmap(NULL, RAW_KEPT_MAX * sizeof(struct RawEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (tracer->cores[cpu].kept == MAP_FAILED) fail(EXIT_CANNOT, "out of memory");
     tracer->cores[cpu].file.entries_max = options->entries;
   }
   tracer->facts.sample_period_us = (uint32_t)options->sample_us;
@@ -211,8 +242,11 @@ static int finish_files(const struct Tracer* tracer) {
 
 static int list_machine(const char* interface) {
   const int status = machine_list_write(stdout, interface);
-  if (status != 0) fail(EXIT_CANNOT, "the list cannot be made; is there an interface %s?", interface ? interface : "of an ixgbe");
-  return fflush(stdout) == 0 ? 0 : EXIT_CANNOT;
+  if (status == MACHINE_LIST_NO_INTERFACE)
+    fail(EXIT_CANNOT, "there is no interface %s; `ip link` lists them", interface ? interface : "of an ixgbe");
+  if (status != MACHINE_LIST_WRITTEN || fflush(stdout) != 0)
+    fail(EXIT_CANNOT, "the list cannot be written; is there memory, and room for the output?");
+  return 0;
 }
 
 int main(int count, char** words) {

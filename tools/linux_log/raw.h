@@ -48,7 +48,7 @@ struct RawEntry {
   raw_u32 sleeps;  // of this CPU, cumulative
   union {
     struct {
-      raw_u64 idle_ns;  // of this CPU, cumulative; of RAW_IDLE: begin of the sleep
+      raw_u64 idle_ns;                                     // of this CPU, cumulative; of RAW_IDLE: begin of the sleep
       raw_u64 rx_packets, rx_bytes, tx_packets, tx_bytes;  // of the queue, cumulative
       raw_u32 ring_id;                                     // differs between two rings that a queue number has had
       raw_u16 itr;                                         // of the queue, in the card's unit of a quarter of a microsecond
@@ -59,7 +59,7 @@ struct RawEntry {
 };
 
 struct RawPending {
-  raw_u64 vector;    // address of the queue's ixgbe_q_vector
+  raw_u64 vector;     // address of the queue's ixgbe_q_vector
   raw_u64 accounted;  // 1: the next poll has its record already, by an interrupt or by a poll that used its whole budget
 };
 
@@ -71,7 +71,8 @@ struct RawRing {
   raw_u64 next_sample_ns;
   raw_u32 sleeps;
   raw_u32 state;
-  raw_u64 reserved[2];
+  raw_u64 usable;  // fill level at which the ring counts as full; user space writes it
+  raw_u64 reserved;
   struct RawPending pending[RAW_PENDING];
   raw_u64 tail;  // user space writes it
   raw_u64 reserved2[7];
@@ -80,7 +81,7 @@ struct RawRing {
 
 // One for each interrupt number. User space sets `ours`; the hook fills the rest at the first interrupt.
 struct RawVector {
-  raw_u64 vector;            // address of the ixgbe_q_vector; 0: not filled
+  raw_u64 vector;              // address of the ixgbe_q_vector; 0: not filled
   raw_u64 rx_stats, tx_stats;  // addresses of packets and bytes; 0: no such ring
   raw_u32 ring_id;
   raw_u16 queue;

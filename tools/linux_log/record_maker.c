@@ -30,10 +30,11 @@ static void take_counts(struct RecordMaker* maker, uint32_t queue, uint32_t ring
     if (state->ring_id) memset(&state->last, 0, sizeof state->last);
     state->previous_ring_id = state->ring_id;
     state->ring_id = ring_id;
-  } else if (state->is_seen && state->cpu == maker->core && counts->rx_packets < state->last.rx_packets) {
-    // Entries of one CPU are in order, so the driver has set the counters back.
+  } else if (counts->rx_packets && counts->rx_packets < maker->own_rx_packets[queue]) {
+    // Entries of one CPU are in order, so the driver has set the counters back. Zeros may also be a read that failed.
     memset(&state->last, 0, sizeof state->last);
   }
+  if (counts->rx_packets) maker->own_rx_packets[queue] = counts->rx_packets;
   state->is_seen = true;
   state->cpu = maker->core;
   grow(&maker->growth.rx_packets, &state->last.rx_packets, counts->rx_packets);
@@ -96,7 +97,8 @@ static uint16_t usable(const struct Machine* machine, uint32_t valid) {
   return (uint16_t)(machine->cpu_tsc_hz ? valid : valid & ~in_tsc_ticks);
 }
 
-static void emit_record(struct RecordMaker* maker, uint64_t tsc, uint8_t kind, uint16_t queue, uint16_t itr_us, struct CounterValues* counters) {
+static void emit_record(struct RecordMaker* maker, uint64_t tsc, uint8_t kind, uint16_t queue, uint16_t itr_us,
+                        struct CounterValues* counters) {
   counters->valid = usable(maker->machine, counters->valid);
   const uint64_t idle_ticks = maker->idle_growth_ns;
   maker->idle_growth_ns = 0;
@@ -156,6 +158,7 @@ void maker_start(struct RecordMaker* maker, uint64_t ns, uint64_t wall_clock_ns,
   maker->idle_ns = idle_ns;
   maker->growth = (struct QueueCounts){0};
   maker->idle_growth_ns = maker->sleeps_growth = 0;
+  memset(maker->own_rx_packets, 0, sizeof maker->own_rx_packets);
   maker->held_count = 0;
   struct CounterValues values = *counters;
   emit_record(maker, ns, KIND_START, ANY_QUEUE, 0, &values);
@@ -215,9 +218,7 @@ void maker_take(struct RecordMaker* maker, const struct RawEntry* raw) {
   emit_record(maker, later(maker, raw->ns), is_interrupt ? KIND_INTERRUPT : KIND_POLL, raw->queue, raw->itr / ITR_UNITS_PER_US, &values);
 }
 
-void maker_add_rest(struct RecordMaker* maker, uint32_t queue, const struct QueueCounts* counts) {
-  take_counts(maker, queue, 0, counts);
-}
+void maker_add_rest(struct RecordMaker* maker, uint32_t queue, const struct QueueCounts* counts) { take_counts(maker, queue, 0, counts); }
 
 void maker_stop(struct RecordMaker* maker, uint64_t ns, uint64_t wall_clock_ns, uint64_t sleeps, uint64_t idle_ns,
                 const struct CounterValues* counters) {

@@ -3,8 +3,8 @@
 //
 // Raw entries have cumulative counters, a record has the growth since the core's previous record. A queue's interrupts may move to another
 // CPU, and the rings of two CPUs are read one after the other. So the last value of a queue is kept for the whole machine, and a value that
-// is not above it adds nothing. Thus the sum over all cores always equals the queue's own growth. Only the core to which frames of one batch
-// are attributed may differ from the truth, and only in a batch in which the queue moved.
+// is not above it adds nothing. Thus the sum over all cores always equals the queue's own growth. Only the core to which frames of one
+// batch are attributed may differ from the truth, and only in a batch in which the queue moved.
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct QueueCounts {
 struct QueueState {
   struct QueueCounts last;
   uint32_t ring_id, previous_ring_id;
-  uint32_t cpu;       // that had the queue's last raw entry
+  uint32_t cpu;         // that had the queue's last raw entry
   uint64_t interrupts;  // in this run
   bool is_seen;
 };
@@ -50,10 +50,11 @@ struct RecordMaker {
   EntrySink sink;
   void* context;
   uint64_t begin_ns, end_ns, last_ns;  // raw entries after end_ns are ignored
-  uint64_t sleeps, idle_ns;                 // cumulative values of the last raw entry
-  struct QueueCounts growth;                // not yet in a record
+  uint64_t sleeps, idle_ns;            // cumulative values of the last raw entry
+  struct QueueCounts growth;           // not yet in a record
   uint64_t idle_growth_ns, sleeps_growth;
   uint8_t idle_state;
+  uint64_t own_rx_packets[QUEUES_MAX];     // of this core's last raw entry of each queue
   struct RawEntry held[SAMPLES_HELD_MAX];  // samples that precede their record
   uint32_t held_count;
 };

@@ -12,12 +12,10 @@
 enum { SETTINGS_PERIOD_MS = 1000, DRAIN_PERIOD_MS_MIN = 5 };
 static const char runs_file[] = "/run/neap-trace.runs";  // numbers the runs since boot; the folder is emptied at boot
 
-static void take_raw(void* maker, const struct RawEntry* raw) { maker_take(maker, raw); }
-
 /// Returns the next number of a run. Two runs of one boot must differ, also if neap-trace was started again.
 static uint32_t next_run(struct Tracer* tracer) {
   char line[32];
-  if (!tracer->runs && read_line(runs_file, line, sizeof line)) tracer->runs = (uint32_t)strtoul(line, NULL, 10);
+  if (!tracer->runs && text_read_line(runs_file, line, sizeof line)) tracer->runs = (uint32_t)strtoul(line, NULL, 10);
   ++tracer->runs;
   FILE* file = fopen(runs_file, "we");
   if (file) {
@@ -47,6 +45,7 @@ static bool open_files(struct Tracer* tracer, char* error, size_t error_bytes) {
 }
 
 static void make_texts(struct Tracer* tracer) {
+  tracer->facts.end = clock_pair();
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     host_header_text(&tracer->host, &tracer->card, &tracer->counters, &tracer->settings, &tracer->facts, cpu, tracer->cores[cpu].text);
   }
@@ -76,12 +75,14 @@ static void set_base(struct Tracer* tracer) {
 
 bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
   if (tracer->is_on) run_stop(tracer);
+  tracer->is_there = false;  // its logs are emptied
   if (!open_files(tracer, error, error_bytes) || !kernel_attach(&tracer->kernel, &tracer->card, error, error_bytes)) return false;
   settings_read(&tracer->settings, NULL, NULL);
   tracer->queues = card_queues(&tracer->card);
   // From here on the hooks record. Entries up to the start record's time are dropped; their frames are below the base that is read after.
   set_base(tracer);
   tracer->facts.run = next_run(tracer);
+  tracer->facts.begin = clock_pair();
   host_card_counters(&tracer->card, tracer->facts.counters_start);
   tracer->facts.counters_stop[0] = 0;
   make_texts(tracer);
@@ -99,6 +100,7 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
                                        .context = &core->file,
                                        .idle_state = 1};
     core->lost = 0;
+    core->kept_at = core->kept_count = 0;
     struct CounterValues values;
     counters_read(&tracer->counters, cpu, &values);
     maker_start(&core->maker, now_ns, wall_ns, sleeps[cpu], idle_ns[cpu], &values);
@@ -110,8 +112,52 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
   return true;
 }
 
+static void flush_files(struct Tracer* tracer) {
+  for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
+    struct CoreRun* core = &tracer->cores[cpu];
+    log_flush(&core->file);
+    if (core->file.error && !tracer->is_reported) {
+      fprintf(stderr, "neap-trace: the log of core %u cannot be written (%s); further entries are counted as unwritten\n", cpu,
+              strerror(core->file.error));
+      tracer->is_reported = true;
+    }
+  }
+}
+
+/// Makes log entries of all raw entries that are kept, in the order of their times. The order matters only for a queue that moved.
+static void make_entries(struct Tracer* tracer) {
+  for (;;) {
+    struct CoreRun* first = NULL;
+    for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
+      struct CoreRun* core = &tracer->cores[cpu];
+      if (core->kept_at == core->kept_count) continue;
+      if (!first || core->kept[core->kept_at].ns < first->kept[first->kept_at].ns) first = core;
+    }
+    if (!first) break;
+    maker_take(&first->maker, &first->kept[first->kept_at++]);
+  }
+  for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) tracer->cores[cpu].kept_at = tracer->cores[cpu].kept_count = 0;
+  flush_files(tracer);
+}
+
+/// Copies the raw entries of all rings. Returns the largest number that one ring had.
+static uint32_t drain_rings(struct Tracer* tracer) {
+  uint32_t most = 0;
+  for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
+    struct CoreRun* core = &tracer->cores[cpu];
+    if (core->kept_count > RAW_KEPT_MAX - RAW_ENTRIES_MAX) make_entries(tracer);
+    const uint32_t taken = kernel_drain(&tracer->kernel, cpu, core->kept + core->kept_count, RAW_ENTRIES_MAX);
+    core->kept_count += taken;
+    if (taken > most) most = taken;
+    core->lost = kernel_lost(&tracer->kernel, cpu);
+  }
+  return most;
+}
+
 static void note_change(void* context, uint32_t number, uint32_t cpu) {
   struct Tracer* tracer = context;
+  drain_rings(tracer);
+  make_entries(tracer);  // with the generation before the change
   ++tracer->machine.generation;
   const uint64_t now_ns = monotonic_ns();
   const bool is_of_cpu = settings_is_of_cpu(number);
@@ -122,26 +168,16 @@ static void note_change(void* context, uint32_t number, uint32_t cpu) {
   }
 }
 
-static uint32_t drain_rings(struct Tracer* tracer) {
-  uint32_t most = 0;
-  for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
-    struct CoreRun* core = &tracer->cores[cpu];
-    const uint32_t taken = kernel_drain(&tracer->kernel, cpu, take_raw, &core->maker);
-    if (taken > most) most = taken;
-    core->lost = kernel_lost(&tracer->kernel, cpu);
-    log_flush(&core->file);
-    if (core->file.error && !tracer->is_reported) {
-      fprintf(stderr, "neap-trace: the log of core %u cannot be written (%s); further entries are counted as unwritten\n", cpu,
-              strerror(core->file.error));
-      tracer->is_reported = true;
-    }
-  }
-  return most;
+void run_catch_up(struct Tracer* tracer) {
+  if (!tracer->is_on) return;
+  drain_rings(tracer);
+  make_entries(tracer);
 }
 
 void run_drain(struct Tracer* tracer) {
   if (!tracer->is_on) return;
   const uint32_t most = drain_rings(tracer);
+  if (tracer->is_live) make_entries(tracer);
   // A ring that was a quarter full is emptied more often, one that was nearly empty less often.
   if (most > tracer->kernel.ring_entries / 4 && tracer->drain_period_ms > DRAIN_PERIOD_MS_MIN) {
     tracer->drain_period_ms /= 2;
@@ -181,6 +217,7 @@ void run_stop(struct Tracer* tracer) {
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) tracer->cores[cpu].maker.end_ns = now_ns;
   kernel_detach(&tracer->kernel);
   drain_rings(tracer);
+  make_entries(tracer);
   add_rest(tracer);
   host_card_counters(&tracer->card, tracer->facts.counters_stop);
   make_texts(tracer);

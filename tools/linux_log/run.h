@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A run: the time for which the log records, from start to stop. It joins the kernel's rings, the record makers and the files.
+//
+// The work of user space would disturb the run that is measured. So the raw entries of the rings are only copied while the run is on, which
+// takes about 15 instructions an entry. Log entries are made of them when the run ends, or earlier if a client needs them or if
+// RAW_KEPT_MAX of a core are waiting.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +17,11 @@
 #include "record_maker.h"
 #include "settings.h"
 
+enum { RAW_KEPT_MAX = 1 << 18 /* 16 MiB for each core, of which only what is used takes memory */ };
+
 struct CoreRun {
+  struct RawEntry* kept;  // RAW_KEPT_MAX places
+  uint32_t kept_count, kept_at;
   struct RecordMaker maker;
   struct LogFile file;
   uint64_t lost;  // raw entries that found the ring full
@@ -29,20 +37,23 @@ struct Tracer {
   struct Machine machine;
   struct RunFacts facts;
   struct CoreRun* cores;
-  const char* out;  // folder; NULL: the logs stay in memory
+  const char* out;       // folder; NULL: the logs stay in memory
   bool is_on, is_there;  // a run is on; there is a run, on or finished
   bool is_reported;      // a problem was printed already
+  bool is_live;          // a client follows the logs while the run is on
   uint32_t runs;         // since boot
   uint64_t end_ns;       // of the run that is on; 0: none
   uint64_t settings_due_ns;
-  int64_t queues;        // for which the interrupt numbers were read
+  int64_t queues;  // for which the interrupt numbers were read
   uint32_t drain_period_ms, drain_period_ms_max;
 };
 
 /// Begins a run and empties the logs. Returns false, and one sentence in `error`.
 bool run_start(struct Tracer* tracer, char* error, size_t error_bytes);
-/// Moves what the kernel has written into the logs, and records changes of settings. MUST be called every `drain_period_ms`.
+/// Empties the kernel's rings, and records changes of settings. MUST be called every `drain_period_ms`.
 void run_drain(struct Tracer* tracer);
+/// Empties the rings and brings the logs up to date.
+void run_catch_up(struct Tracer* tracer);
 /// Ends the run and writes the headers.
 void run_stop(struct Tracer* tracer);
 /// Discards the run.

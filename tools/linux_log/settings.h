@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Linux's settings that matter for a run: the interface's, the CPUs' frequency and the network stack's.
 //
-// Each row of the table has a number, which Settings entries have in `changed`. The log's header has the table as text. A value is read from
-// the driver or from a file of sysfs. Neap-trace reads all of them once a second, because Linux has no cheap event for their change.
+// Each row of the table has a number, which Settings entries have in `changed`. The log's header has the table as text. A value is read
+// from the driver or from a file of sysfs. Neap-trace reads all of them once a second, because Linux has no cheap event for their change.
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +15,7 @@ enum { SETTINGS_MAX = 32, SETTING_ABSENT = -1, IDLE_STATES_MAX = 10, NAME_BYTES 
 struct Settings {
   const struct Card* card;
   uint32_t cpus;
-  int files[SETTINGS_MAX][CPUS_MAX];     // of sysfs, kept open; -1: not there
+  int files[SETTINGS_MAX][CPUS_MAX];       // of sysfs, kept open; -1: not there
   int64_t values[SETTINGS_MAX][CPUS_MAX];  // SETTING_ABSENT: this machine does not have it
 };
 

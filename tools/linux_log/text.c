@@ -32,7 +32,7 @@ void text_add_string(struct Text* text, const char* string) {
   text_add(text, "\"");
 }
 
-bool read_line(const char* path, char* into, size_t bytes) {
+bool text_read_line(const char* path, char* into, size_t bytes) {
   *into = 0;
   FILE* file = fopen(path, "re");
   if (!file) return false;

@@ -15,4 +15,4 @@ __attribute__((format(printf, 2, 3))) void text_add(struct Text* text, const cha
 /// Adds a JSON string. Control characters and bytes above 126 become `?`.
 void text_add_string(struct Text* text, const char* string);
 /// Reads the first line of a file, without its line feed. Returns false, and an empty string, if it cannot be read.
-bool read_line(const char* path, char* into, size_t bytes);
+bool text_read_line(const char* path, char* into, size_t bytes);

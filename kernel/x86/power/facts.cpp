@@ -2,6 +2,8 @@
 #include "kernel/x86/power/facts.hpp"
 
 #include <array>
+#include <cstring>
+#include <optional>
 
 #include "kernel/panic.hpp"
 #include "kernel/x86/firmware/cpu_facts.hpp"
@@ -21,8 +23,29 @@ void find_limits(CpuAccess& cpu, const PowerAbilities& abilities, const Model* m
     facts.turbo_off = (*control & misc_enable_turbo_off) != 0;
   const auto raw_units = cpu.read_msr(msr::rapl_power_unit);
   const auto limit = cpu.read_msr(msr::package_power_limit);
-  if (!raw_units || *raw_units == 0 || !limit || (*limit & limit1_enable) == 0) return;
-  facts.power_limit_mw = milliwatts_of(static_cast<std::uint32_t>(*limit & limit1_mask), rapl_units(*raw_units));
+  if (!raw_units || *raw_units == 0 || !limit) return;
+  // Limit 2 has the fields of limit 1 in the upper half.
+  const auto read_limit = [&](std::uint64_t half) -> std::optional<std::uint32_t> {
+    if ((half & limit1_enable) == 0) return std::nullopt;
+    return milliwatts_of(static_cast<std::uint32_t>(half & limit1_mask), rapl_units(*raw_units));
+  };
+  facts.power_limit_mw = read_limit(*limit);
+  facts.power_limit_2_mw = read_limit(*limit >> 32);
+}
+
+// The names are compared with Linux's on the same machine, so they are those of CPUID.
+void find_surroundings(CpuAccess& cpu, const cpu_facts::Identity& identity, MachineFacts& facts) noexcept {
+  constexpr std::uint32_t mwait_leaf = 5, hypervisor_leaf = 0x40000000, extended_leaf = 0x80000000, timing_leaf = 0x80000007;
+  constexpr std::uint32_t monitor_bit = 1 << 3, invariant_bit = 1 << 8;
+  if (cpu.cpuid(0, 0).eax >= mwait_leaf && (cpu.cpuid(1, 0).ecx & monitor_bit) != 0) facts.mwait_sub_states = cpu.cpuid(mwait_leaf, 0).edx;
+  if (cpu.cpuid(extended_leaf, 0).eax >= timing_leaf) facts.tsc_invariant = (cpu.cpuid(timing_leaf, 0).edx & invariant_bit) != 0;
+  facts.hypervisor = identity.hypervisor;
+  if (!identity.hypervisor) return;
+  const CpuidWords name = cpu.cpuid(hypervisor_leaf, 0);
+  if (name.eax < hypervisor_leaf) return;
+  const std::array words{name.ebx, name.ecx, name.edx};
+  static_assert(sizeof words < sizeof facts.hypervisor_name);
+  std::memcpy(facts.hypervisor_name.data(), words.data(), sizeof words);
 }
 
 }  // namespace
@@ -50,6 +73,7 @@ MachineFacts find_facts(CpuAccess& cpu, const PowerAbilities& abilities, const S
   facts.signature = {.family = identity.family, .model = identity.model, .stepping = identity.stepping};
   facts.microcode = cpu_facts::microcode(cpu);
   const Model* const model = identity.intel ? find_model(identity.family, identity.model) : nullptr;
+  find_surroundings(cpu, identity, facts);
   if (identity.intel && identity.family == 6 && !identity.hypervisor) find_limits(cpu, abilities, model, facts);
   for (auto state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
     if ((abilities.idle_states & 1U << state) == 0 || ways.hints[state] == no_hint) continue;

@@ -39,6 +39,9 @@ TEST(Facts, AreThoseOfASandyBridgeAndItsFirmware) {
   EXPECT_EQ(facts.c_state_limit_locked, true);
   EXPECT_EQ(facts.turbo_off, true);
   EXPECT_EQ(facts.power_limit_mw, 135'000U);
+  EXPECT_EQ(facts.power_limit_2_mw, 162'000U);
+  EXPECT_EQ(facts.mwait_sub_states, cpu.cpuid(5, 0).edx);
+  EXPECT_FALSE(facts.hypervisor);
   EXPECT_EQ(facts.mwait_hints[at(IdleState::c1)], 0x00);
   EXPECT_EQ(facts.mwait_hints[at(IdleState::c1e)], 0x01);
   EXPECT_EQ(facts.mwait_hints[at(IdleState::c6)], 0x20);
@@ -56,6 +59,7 @@ TEST(Facts, ThatAMachineDoesNotReportAreAbsent) {
   EXPECT_EQ(facts.c_state_limit_locked, std::nullopt);
   EXPECT_EQ(facts.turbo_off, std::nullopt);
   EXPECT_EQ(facts.power_limit_mw, std::nullopt) << "a limit that is off limits nothing";
+  EXPECT_EQ(facts.power_limit_2_mw, 162'000U) << "the two limits are switched on separately";
 
   // An emulator answers with zeros. They are not firmware's limits.
   FakeCpu emulator = emulated("GenuineIntel");
@@ -71,6 +75,25 @@ TEST(Facts, ThatAMachineDoesNotReportAreAbsent) {
   facts = facts_of(other);
   EXPECT_EQ(facts.signature->family, 0x17);
   EXPECT_EQ(facts.c_state_limit, nullptr);
+}
+
+TEST(Facts, TheShortTermLimitIsInTheUpperHalfOfTheRegister) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const std::uint64_t limit1 = cpu.msrs[msr::package_power_limit] & (limit1_mask | limit1_enable);
+  cpu.msrs[msr::package_power_limit] = limit1 | ((limit1 & limit1_mask) * 2 | limit1_enable) << 32;
+  const MachineFacts facts = facts_of(cpu);
+  EXPECT_EQ(facts.power_limit_mw, 135'000U);
+  EXPECT_EQ(facts.power_limit_2_mw, 270'000U);
+}
+
+TEST(Facts, AHypervisorIsNamedAsItNamesItself) {
+  FakeCpu emulator = emulated("GenuineIntel");
+  emulator.leaves[{0x40000000, 0}] = {.eax = 0x40000000, .ebx = 0x54474354, .ecx = 0x43544743, .edx = 0x47435447};
+  const MachineFacts facts = facts_of(emulator);
+  EXPECT_TRUE(facts.hypervisor);
+  EXPECT_STREQ(facts.hypervisor_name.data(), "TCGTCGTCGTCG");
+  emulator.leaves[{0x40000000, 0}] = {};
+  EXPECT_STREQ(facts_of(emulator).hypervisor_name.data(), "");
 }
 
 TEST(Facts, EachCodeOfALimitHasANameOfItsOwn) {

@@ -8,6 +8,7 @@
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/x86/cpu.hpp"
+#include "kernel/x86/memory.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/power/cpu_power.hpp"
 #include "kernel/x86/power/facts.hpp"
@@ -57,6 +58,10 @@ std::uint8_t package_number(std::uint32_t id) {
 void find_abilities(const FindOptions& options) {
   cpu_power.find(this_cpu, options);
   machine_facts = find_facts(this_cpu, cpu_power.abilities(), cpu_power.sleep_ways());
+  machine_facts.modelled = features().modelled;
+  std::uint64_t installed_bytes = 0;
+  for (const machine::MemoryRange& range : memory::installed()) installed_bytes += range.bytes;
+  machine_facts.installed_bytes = installed_bytes;
   for (unsigned state = 0; state < sleep_plans.size(); ++state)
     sleep_plans[state] = cpu_power.sleep_ways().plans(static_cast<IdleState>(state));
   Line line;
