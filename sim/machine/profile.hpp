@@ -6,8 +6,8 @@
 // begins with the window and ends with it; each window begins with 0. It takes no virtual time and does not change the run.
 //
 // A line moves if a core accesses a line that another core has written since, or writes a line that another core has read since. That is
-// the protocol MESI with caches of unlimited size. The readers of a line are tracked since boot; only moves within a window are counted. The
-// card's accesses are not seen. Only plugin.cpp includes this file; the cores run in one thread, so nothing is locked.
+// the protocol MESI with caches of unlimited size. The readers of a line are tracked since boot; only moves within a window are counted.
+// The card's accesses are not seen. Only plugin.cpp includes this file; the cores run in one thread, so nothing is locked.
 #pragma once
 
 #include <cstdint>

@@ -262,8 +262,8 @@ impl Load {
         self.wanted = 0;
     }
 
-    /// Closes the connections by FIN, some at a time. Those with a request in flight end by RST, because its answer may still come and would
-    /// not be read. MUST be called after `stop`, again and again until all are closed: then it returns true.
+    /// Closes the connections by FIN, some at a time. Those with a request in flight end by RST, because its answer may still come and
+    /// would not be read. MUST be called after `stop`, again and again until all are closed: then it returns true.
     pub fn close(&mut self, now_ns: u64, hosts: &mut [Host]) -> bool {
         if hosts.iter().any(Host::is_closing) {
             return false;

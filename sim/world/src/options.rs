@@ -73,8 +73,8 @@ pub struct Options {
 
     #[command(flatten)]
     pub offered: LoadWords,
-    /// Loads one after the other in one boot: a JSON array of objects, whose members are the options above by their names, and name, seed,
-    /// log (true, false) and settings (lines for control before the load)
+    /// Loads one after the other in one boot: a JSON array of objects. Their members are the options above by their names, and
+    /// name, seed, log (true, false) and settings (lines for control before the load)
     #[arg(long, value_name = "FILE", groups = ["result", "loads"], conflicts_with = "LoadWords")]
     pub sequence: Option<PathBuf>,
     /// A line for control after the set-up of the first load, repeatable. The result has the answers

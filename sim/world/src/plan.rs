@@ -66,7 +66,7 @@ struct Line {
     words: LoadWords,
 }
 
-/// What the loads of a sequence have in common.
+/// The settings that the loads of a sequence share.
 pub struct Common<'o> {
     pub server: Ipv4Addr,
     /// Of loads that name none.

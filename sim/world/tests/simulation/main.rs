@@ -2,6 +2,7 @@
 //! Whole runs against a guest that is only a host: load, clients, switch and phases.
 
 mod guest;
+mod sequence;
 #[path = "../common/service.rs"]
 mod service;
 
