@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from tools.model.layers import DRIVER, IDLE, INTERRUPT, SOCKET, STACK
 
 # Prefixes and suffixes that say how a function is called or was compiled.
-PREFIX = re.compile(r"^(?:__pfx_|__x64_sys_|__ia32_sys_|__se_sys_|__do_sys_|__traceiter_|__SCT__|__SCK__|__cfi_)?_*(?:native_|raw_)?_*")
+PREFIX = re.compile(r"^(?:__pfx_|__x64_sys_|__ia32_sys_|__se_sys_|__do_sys_|__traceiter_|__SCT__|__SCK__|__cfi_)?_*(?:native_)?_*")
 SUFFIX = re.compile(r"\.(?:constprop|isra|part|cold|llvm|lto_priv).*$")
 
 # Names of a row are separated by blanks. Each is a regular expression for the beginning of a name.
@@ -28,7 +28,7 @@ ROWS: Sequence[tuple[str, str]] = (
         "tick_nohz_retain tick_nohz_update_jiffies tick_nohz_start_idle "
         "ct_idle ct_kernel_exit ct_kernel_enter ct_cpuidle rcu_idle rcu_eqs rcu_dynticks rcu_needs_cpu rcu_prepare_for_idle "
         "schedule_idle pick_next_task_idle set_next_task_idle put_prev_task_idle dequeue_task_idle balance_idle nohz_ quiet_vmstat "
-        "refresh_cpu_vm_stats need_update tick_sched_do_idle get_typical_interval performance_multiplier get_next_timer_interrupt "
+        "refresh_cpu_vm_stats need_update tick_sched_do_idle can_stop_idle get_typical_interval performance_multiplier get_next_timer_interrupt "
         "next_timer_interrupt get_next_event hrtimer_get_next hrtimer_next_event idle_ sched_idle timer_clear_idle "
         "cpu_latency_qos local_touch_nmi leave_mm flush_smp_call_function_queue sched_ttwu_pending update_ts_time_stats",
     ),
@@ -39,7 +39,7 @@ ROWS: Sequence[tuple[str, str]] = (
     ),
     (
         SOCKET,
-        "entry_SYSCALL entry_INT80 do_syscall syscall_ x64_sys_call sys_ ksys_ exit_to_user do_int80 fpregs_assert fpregs_restore "
+        "entry_SYS entry_INT80 do_syscall syscall_ x64_sys_call sys_ ksys_ exit_to_user do_int80 fpregs_assert fpregs_restore "
         "switch_fpu_return irqentry_exit_to_user "
         "ep_ epoll eventpoll do_epoll reverse_path poll_ eventfd anon_inode "
         "sock_ sockfd_ sys_send sys_recv move_addr import_ iovec_ copy_msghdr copy_iovec scm_ sk_wait inet_sendmsg inet_recvmsg inet_send "
@@ -47,14 +47,14 @@ ROWS: Sequence[tuple[str, str]] = (
         "security_ apparmor aa_ tomoyo cap_ selinux smack bpf_lsm yama_ landlock lockdown fsnotify call_fsnotify "
         "vfs_ new_sync rw_verify file_ fput fget fdget f_ alloc_fd close_fd get_unused ____fput task_work iov_iter copy_from_iter copy_to_iter "
         "copy_user copy_from_user copy_to_user rep_movs rep_stos clear_user strncpy_from check_object_size check_stack_object "
-        "check_heap_object check_kernel_text usercopy virt_addr_valid skb_copy_datagram skb_datagram skb_copy_and simple_copy csum_and_copy "
+        "check_heap_object check_kernel_text usercopy virt_addr_valid is_vmalloc skb_copy_datagram skb_datagram skb_copy_and simple_copy csum_and_copy "
         "hash_and_copy get_user put_user tcp_poll tcp_stream_memory_free tcp_check_space select_estimate get_task_ioprio "
         "write_iter read_iter do_iter kernel_read kernel_write pipe_ futex plist_ hash_futex get_futex",
     ),
     (
         STACK,
         "tcp tcpv4 bictcp cubictcp bbr_ ip_ ip4_ ip6_ ipv4 ipv6 inet_ inet6 inetpeer in_dev in6_ net_ netif netdev dev_ napi gro_ skb sk_ "
-        "udp icmp arp neigh fib rt_ dst_ route_ raw_local raw_v4 eth_ ether vlan bridge br_ packet_ tpacket nf_ nft_ xt_ qdisc fq_ "
+        "udp icmp arp neigh fib rt_ dst_ route_ raw_local raw_v4 raw_rcv raw_icmp eth_ ether vlan bridge br_ packet_ tpacket nf_ nft_ xt_ qdisc fq_ "
         "pfifo sch_ dequeue_skb sch_direct gso validate_xmit xfrm flow_ proto_ ptype_ deliver_skb enqueue_to_backlog get_rps rps_ xps_ "
         "bpf_skops bpf_prog_run bpf_prog cgroup_bpf mem_cgroup memcg obj_cgroup secure_ siphash csum_ do_csum ping_ lock_sock release_sock "
         "consume_skb build_skb alloc_skb kfree_skb copy_skb reqsk req_ mini_qdisc tc_ tcf_ linkwatch mld_ igmp ndisc addrconf rtnl rtnetlink "
@@ -66,7 +66,7 @@ ROWS: Sequence[tuple[str, str]] = (
     ),
     (
         INTERRUPT,
-        "asm_ common_interrupt sysvec_ irq_ irqentry handle_ generic_handle note_interrupt apic_ x2apic ack_ do_softirq softirq "
+        "ct_nmi ct_irq rseq_ smpboot enter_lazy blkcg_maybe asm_ common_interrupt sysvec_ irq_ irqentry handle_ generic_handle note_interrupt apic_ x2apic ack_ do_softirq softirq "
         "entry_ error_ ret_from swapgs paranoid idtentry exc_ call_on_irq restore_regs return_to_ rcu_ call_rcu srcu note_gp "
         "local_bh tasklet raise_softirq invoke_softirq wakeup_softirqd run_ksoftirqd run_timer expire_timers call_timer mod_timer del_timer "
         "timer_ timerqueue hrtimer add_timer internal_add enqueue_timer detach_ lock_hrtimer lock_timer calc_wheel next_expiry get_nohz "
@@ -77,7 +77,7 @@ ROWS: Sequence[tuple[str, str]] = (
         "default_wake autoremove select_task select_idle available_idle cpus_share_cache newidle load_balance rebalance find_ psi_ "
         "resched cond_resched preempt_ dynamic_ migrate_ set_cpu load_new_mm mm_cid kthread worker_ process_one queue_work delayed_work "
         "insert_work get_work wq_ pwq_ pool_ complete swake prepare_to finish_wait add_wait remove_wait init_wait woken_ "
-        "spin_ read_lock write_lock mutex up_ down_ rwsem osq_ queued_ pv_ _lock_ percpu_ rwlock lock_ unlock_ smp_ generic_smp "
+        "raw_spin raw_read raw_write spin_ read_lock write_lock mutex up_ down_ rwsem osq_ queued_ pv_ _lock_ percpu_ rwlock lock_ unlock_ smp_ generic_smp "
         "flush_smp llist csd_ arch_ cpumask trigger_load add_interrupt fast_mix mix_interrupt "
         "intel_pstate intel_cpufreq cpufreq sugov get_next_freq map_util effective_cpu schedutil scale_freq arch_scale "
         "perf_ x86_pmu intel_pmu entity_ cfs_ rt_rq dl_ hrtick vruntime calc_delta div_ div64 mul_ decay_ accumulate_ cpuacct cgroup_ "

@@ -22,6 +22,10 @@ pub trait Machine {
     fn waits_for_wire(&self) -> bool;
     /// True if frames can reach the guest's driver.
     fn link_is_up(&self) -> bool;
+    /// True if the link is up and the driver has enabled receiving.
+    fn receives(&self) -> bool {
+        self.link_is_up()
+    }
     /// A fault begins or ends. A machine without a card has none.
     fn suffer(&mut self, _now_ns: u64, _incident: &CardIncident) {}
 }
@@ -84,6 +88,10 @@ impl Machine for CardMachine {
 
     fn link_is_up(&self) -> bool {
         self.rig.card.link_is_up()
+    }
+
+    fn receives(&self) -> bool {
+        self.rig.card.receives()
     }
 
     fn suffer(&mut self, now_ns: u64, incident: &CardIncident) {
