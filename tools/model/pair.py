@@ -44,7 +44,7 @@ VIRTUAL_LIMIT = "3600s"
 # With `Pairing.sizes`: round trips of a trial in the shorter run, and of a size in the longer run beyond these.
 SHORT_REPEATS = 50
 MORE_REPEATS = 100
-# The first messages of a sweep, and NPtcp's own options for the words of a sweep.
+# NPtcp's options for the words of a sweep.
 NPTCP_OPTIONS = {"from": "-l", "to": "-u", "repeats": "-n", "perturbation": "-p"}
 NPTCP_RANGES = {"from": (1, 1 << 28), "to": (1, 1 << 28), "repeats": (1, 1_000_000), "perturbation": (0, 1 << 20)}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
@@ -88,7 +88,7 @@ class Pairing:
         if self.repeats < 1:
             raise UsageError(f"a size is measured by 1 round trip or more, not {self.repeats}")
 
-    def sweep(self, repeats: int) -> "Pairing":
+    def sweep(self, repeats: int) -> Pairing:
         """The run that measures `sizes`, without them. It begins with a smaller size, because no line marks the first one's start."""
         words = [f"from={min(self.sizes) // 2}", f"to={max(self.sizes)}", f"repeats={repeats}", "perturbation=0"]
         return dataclasses.replace(self, sizes=(), arguments=[*words, *self.arguments])
@@ -136,7 +136,7 @@ class Spent:
     card_wakeups: int
     instructions: int
 
-    def __sub__(self, other: "Spent") -> "Spent":
+    def __sub__(self, other: Spent) -> Spent:
         return Spent(*(mine - theirs for mine, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
     @property
@@ -293,8 +293,8 @@ def _world(path: Path, first: PairedMachine) -> dict[str, Any]:
 
 
 def merge(lines: dict[str, list[str]], snapshots: dict[str, list[dict[str, Any]]], world: dict[str, Any]) -> Result:
-    """Joins the lines of each console with the snapshots at their ends. `lines`: of the machines that print results. Raises Failure if lines
-    and snapshots are not of the same run."""
+    """Joins the lines of each console with the snapshots at their ends. `lines`: of the machines that print results. Raises Failure if
+    lines and snapshots are not of the same run."""
     found: dict[str, list[tuple[re.Match[str], Spent | None]]] = {}
     for role, printed in lines.items():
         at = {one["mark"]: one for one in snapshots[role] if one["event"] == "line"}
