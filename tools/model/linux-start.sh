@@ -90,6 +90,7 @@ for core in $(seq 0 $last_core); do
 done
 sed 's/^\([^ ]*\) \([^ ]*\) .* \(0x[^ ]*\).*/linux: module \1 \2 \3/' /proc/modules >/dev/console
 
+[ "$(word trace)" != on ] || [ -x /bin/neap-trace ] || fail "trace=on needs an image with neap-trace"
 if [ -x /bin/neap-trace ]; then
   say "machine: $(neap-trace machine)"
   if [ "$(word trace)" = on ]; then

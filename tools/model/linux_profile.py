@@ -65,7 +65,7 @@ class Range:
 
 
 class Symbols:
-    """What one run's addresses are. `libraries`: the exported functions of a mapped file as (address, bytes, name), by the file's name."""
+    """The functions at the addresses of one run. `libraries`: the exported functions of a mapped file as (address, bytes, name), by the file's name."""
 
     def __init__(
         self, kernel: KernelSymbols, console: Iterable[str], libraries: Mapping[str, Sequence[tuple[int, int, str]]] | None = None
@@ -95,7 +95,7 @@ class Symbols:
         return Place(f"{place.function} [{one.name}]", DRIVER if one.name in DRIVER_MODULES else place.layer)
 
     def address_of(self, function: str) -> int:
-        """Where a function of the kernel itself begins. Raises Failure if there is none."""
+        """The first address of a function of the kernel itself. Raises Failure if there is none."""
         return self._kernel.address_of(function)
 
     def _in_file(self, mapped: Range, address: int) -> Place:

@@ -10,8 +10,8 @@
 //! of its time reports that timer with each advance. So spans become long when both machines wait.
 //!
 //! A card whose driver has not started it gets no frames, and neither does the other one then: the cable is not connected. The barriers are
-//! further apart in that time, `UNCONNECTED_NS`. Linux boots for seconds, and each barrier costs the host some microseconds. Whether the
-//! cable is connected is decided at barriers only. So the first frames of a card may be lost, as while a switch's port comes up.
+//! further apart in that time, `UNCONNECTED_NS`. Linux boots for seconds, and each barrier costs the host some microseconds. Only a
+//! barrier connects the cable. So the first frames of a card may be lost, as while a switch's port comes up.
 //!
 //! The barriers follow from virtual times alone, and each machine stops exactly at the barrier and at its own card's events. So a run does
 //! not depend on the host. This is conservative parallel simulation with a synchronous time window (Chandy and Misra 1979; Lubachevsky
