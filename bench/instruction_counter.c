@@ -4,14 +4,15 @@
 // Cost is measured in instructions, because times on an emulated machine mean nothing. Each instruction calls the plugin before it runs, so
 // counts are exact, even with exceptions and interrupts. Instructions between two marker instructions of the image (bench/marks.hpp) are
 // counted for each region. The total of each CPU is counted too, and the part of it in the upper half of the address space, where images
-// are and firmware is not. A repeated string instruction counts once, however often it repeats.
+// are and firmware is not. A repeated string instruction counts once, however often it repeats. With `repetitions=on` each repetition
+// counts, if QEMU runs with -icount: only then does each of them call the plugin.
 //
 // The packages of QEMU that can run plugins do not contain the plugin header, and the header needs GLib. So this file declares the few
 // functions that it uses. The arguments of callbacks changed once. Up to API version 6 (QEMU 11.0) the first argument is the plugin's
 // number. From version 7 on this argument is missing, and the user data is an additional last argument. One function (`translated`) serves
 // both versions, because both pass two arguments in the same registers.
 //
-//   -plugin instruction_counter.so,out=FILE[,skip=LOW:HIGH]...
+//   -plugin instruction_counter.so,out=FILE[,repetitions=on][,skip=LOW:HIGH]...
 //
 //   out    the file for the counts, as JSON, written when QEMU exits
 //   skip   hexadecimal addresses: instructions in [LOW, HIGH) are not counted
@@ -73,6 +74,7 @@ static struct {
 } skips[skips_max];
 static size_t skip_count;
 static const char* out_path;
+static bool counts_repetitions;
 
 static uint64_t is_upper(uint64_t address) { return address >> 63; }
 
@@ -168,7 +170,7 @@ static void translated(void* first, void* second) {
     if (mark != 0) {
       qemu_plugin_register_vcpu_insn_exec_cb(instruction, mark == 1 ? region_begins : region_ends, no_registers, (void*)region);
     } else if (!skipped(address)) {
-      const bool repeated = repeats(code, bytes);
+      const bool repeated = !counts_repetitions && repeats(code, bytes);
       qemu_plugin_register_vcpu_insn_exec_cb(instruction, repeated ? executed_repeated : executed, no_registers,
                                              (void*)(uintptr_t)(repeated ? address : is_upper(address)));
     }
@@ -245,6 +247,10 @@ int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv
   for (int i = 0; i < argc; ++i) {
     if (strncmp(argv[i], "out=", 4) == 0) {
       out_path = argv[i] + 4;
+      continue;
+    }
+    if (strcmp(argv[i], "repetitions=on") == 0) {
+      counts_repetitions = true;
       continue;
     }
     if (strncmp(argv[i], "skip=", 5) != 0 || !parse_skip(argv[i] + 5)) {

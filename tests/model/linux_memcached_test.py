@@ -47,7 +47,6 @@ def test_every_core_has_its_queue_and_its_thread(system: experiment.System, tmp_
 
 
 def test_words_are_those_of_our_images() -> None:
-    assert linux.settings(["itr=8us", "pstate=12", "idle=c1"]) == ["neap.itr=8", "neap.ratio=12", "intel_idle.max_cstate=1"]
     for word in ("itr=1us", "itr=2000us", "itr=8", "pstate=0", "pstate=2.9GHz", "idle=c9", "tso=on", "itr"):
         with pytest.raises(UsageError):
             linux.settings([word])

@@ -14,6 +14,7 @@ from tools.bench import (
     ancestor,
     card,
     cleaners,
+    counts,
     determinism,
     driver,
     hostile,
@@ -68,6 +69,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "determinism": Benchmark(determinism.rows, determinism.show),
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
     "cleaners": Benchmark(cleaners.rows, cleaners.show),
+    "counts": Benchmark(counts.rows),
     "report-page": Benchmark(report_page.rows),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }

@@ -108,10 +108,11 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
         return read_counts(out)
 
 
-def counter_options(out: Path, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
+def counter_options(out: Path, skip: Sequence[tuple[int, int]] = (), *, repetitions: bool = False) -> list[str]:
     """Returns QEMU's arguments for counting. The counter writes the file `out` at the end. `skip`: ranges of addresses [low, high) whose
-    instructions do not count, for example a spinning idle loop."""
-    words = [f"out={out}", *(f"skip={low:x}:{high:x}" for low, high in skip)]
+    instructions do not count, for example a spinning idle loop. `repetitions`: each repetition of a string instruction counts; QEMU MUST
+    run with -icount."""
+    words = [f"out={out}", *(["repetitions=on"] if repetitions else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 
 

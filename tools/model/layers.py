@@ -12,7 +12,7 @@ application                memcached or NetPIPE, with the C library's functions 
 idle loop                  the way into sleep and back: the choice of a state, and its entry
 other                      Neap's log and allocator; on Linux all that has no known layer
 
-Neap's connections contain the usual path of TCP (docs/kernel.md), so its network stack is smaller than Linux's by more than its layer shows.
+Neap's connections contain the usual path of TCP. So "socket or connection" of Neap has work that "network stack" of Linux has.
 """
 
 from collections import Counter

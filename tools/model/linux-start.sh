@@ -11,9 +11,9 @@
 #   neap.ratio=RATIO                    a fixed frequency by IA32_PERF_CTL, with no driver that would change it
 #   neap.governor=NAME                  cpufreq's governor
 #   neap.trace=on                       starts neap-trace, which records the log of a run
-#   neap.run=memcached                  the server; without the word, too
-#   neap.run=receiver                   NPtcp, which answers
-#   neap.run=transmitter neap.peer=ADDRESS neap.netpipe=WORD,WORD...   NPtcp, which measures
+#   neap.run=receiver|transmitter       NPtcp in this role, in place of memcached
+#   neap.peer=ADDRESS                   of the receiver
+#   neap.netpipe=WORD,WORD...           options of NPtcp
 #
 # The console has lines that the host reads: `linux: module` and `linux: map` for the profile (tools/model/linux_profile.py), `machine:` with
 # the machine's facts, and the line that says that the server listens.
@@ -90,6 +90,7 @@ for core in $(seq 0 $last_core); do
 done
 sed 's/^\([^ ]*\) \([^ ]*\) .* \(0x[^ ]*\).*/linux: module \1 \2 \3/' /proc/modules >/dev/console
 
+[ "$(word trace)" != on ] || [ -x /bin/neap-trace ] || fail "trace=on needs an image with neap-trace"
 if [ -x /bin/neap-trace ]; then
   say "machine: $(neap-trace machine)"
   if [ "$(word trace)" = on ]; then
@@ -120,7 +121,35 @@ serve_memcached() {
   wait_for_ever
 }
 
+# NPtcp's options, beside those of the command line. Its buffers and sockets have its own defaults.
+nptcp() { LD_LIBRARY_PATH=/tmp/lib taskset -c 0 NPtcp -P "$netpipe_port" -o /tmp/np.out "$@" $(word netpipe | tr ',' ' '); }
+netpipe_port=5003
+# NPtcp looks up the number of its protocol.
+echo "tcp 6 TCP" >/etc/protocols
+receive_netpipe() {
+  nptcp >/dev/null 2>&1 &
+  await listens $netpipe_port || fail "NPtcp does not listen"
+  say "linux: NPtcp listens, $settings"
+  take_address
+  wait_for_ever
+}
+transmit_netpipe() {
+  take_address
+  # NPtcp does not try again, and a connection to its port would be a measurement.
+  peer=$(word peer)
+  for attempt in $(seq 60); do
+    ping -c 1 -W 1 "$peer" >/dev/null && break
+    [ "$attempt" = 60 ] && fail "there is no answer from $peer"
+  done
+  nptcp -h "$peer" >/dev/null 2>/dev/console || fail "NPtcp ended with status $?"
+  say "linux: NPtcp has finished"
+  stty -F /dev/console -echo
+  poweroff -f
+}
+
 case $(word run) in
-  '' | memcached) serve_memcached ;;
+  receiver) receive_netpipe ;;
+  transmitter) transmit_netpipe ;;
+  '') serve_memcached ;;
   *) fail "there is no run '$(word run)'" ;;
 esac

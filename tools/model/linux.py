@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 # Names for `./neap run`, and whether the kernel is that of Debian 13.
 APPLICATIONS = {"linux-memcached": False, "linux-13-memcached": True}
 START = Path(__file__).with_name("linux-start.sh")
-# tsc=reliable: the model's TSC is exact, so its watchdog is not needed. nokaslr, norandmaps: a profile's addresses are those of the symbols.
+# tsc=reliable: the model's TSC is exact, so its watchdog is not needed. nokaslr, norandmaps: a profile has the addresses of the symbols.
 MODEL_WORDS = ("rdinit=/start", "tsc=reliable", "nokaslr", "norandmaps", "quiet")
-# The part of the kernel's driver of the frequency, by whether a governor is asked for. Without one, a fixed ratio stays. In its passive mode
-# the driver does what the governor says. That is the kernel's default on CPUs without HWP.
+# The kernel's driver of the frequency, by whether a governor is asked for. Without one, a fixed ratio stays. In its passive mode the driver
+# does what the governor says. That is the kernel's default on CPUs without HWP.
 WITHOUT_GOVERNOR, WITH_GOVERNOR = "intel_pstate=disable", "intel_pstate=passive"
 # Those that are in Debian's kernel itself.
 GOVERNORS = ("performance", "schedutil")
@@ -55,8 +55,8 @@ ITR_US_MAX = 1022
 
 
 def kernel_words(address: str, arguments: Sequence[str], run: Sequence[str] = ()) -> list[str]:
-    """The kernel's command line. `run`: words of linux-start.sh that choose another program than memcached. Raises UsageError for a word that
-    is not among those above."""
+    """The kernel's command line. `run`: words of linux-start.sh that choose another program than memcached. Raises UsageError for a word
+    that is not among those above."""
     find_guest()
     from linux_guest.guest import KERNEL_WORDS  # noqa: PLC0415
 

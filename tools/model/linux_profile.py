@@ -65,7 +65,7 @@ class Range:
 
 
 class Symbols:
-    """What one run's addresses are. `libraries`: the exported functions of a mapped file as (address, bytes, name), by the file's name."""
+    """The functions at the addresses of one run. `libraries`: the exported functions of a mapped file as (address, bytes, name), by the file's name."""
 
     def __init__(
         self, kernel: KernelSymbols, console: Iterable[str], libraries: Mapping[str, Sequence[tuple[int, int, str]]] | None = None
@@ -94,6 +94,10 @@ class Symbols:
         place = functions.place(address - one.start)
         return Place(f"{place.function} [{one.name}]", DRIVER if one.name in DRIVER_MODULES else place.layer)
 
+    def address_of(self, function: str) -> int:
+        """The first address of a function of the kernel itself. Raises Failure if there is none."""
+        return self._kernel.address_of(function)
+
     def _in_file(self, mapped: Range, address: int) -> Place:
         if mapped.name.startswith(SOCKET_FILES):
             return Place(mapped.name, SOCKET)
@@ -117,6 +121,11 @@ class _Functions:
     def place(self, address: int) -> Place:
         number = bisect.bisect_right(self._starts, address) - 1
         return self._of(number) if number >= 0 else Place("unknown", OTHER)
+
+    def address_of(self, name: str) -> int:
+        if name not in self._names:
+            raise Failure(f"the kernel has no function {name}")
+        return self._starts[self._names.index(name)]
 
     @functools.cache  # noqa: B019, as many entries as functions that were executed
     def _of(self, number: int) -> Place:

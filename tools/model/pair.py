@@ -4,6 +4,10 @@
 `neap-world` joins the cards of both machines by its switch and lets neither pass the other (sim/world/src/pair.rs). One machine answers,
 the other measures, prints a line for each size of message, and ends. The plugin takes a snapshot at the end of each line of the console.
 So the energy of a size is the difference of the snapshots at two lines, of each machine on its own console.
+
+Both ends run Neap, or Linux with Debian's NPtcp. NPtcp prints no line at the end that answers, so there only the other end has figures of a
+size. With `Pairing.sizes` both systems are measured in the same way: two runs with different numbers of round trips, whose difference is
+the cost of the further ones. A size's start and the console's work are in both runs, and cancel out.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from tools.bench.netpipe import GUEST_PORT, RESULT
 from tools.bench.rows import aligned
 from tools.errors import Failure, UsageError
 from tools.foreign import parse_json, read_bounded, shown_lines
-from tools.model import cpu_model, plugin
-from tools.model.experiment import CORES_MAX, TIME_OUT_SECONDS, WORLD_RESULT
+from tools.model import cpu_model, linux, plugin
+from tools.model.experiment import CORES_MAX, TIME_OUT_SECONDS, WORLD_RESULT, System
 from tools.model.results import RESULT_BYTES_MAX
 
 RECEIVER, TRANSMITTER = "receiver", "transmitter"
@@ -36,9 +40,15 @@ USUAL_WORDS = {"repeats": "5000", "to": "64K", "perturbation": "0"}
 OWN_WORDS = ("ip", "mode", "peer", "port", "wait")
 # NetPIPE measures each size three times, and takes the fastest.
 TRIALS = 3
-# Sums of a snapshot over the CPUs.
-COUNTED = ("wakeups", "instructions")
 VIRTUAL_LIMIT = "3600s"
+# With `Pairing.sizes`: round trips of a trial in the shorter run, and of a size in the longer run beyond these.
+SHORT_REPEATS = 50
+MORE_REPEATS = 100
+# NPtcp's options for the words of a sweep.
+NPTCP_OPTIONS = {"from": "-l", "to": "-u", "repeats": "-n", "perturbation": "-p"}
+NPTCP_RANGES = {"from": (1, 1 << 28), "to": (1, 1 << 28), "repeats": (1, 1_000_000), "perturbation": (0, 1 << 20)}
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
+LINUX_FINISHED = "linux: NPtcp has finished"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +56,8 @@ class Pairing:
     """The settings of a run. Equal settings and equal images give an equal result.
 
     network: the world's --network. arguments: words of both images' command lines: of the policy, and NetPIPE's own.
+    sizes: the bytes of messages, powers of two, whose costs are measured by two runs. They replace NetPIPE's own words.
+    repeats: with `sizes`, the round trips of a trial by which the runs differ.
     """
 
     model: str
@@ -54,6 +66,8 @@ class Pairing:
     seed: int = 1
     network: str = ""
     arguments: Sequence[str] = ()
+    sizes: Sequence[int] = ()
+    repeats: int = MORE_REPEATS
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -67,24 +81,63 @@ class Pairing:
             if (name := word.split("=")[0]) in OWN_WORDS:
                 raise UsageError(f"{name}=: between two modelled machines the run itself chooses it", "leave the word out")
 
-    def words(self, role: str) -> list[str]:
-        """The words of one machine's command line."""
+        if wrong := next((size for size in self.sizes if size < 2 or size & (size - 1)), None):
+            raise UsageError(f"the size of a message is a power of two from 2 on, not {wrong}")
+        if self.sizes and (own := next((word for word in self.arguments if word.split("=")[0] in NPTCP_OPTIONS), None)):
+            raise UsageError(f"{own}: the sizes and the repeats are given beside the words", "leave the word out")
+        if self.repeats < 1:
+            raise UsageError(f"a size is measured by 1 round trip or more, not {self.repeats}")
+
+    def sweep(self, repeats: int) -> Pairing:
+        """The run that measures `sizes`, without them. It begins with a smaller size, because no line marks the first one's start."""
+        words = [f"from={min(self.sizes) // 2}", f"to={max(self.sizes)}", f"repeats={repeats}", "perturbation=0"]
+        return dataclasses.replace(self, sizes=(), arguments=[*words, *self.arguments])
+
+    def words(self, role: str, system: System) -> list[str]:
+        """The words of one machine's command line. Raises UsageError for words that Linux does not have."""
         given = {word.split("=")[0] for word in self.arguments}
-        usual = [f"{name}={value}" for name, value in USUAL_WORDS.items() if name not in given]
+        words = [*(f"{name}={value}" for name, value in USUAL_WORDS.items() if name not in given), *self.arguments]
+        if system.is_linux:
+            return self._linux_words(role, words)
         own = [f"ip={ADDRESSES[role]}/24"]
         if role == TRANSMITTER:
             own += ["mode=client", f"peer={ADDRESSES[RECEIVER]}:{GUEST_PORT}", "wait=30s"]
-        return [*own, *usual, *self.arguments]
+        return [*own, *words]
+
+    def _linux_words(self, role: str, words: Sequence[str]) -> list[str]:
+        options: list[str] = []
+        settings: list[str] = []
+        for word in words:
+            name, _, value = word.partition("=")
+            if name in NPTCP_OPTIONS:
+                options += [NPTCP_OPTIONS[name], str(_number(name, value))]
+            else:
+                settings.append(word)
+        run = [f"neap.run={role}", f"neap.peer={ADDRESSES[RECEIVER]}", f"neap.netpipe={','.join(options)}"]
+        return linux.kernel_words(f"{ADDRESSES[role]}/24", settings, run)
+
+
+def _number(name: str, text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,9})([KM]?)", text)
+    low, high = NPTCP_RANGES[name]
+    value = int(match[1]) * UNITS[match[2]] if match else -1
+    if not low <= value <= high:
+        raise UsageError(f"{name}= takes a number from {low} to {high}, K and M allowed, not '{text}'")
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """One machine from one size's line to the next."""
+    """One machine from one size's line to the next. `card_wakeups`: those by an interrupt of the card."""
 
     seconds: float
     package_j: float
     wakeups: int
+    card_wakeups: int
     instructions: int
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(*(mine - theirs for mine, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
     @property
     def watts(self) -> float:
@@ -94,7 +147,8 @@ class Spent:
 @dataclasses.dataclass(frozen=True)
 class Point:
     """One size. `latency_us`: one way, of the fastest trial. `mbps`: in NetPIPE's unit, 2^20 bit/s. `spent`: by role; empty for the first
-    size, because no line of the receiver marks its start."""
+    size, because no line of the receiver marks its start. With Linux it has the transmitter only. `spent` is of `TRIALS * repeats` round
+    trips."""
 
     size: int
     repeats: int
@@ -120,17 +174,18 @@ class PairedMachine(machine.Machine):
 
     card_ready = b"neap-world: ready"
 
-    def __init__(self, image: Path, wanted: Pairing, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
+    def __init__(self, system: System, wanted: Pairing, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
         self._wanted = wanted
         self._out = out
         self._first = first
         self._world_tried, self._world_started = threading.Event(), False
         self._cpu_model = cpu_model.load(wanted.model)
         super().__init__(
-            image,
+            system.kernel,
+            initrd=system.initramfs,
             cores=wanted.cores,
             memory=wanted.memory,
-            arguments=wanted.words(role),
+            arguments=wanted.words(role, system),
             net="modelled",
             cpu=self._cpu_model.qemu_cpu(),
             one_thread=True,
@@ -165,13 +220,41 @@ class PairedMachine(machine.Machine):
         return []
 
 
-def run(wanted: Pairing, image: Path, out: Path, on_line: Callable[[str, str], None] = lambda role, line: None) -> Result:
-    """Runs NetPIPE once. `out` MUST be an empty folder. `on_line`: called with the role and each line of a console. Raises Failure."""
+def run(wanted: Pairing, image: Path | System, out: Path, on_line: Callable[[str, str], None] = lambda role, line: None) -> Result:
+    """Runs NetPIPE once, or twice for `wanted.sizes`. `out` MUST be an empty folder. `on_line`: called with the role and each line of a
+    console. Raises Failure, and UsageError for words that Linux does not have."""
+    system = image if isinstance(image, System) else System(image)
+    if not wanted.sizes:
+        return _run(wanted, system, out, on_line)
+    wanted.check()
+    found = []
+    for name, repeats in (("short", SHORT_REPEATS), ("long", SHORT_REPEATS + wanted.repeats)):
+        (out / name).mkdir()
+        found.append(_run(wanted.sweep(repeats), system, out / name, on_line))
+    return difference(*found, wanted)
+
+
+def difference(short: Result, long: Result, wanted: Pairing) -> Result:
+    """The cost of `wanted.repeats` round trips a trial, from a run with them and one without. Latency is that of the longer run. Raises
+    Failure if a size is missing."""
+    shorter = {point.size: point for point in short.points}
+    longer = {point.size: point for point in long.points}
+    if missing := [size for size in wanted.sizes if size not in shorter or size not in longer]:
+        raise Failure(f"NetPIPE did not measure {missing} bytes")
+    points = []
+    for size in wanted.sizes:
+        after, before = longer[size].spent, shorter[size].spent
+        spent = {role: after[role] - before[role] for role in after if role in before}
+        points.append(dataclasses.replace(longer[size], repeats=wanted.repeats, spent=spent))
+    return Result(points, long.world, f"{short.digest}-{long.digest}")
+
+
+def _run(wanted: Pairing, system: System, out: Path, on_line: Callable[[str, str], None]) -> Result:
     folders = {role: out / role for role in ADDRESSES}
     for folder in folders.values():
         folder.mkdir()
-    first = PairedMachine(image, wanted, RECEIVER, folders[RECEIVER], None, functools.partial(on_line, RECEIVER))
-    second = PairedMachine(image, wanted, TRANSMITTER, folders[TRANSMITTER], first, functools.partial(on_line, TRANSMITTER))
+    first = PairedMachine(system, wanted, RECEIVER, folders[RECEIVER], None, functools.partial(on_line, RECEIVER))
+    second = PairedMachine(system, wanted, TRANSMITTER, folders[TRANSMITTER], first, functools.partial(on_line, TRANSMITTER))
     machines = {RECEIVER: first, TRANSMITTER: second}
     with contextlib.ExitStack() as stack:
         for one in machines.values():
@@ -181,15 +264,20 @@ def run(wanted: Pairing, image: Path, out: Path, on_line: Callable[[str, str], N
             for started in [pool.submit(one.start) for one in machines.values()]:
                 started.result()
         status = machines[TRANSMITTER].wait_exit(TIME_OUT_SECONDS)
-        if status != machine.SUCCESS:
+        if status != (machine.POWER_OFF if system.is_linux else machine.SUCCESS) or not _finished(system, machines[TRANSMITTER].lines):
             raise Failure(
                 f"NetPIPE ended with status {status}", details=[*machines[TRANSMITTER].lines[-10:], *machines[RECEIVER].lines[-10:]]
             )
         if (status := machines[RECEIVER].wait_exit(60)) != machine.POWER_OFF:
             raise Failure(f"the machine that answers ended with status {status}", details=machines[RECEIVER].lines[-10:])
         world = _world(out / RECEIVER / WORLD_RESULT, machines[RECEIVER])
-        lines = {role: one.lines for role, one in machines.items()}
+        lines = {role: one.lines for role, one in machines.items() if role == TRANSMITTER or not system.is_linux}
     return merge(lines, {role: plugin.snapshots(folder) for role, folder in folders.items()}, world)
+
+
+def _finished(system: System, lines: Sequence[str]) -> bool:
+    """Linux powers off after a failure, too, so its last line counts."""
+    return not system.is_linux or any(line == LINUX_FINISHED for line in lines)
 
 
 def _world(path: Path, first: PairedMachine) -> dict[str, Any]:
@@ -205,7 +293,8 @@ def _world(path: Path, first: PairedMachine) -> dict[str, Any]:
 
 
 def merge(lines: dict[str, list[str]], snapshots: dict[str, list[dict[str, Any]]], world: dict[str, Any]) -> Result:
-    """Joins the lines of each console with the snapshots at their ends. Raises Failure if they are not of the same lines."""
+    """Joins the lines of each console with the snapshots at their ends. `lines`: of the machines that print results. Raises Failure if
+    lines and snapshots are not of the same run."""
     found: dict[str, list[tuple[re.Match[str], Spent | None]]] = {}
     for role, printed in lines.items():
         at = {one["mark"]: one for one in snapshots[role] if one["event"] == "line"}
@@ -215,19 +304,27 @@ def merge(lines: dict[str, list[str]], snapshots: dict[str, list[dict[str, Any]]
         befores = [None, *(at[number] for number, _ in numbers)]
         found[role] = [(match, before and _difference(before, at[number])) for before, (number, match) in zip(befores, numbers)]
     sizes = {role: [match["bytes"] for match, _ in measured] for role, measured in found.items()}
-    if not sizes[TRANSMITTER] or sizes[TRANSMITTER] != sizes[RECEIVER]:
-        raise Failure(f"the machines measured {len(sizes[TRANSMITTER])} and {len(sizes[RECEIVER])} sizes")
+    if not sizes[TRANSMITTER] or any(others != sizes[TRANSMITTER] for others in sizes.values()):
+        raise Failure(f"the machines measured {' and '.join(str(len(one)) for one in sizes.values())} sizes")
     points = []
     for number, (match, _) in enumerate(found[TRANSMITTER]):
-        both = {role: spent for role in ADDRESSES if (spent := found[role][number][1])}
+        both = {role: spent for role in found if (spent := found[role][number][1])}
         points.append(Point(int(match["bytes"]), int(match["repeats"]), float(match["us"]), float(match["rate"]), both))
     digests = [one["digest"] for one in world["machines"]] + [snapshots[role][-1]["digest"] for role in ADDRESSES]
     return Result(points, world, "-".join(digests))
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> Spent:
-    wakeups, instructions = (sum(cpu[name] for cpu in after["cpus"]) - sum(cpu[name] for cpu in before["cpus"]) for name in COUNTED)
-    return Spent((after["virtual_ns"] - before["virtual_ns"]) / 1e9, after["package_j"] - before["package_j"], wakeups, instructions)
+    def more(count: Callable[[dict[str, Any]], int]) -> int:
+        return sum(map(count, after["cpus"])) - sum(map(count, before["cpus"]))
+
+    return Spent(
+        seconds=(after["virtual_ns"] - before["virtual_ns"]) / 1e9,
+        package_j=after["package_j"] - before["package_j"],
+        wakeups=more(lambda cpu: cpu["wakeups"]),
+        card_wakeups=more(lambda cpu: cpu["wakeups_by"]["card"]),
+        instructions=more(lambda cpu: cpu["instructions"]),
+    )
 
 
 def table(result: Result, title: str) -> str:
@@ -235,7 +332,7 @@ def table(result: Result, title: str) -> str:
     for point in result.points:
         energy = ["-"] * 4
         if point.spent:
-            watts = [f"{point.spent[role].watts:.2f}" for role in (TRANSMITTER, RECEIVER)]
+            watts = [f"{point.spent[role].watts:.2f}" if role in point.spent else "-" for role in (TRANSMITTER, RECEIVER)]
             energy = [*watts, f"{point.uj_per_round_trip:.2f}", str(sum(spent.wakeups for spent in point.spent.values()))]
         cells.append((str(point.size), f"{TRIALS} x {point.repeats}", f"{point.latency_us:.2f}", f"{point.mbps:.2f}", *energy, ""))
     return f"{title}\n{aligned(cells)}"

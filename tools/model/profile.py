@@ -46,7 +46,7 @@ LAYERS: Sequence[tuple[str, str]] = (
 OTHER = "C library and start-up"
 ADDRESS = re.compile(r"^0x[0-9a-f]+\n", re.MULTILINE)
 # Small functions of these files are their callers' work.
-SHARED = re.compile(r"/include/c\+\+/|libstdc\+\+|^kernel/(panic|counter|callback|error|short_copy)\.hpp$")
+SHARED = re.compile(r"/include/c\+\+/|/lib/gcc/|libstdc\+\+|^kernel/(panic|counter|callback|error|short_copy)\.hpp$")
 BUILD_FOLDER = re.compile(r"/build/[^/]+/")
 
 

@@ -24,6 +24,10 @@ pub trait Machine {
     fn waits_for_wire(&self) -> bool;
     /// True if frames can reach the guest's driver.
     fn link_is_up(&self) -> bool;
+    /// True if the link is up and the driver has enabled receiving.
+    fn receives(&self) -> bool {
+        self.link_is_up()
+    }
     /// A fault begins or ends. A machine without a card has none.
     fn suffer(&mut self, _now_ns: u64, _incident: &CardIncident) {}
     /// The card's counters that are not zero, since the start.
@@ -104,6 +108,10 @@ impl Machine for CardMachine {
         let dropped_by = |faults: &FrameFaults| faults.counts.dropped + faults.counts.overflowed;
         let fault = dropped_by(&self.rig.host.receive_faults) + dropped_by(&self.rig.host.transmit_faults);
         Losses { queue_full: self.held_dropped, fault, ..Losses::default() }
+    }
+
+    fn receives(&self) -> bool {
+        self.rig.card.receives()
     }
 
     fn suffer(&mut self, now_ns: u64, incident: &CardIncident) {

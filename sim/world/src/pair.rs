@@ -9,6 +9,10 @@
 //! A machine whose CPUs all sleep sends nothing before its own next timer, its card's next action or the next frame's arrival. The driver
 //! of its time reports that timer with each advance. So spans become long when both machines wait.
 //!
+//! A card whose driver has not started it gets no frames, and neither does the other one then: the cable is not connected. The barriers are
+//! further apart in that time, `UNCONNECTED_NS`. Linux boots for seconds, and each barrier costs the host some microseconds. Only a
+//! barrier connects the cable. So the first frames of a card may be lost, as while a switch's port comes up.
+//!
 //! The barriers follow from virtual times alone, and each machine stops exactly at the barrier and at its own card's events. So a run does
 //! not depend on the host. This is conservative parallel simulation with a synchronous time window (Chandy and Misra 1979; Lubachevsky
 //! 1989).
@@ -24,6 +28,8 @@ use crate::switch::{Losses, Port, Switch};
 const FIRST_BARRIER_NS: u64 = 1000;
 /// Time that a machine gets for its last work when the other has ended.
 pub const LAST_WORK_NS: u64 = 20_000_000;
+/// The distance of barriers while no frame can arrive.
+const UNCONNECTED_NS: u64 = 100_000;
 /// Repetitions at one moment; more would be an endless loop.
 const ROUNDS_MAX: u32 = 100_000;
 
@@ -146,6 +152,8 @@ impl<M: Machine> Side<M> {
 pub struct Pair<M> {
     sides: [Side<M>; 2],
     lookahead_ns: u64,
+    /// True if both cards received frames at the last barrier.
+    connected: bool,
     /// No machine passes this moment before both have come to it.
     barrier_ns: u64,
     /// The remaining machine ends then; None while both are there.
@@ -158,7 +166,8 @@ impl<M: Machine> Pair<M> {
         let lookahead_ns = paths.iter().map(Switch::card_to_client_ns).min().unwrap_or(1).max(1);
         let [one, other] = machines;
         let [there, back] = paths;
-        Self { sides: [Side::new(one, there), Side::new(other, back)], lookahead_ns, barrier_ns: FIRST_BARRIER_NS, end_ns: None }
+        let sides = [Side::new(one, there), Side::new(other, back)];
+        Self { sides, lookahead_ns, connected: false, barrier_ns: FIRST_BARRIER_NS, end_ns: None }
     }
 
     pub fn side(&self, side: usize) -> &Side<M> {
@@ -224,15 +233,21 @@ impl<M: Machine> Pair<M> {
         for side in self.sides.iter().filter(|side| side.state != State::Gone) {
             earliest_ns = earliest_ns.min(side.next_event_ns().unwrap_or(NEVER_NS));
         }
+        self.connected = self.sides.iter().all(|side| side.state != State::Gone && side.machine.receives());
+        let span_ns = if self.connected { self.lookahead_ns } else { self.lookahead_ns.max(UNCONNECTED_NS) };
         self.barrier_ns = match self.end_ns {
             Some(end_ns) => end_ns,
             None if earliest_ns == NEVER_NS => return Err("both machines sleep, and nothing will wake them".into()),
-            None => earliest_ns.saturating_add(self.lookahead_ns),
+            None => earliest_ns.saturating_add(span_ns),
         };
         Ok(go_on)
     }
 
     fn deliver(&mut self, from: usize, sent: Vec<Sent>) -> Result<(), String> {
+        if !self.connected {
+            self.sides[from].path.losses.unknown_address += sent.len() as u64;
+            return Ok(());
+        }
         let other = &mut self.sides[1 - from];
         for (at_ns, frame) in sent {
             if other.state == State::Gone {
@@ -270,6 +285,8 @@ mod tests {
     struct Echo {
         number: usize,
         think_ns: u64,
+        starts_ns: u64,
+        now_ns: u64,
         due: VecDeque<u64>,
         out: VecDeque<Vec<u8>>,
         arrived: Vec<u64>,
@@ -288,6 +305,7 @@ mod tests {
             self.due.front().copied()
         }
         fn advance(&mut self, now_ns: u64) {
+            self.now_ns = now_ns;
             while self.due.front().is_some_and(|&at_ns| at_ns <= now_ns) {
                 self.due.pop_front();
                 self.send(60);
@@ -305,6 +323,9 @@ mod tests {
         }
         fn link_is_up(&self) -> bool {
             true
+        }
+        fn receives(&self) -> bool {
+            self.now_ns >= self.starts_ns
         }
     }
 
@@ -385,6 +406,28 @@ mod tests {
         assert_eq!(pair.advance(0, 1001 + LOOKAHEAD_NS, 50_000).unwrap(), [false, false]);
         assert_eq!(pair.advance(1, 1001 + LOOKAHEAD_NS, 9_000).unwrap(), [true, true]);
         assert_eq!(pair.next_ns(0), 9_000 + LOOKAHEAD_NS, "both sleep until the earlier timer");
+    }
+
+    #[test]
+    fn frames_before_both_cards_receive_are_lost_and_barriers_are_far_apart() {
+        let mut pair = pair([0, 0]);
+        pair.sides[1].machine.starts_ns = 300_000;
+        pair.sides[0].machine.due.extend([5000, 600_000]);
+        let (mut next_ns, mut rounds, mut connected_at_ns) = ([FIRST_BARRIER_NS; 2], 0, None);
+        while next_ns[0] < 1_000_000 {
+            for side in 0..2 {
+                if pair.advance(side, next_ns[side], next_ns[side]).unwrap() == [true, true] {
+                    rounds += u32::from(!pair.connected);
+                    connected_at_ns = connected_at_ns.or(pair.connected.then_some(next_ns[0]));
+                }
+            }
+            // Both come to the barrier, whatever else is due before it.
+            next_ns = [pair.barrier_ns; 2];
+        }
+        assert_eq!(rounds, 3, "at 1, 101 and 201 us");
+        assert_eq!(connected_at_ns, Some(301_000));
+        assert_eq!(pair.sides[0].losses().unknown_address, 1);
+        assert!(pair.sides[1].machine.arrived[0] > 600_000);
     }
 
     #[test]

@@ -319,6 +319,10 @@ impl Card {
     pub fn link_is_up(&self) -> bool {
         self.link.is_up()
     }
+    /// True if the link is up and the driver has enabled receiving.
+    pub fn receives(&self) -> bool {
+        self.link.is_up() && field::rxctrl::ENABLE.is_set(self.regs.get(Register::Rxctrl))
+    }
     /// True if frames are waiting to be sent: the caller should call `wire_ready` again.
     pub fn has_transmit_work(&self) -> bool {
         self.transmit_sendable() != 0
