@@ -16,13 +16,14 @@ from tools.compare.figures import FIGURES, Cell, Estimate, Measured, ratio
 from tools.compare.folder import VERSION, ResultFolder
 from tools.compare.plan import Plan
 from tools.log.tables import Making
+from tools.machine_list import Difference
 from tools.model.layers import LAYERS
 
 RUNS = "runs.parquet"
 LAYER = "instructions: "
 
 
-def document(results: ResultFolder, cells: Mapping[tuple[str, int], Mapping[str, Cell]], differences: Mapping[str, list[Any]]) -> dict:
+def document(results: ResultFolder, cells: Mapping[tuple[str, int], Mapping[str, Cell]], differences: Mapping[str, list[Difference]]) -> dict:
     """The content of comparison.json."""
     first = results.plan.arms[0].name
     return {
@@ -32,7 +33,7 @@ def document(results: ResultFolder, cells: Mapping[tuple[str, int], Mapping[str,
         "plan": dataclasses.asdict(results.plan),
         "participants": results.participants,
         "machines": results.machines(),
-        "machine_differences": {arm: [dataclasses.asdict(one) for one in found] for arm, found in differences.items()},
+        "machine_differences": {arm: [_difference(one) for one in found] for arm, found in differences.items()},
         "figures": [dataclasses.asdict(figure) for figure in FIGURES],
         "rows": [
             {
@@ -43,6 +44,10 @@ def document(results: ResultFolder, cells: Mapping[tuple[str, int], Mapping[str,
             for (row, cores), found in cells.items()
         ],
     }
+
+
+def _difference(one: Difference) -> dict:
+    return {**dataclasses.asdict(one), "weight": one.weight.value}
 
 
 def _cell(cell: Cell, base: Cell | None) -> dict:
