@@ -17,8 +17,8 @@ from servers import NeapServer, Server, StockServer
 from tools.machine import SOFT_CARD
 
 LONGEST = [
-    "launcher_test", "boot_test", "outside_test", "linux_traffic_test", "linux_ethtool_test", "linux_driver_test", "experiment_test",
-    "log_test", "load_test", "clients_test", "netpipe_test",
+    "linux_trace_test", "launcher_test", "boot_test", "outside_test", "linux_traffic_test", "linux_ethtool_test", "linux_driver_test",
+    "experiment_test", "log_test", "load_test", "clients_test", "netpipe_test",
 ]  # fmt: skip
 
 

@@ -30,6 +30,8 @@ CORES = 4
 # `ethtool -C` sets a new interval; neap-trace reads the settings once a second.
 NEW_ITR_US = 50
 NOTICE_SECONDS = 20
+# Of each queue's interrupts, in a test.
+MOVES = 12
 
 
 @pytest.fixture(scope="module", params=["debian_12", "debian_13"])
@@ -108,8 +110,8 @@ def test_frames_bytes_and_interrupts_equal_the_drivers_and_the_kernels_counts(li
 
 def test_sums_are_exact_while_the_interrupts_move_between_the_cores(linux: Traced) -> None:
     linux.start_tracer()
-    move = """
-for round in 1 2 3; do for core in 3 2 1 0; do
+    move = f"""
+for round in $(seq {MOVES // CORES}); do for core in 3 2 1 0; do
   for irq in $(sed -n 's/^ *\\([0-9]*\\):.*eth0-TxRx.*/\\1/p' /proc/interrupts); do echo $core >/proc/irq/$irq/smp_affinity_list; done
   sleep 0.1
 done; done >/tmp/moved 2>&1 &
@@ -120,7 +122,11 @@ done; done >/tmp/moved 2>&1 &
         traffic(linux, seconds=2, flows=4)
 
     compared = linux.compare(move_and_send)
-    assert compared.log_counts == compared.driver_counts and compared.log_interrupts == compared.kernel_interrupts
+    assert compared.log_counts == compared.driver_counts
+    # An interrupt that arrives at the new core while the old one still runs the handler is not counted by the kernel. The old core then
+    # calls the handler again (handle_edge_irq, IRQS_PENDING). The log has each call.
+    for queue, count in compared.kernel_interrupts.items():
+        assert count <= compared.log_interrupts[queue] <= count + MOVES
     linux.guest.output_of("modprobe -r ixgbe; " + BRING_UP, seconds=PATIENT_SECONDS)  # its vectors are where the driver puts them again
 
 
@@ -223,12 +229,16 @@ def test_bpftool_shows_the_programs_and_the_end_of_neap_trace_removes_them(linux
     linux.ask("start")
     listed = linux.guest.output_of("bpftool prog", seconds=60)
     assert set(re.findall(r"tracing  name (neap_\w+)", listed)) == {"neap_interrupt", "neap_poll", "neap_idle"}
-    hooked = re.findall(r"tp '(\w+)'", linux.guest.output_of("bpftool link", seconds=60))
-    assert sorted(hooked) == ["cpu_idle", "irq_handler_entry", "napi_poll"]
+    assert _hooked(linux) == ["cpu_idle", "irq_handler_entry", "napi_poll"]
     linux.ask("stop")
-    assert linux.guest.output_of("bpftool link", seconds=60) == ""
+    assert _hooked(linux) == []
     linux.end_tracer()
     assert "neap_" not in linux.guest.output_of("bpftool prog", seconds=60)
+
+
+def _hooked(linux: Traced) -> list[str]:
+    """Returns the tracepoints to which programs are attached."""
+    return sorted(re.findall(r"tp '(\w+)'", linux.guest.output_of("bpftool link", seconds=60)))
 
 
 def test_control_is_bounded_and_refuses_in_a_line(linux: Traced) -> None:

@@ -4,16 +4,19 @@
 Packets: TCP into a guest on the soft card, on each of Debian's kernels. The driver's statistics and /proc/interrupts are the judges.
 
 Cost: Linux with memcached on the model machine, with the load of the published studies for a core. Loads with and without a run alternate
-in one boot. The kernel's instructions are compared in proportion to the wake-ups of each load. So all effects of the hooks on the rest of
-the kernel count. memcached's own instructions vary by its maintenance and are left out. The instructions of neap-trace itself are those at
-its addresses.
+in one boot. The kernel's work varies by more than the hooks cost, so the hooks are found by function: those functions count that execute at
+least a tenth more instructions a wake-up during a run. The programs in BPF, their helpers and the tracepoints do; the scheduler does not.
+memcached's own instructions are left out. The instructions of neap-trace itself are those at its addresses.
 """
 
 from __future__ import annotations
 
+import bisect
+import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tools import build, progress
@@ -31,8 +34,13 @@ ARGUMENTS = ("itr=100us", "pstate=21", "trace=on")
 WARM_UP_MS, PAUSE_MS, WINDOW_MS = 200.0, 30.0, 200.0
 PAIRS = 3
 INSTRUCTIONS_TARGET = 600
-# Linux's kernel is above, and neap-trace, which is linked statically at a fixed address, is below. Other programs are between.
-KERNEL_FROM, TRACER_TO = 0xFFFF_8000_0000_0000, 0x0100_0000
+# Linux's kernel is above, and neap-trace, which is linked statically at a fixed address, is below. Other programs are between. The kernel's
+# modules and the compiled BPF programs share the topmost part.
+KERNEL_FROM, MODULES_FROM, TRACER_TO = 0xFFFF_8000_0000_0000, 0xFFFF_FFFF_C000_0000, 0x0100_0000
+TRACER, PROGRAMS, OTHERS = "neap-trace", "BPF programs", "other programs"
+# A function counts if a wake-up during a run executes this many times the instructions of a wake-up without one.
+GROWTH_MIN = 1.1
+MODULE = re.compile(r"linux: module (\S+) (\d+) 0x([0-9a-f]+)")
 
 
 def rows() -> list[Row]:
@@ -86,7 +94,7 @@ def _frames(traced) -> int:
 
 def cost() -> list[Row]:
     """Measures the instructions of an interrupt on the model machine."""
-    from tools.model import experiment, linux
+    from tools.model import experiment, linux, linux_symbols
 
     def load(name: str, log: bool, warm_up_ms: float) -> experiment.Load:
         return experiment.Load(name, rate=RATE, window_ms=WINDOW_MS, warm_up_ms=warm_up_ms, log=log)
@@ -95,32 +103,58 @@ def cost() -> list[Row]:
     for number in range(PAIRS):
         loads += [load(f"on_{number}", True, PAUSE_MS), load(f"off_{number}", False, PAUSE_MS)]
     settings = experiment.Experiment(MODEL, cores=1, arguments=ARGUMENTS, profile=True)
+    console: list[str] = []
     with tempfile.TemporaryDirectory() as name, progress.step("the cost of neap-trace on the model machine"):
         out = Path(name)
-        results = experiment.run_sequence(settings, loads, experiment.System(*linux.image(with_trace=True)), out)
-        counted = [_instructions(out / experiment.sequence_profile(number)) for number in range(len(loads))]
-    chosen = {log: [number for number, each in enumerate(loads) if number and each.log == log] for log in (True, False)}
-    wakeups, interrupts = (
-        {log: sum(results[number].row()[what] for number in numbers) for log, numbers in chosen.items()}
-        for what in ("wakeups", "interrupts")
-    )
-    kernel, own = ({log: sum(counted[number][part] for number in numbers) for log, numbers in chosen.items()} for part in (0, 1))
-    kernel_part = (kernel[True] - kernel[False] * wakeups[True] / wakeups[False]) / interrupts[True]
-    own_part = (own[True] - own[False]) / interrupts[True]
-    unit = f"instructions an interrupt, {interrupts[True]:.0f} interrupts"
+        system = experiment.System(*linux.image(with_trace=True))
+        results = experiment.run_sequence(settings, loads, system, out, on_line=console.append)
+        functions = Functions(linux_symbols.of_kernel().kernel, console)
+        counted = [functions.count(out / experiment.sequence_profile(number)) for number in range(len(loads))]
+    figures = [result.row() for result in results]
+    on, off = ([number for number, load in enumerate(loads) if number and load.log == log] for log in (True, False))
+    with_run, without = (sum((counted[number] for number in numbers), Counter()) for numbers in (on, off))
+    wakeups = sum(figures[number]["wakeups"] for number in on) / sum(figures[number]["wakeups"] for number in off)
+    interrupts = sum(figures[number]["interrupts"] for number in on)
+    grown = {each: value / interrupts for each, value in growth(with_run, without, wakeups).items()}
+    user = grown.pop(TRACER, 0.0)
+    most = ", ".join(f"{each} {value:.0f}" for each, value in sorted(grown.items(), key=lambda pair: -pair[1])[:6])
     return [
-        Row("cost", unit, kernel_part + own_part, INSTRUCTIONS_TARGET),
-        Row("cost.kernel", "instructions an interrupt: hooks, helpers, system calls", kernel_part),
-        Row("cost.user", "instructions an interrupt: neap-trace", own_part),
-        Row("cost.without", "instructions of the kernel an interrupt, without a run", kernel[False] / interrupts[False]),
+        Row("cost", f"instructions an interrupt, {interrupts:.0f} interrupts", sum(grown.values()) + user, INSTRUCTIONS_TARGET),
+        Row("cost.kernel", f"instructions an interrupt; most: {most}", sum(grown.values())),
+        Row("cost.user", "instructions an interrupt of neap-trace itself", user),
     ]
 
 
-def _instructions(profile: Path) -> Sequence[int]:
-    """Returns the instructions of the kernel, and those of neap-trace."""
-    kernel = own = 0
-    for line in profile.read_text().splitlines():
-        address, count, *_ = line.split()
-        kernel += int(count) if int(address, 16) >= KERNEL_FROM else 0
-        own += int(count) if int(address, 16) < TRACER_TO else 0
-    return kernel, own
+def growth(with_run: Counter[str], without: Counter[str], wakeups: float) -> dict[str, float]:
+    """Returns the additional instructions of the functions that neap-trace causes. `wakeups`: those with a run, for each one without."""
+    found = {}
+    for name, count in with_run.items():
+        expected = without[name] * wakeups
+        if name != OTHERS and count >= GROWTH_MIN * expected:
+            found[name] = count - expected
+    return found
+
+
+class Functions:
+    """Names of the kernel's functions by address. `symbols`: sorted addresses with names. `console`: lines that name the modules."""
+
+    def __init__(self, symbols: Sequence[tuple[int, str]], console: Iterable[str]):
+        self._addresses = [address for address, _ in symbols]
+        self._names = [name for _, name in symbols]
+        self._modules = [(int(found[3], 16), int(found[2]), found[1]) for line in console if (found := MODULE.search(line))]
+
+    def count(self, profile: Path) -> Counter[str]:
+        """Returns the instructions of each function."""
+        counted: Counter[str] = Counter()
+        for line in profile.read_text().splitlines():
+            address, count, *_ = line.split()
+            counted[self.name(int(address, 16))] += int(count)
+        return counted
+
+    def name(self, address: int) -> str:
+        if address < KERNEL_FROM:
+            return TRACER if address < TRACER_TO else OTHERS
+        if address >= MODULES_FROM:
+            inside = (name for start, size, name in self._modules if start <= address < start + size)
+            return next(inside, PROGRAMS)
+        return self._names[bisect.bisect_right(self._addresses, address) - 1]
