@@ -324,8 +324,8 @@ def run_sequence(
     ask: Sequence[str] = (),
 ) -> list[results.Result]:
     """Runs the loads one after the other in one boot, and gives a result for each, in their order. `ask`: lines for control after the first
-    load's set-up; each result has the answers. `out` MUST be an empty folder, which gets the profiles and the folders of logs, each with its RESULT. Raises
-    Failure, which names the load."""
+    load's set-up; each result has the answers. `out` MUST be an empty folder, which gets the profiles and the folders of logs, each with
+    its RESULT. Raises Failure, which names the load."""
     experiment.check()
     if not loads:
         raise UsageError("a sequence needs at least one load")
