@@ -9,7 +9,7 @@ import pytest
 
 from tests.model.modelled import image
 from tools.errors import Failure, UsageError
-from tools.log import decode, summary
+from tools.log import decode, load_results, summary
 from tools.model import experiment, linux, profile, results
 from tools.model.experiment import Experiment, Load, sequence_log, sequence_profile
 
@@ -84,8 +84,14 @@ def test_logs_answers_and_settings_belong_to_their_loads(tmp_path: Path) -> None
     assert slow.world["latency_ns"]["p50"] > 2 * plain.world["latency_ns"]["p50"]
     # The third load's log is not that of all since the first start: its requests are those of its own window, and the ends of its phases.
     for number, load, result in ((0, loads[0], plain), (2, loads[2], slow)):
-        requests = requests_of(tmp_path / "run" / sequence_log(number, load))
+        folder = tmp_path / "run" / sequence_log(number, load)
+        requests = requests_of(folder)
         assert result.answered <= requests <= 1.1 * result.answered + 20, (load.name, requests)
+        run = decode.load([str(folder)])
+        (window,) = load_results.read(folder / experiment.RESULT, run)
+        core = run.cores[0]
+        assert core.anchors["tsc"][0] < window.begin_tsc < window.end_tsc <= core.anchors["tsc"][-1], "the window is within its log"
+        assert (window.requests, window.offered) == (result.answered, load.rate)
 
 
 def requests_of(folder: Path) -> int:

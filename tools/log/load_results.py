@@ -74,10 +74,11 @@ def offered(path: Path | None) -> dict | None:
     the file is no such result."""
     found = _document(path) if path is not None else None
     runs = _member(found, "runs")
-    if isinstance(runs, list) and len(runs) <= WINDOWS_MAX:
-        rates = [_rate(_member(each, "rate", "asked")) for each in runs]
-    elif world := _world(found):
+    # A model run has `runs`, too, with other members.
+    if world := _world(found):
         rates = [_rate(world.get("rate"))]
+    elif isinstance(runs, list) and len(runs) <= WINDOWS_MAX:
+        rates = [_rate(_member(each, "rate", "asked")) for each in runs]
     else:
         return None
     assert path is not None

@@ -79,8 +79,10 @@ def test_the_window_of_a_model_is_in_its_virtual_time(tmp_path: Path) -> None:
         "latency_ns": {"p50": 1000, "p99": 2000, "max": 3000, "mean": 1.5},
         "answered": 5,
         "rate": 70.0,
+        "runs": [{"name": "", "rate": 70.0, "answered": 5}],
     }
     (tmp_path / "world.json").write_text(json.dumps(world))
+    assert load_results.offered(tmp_path / "world.json") == {"file": "world.json", "offered_per_second": [70.0]}
     expected = {"from": 0.25, "to": 0.75, "p50": 1.0, "p99": 2.0, "max": 3.0}
     assert read(tmp_path).windows == [expected]
     (tmp_path / "result.json").write_text(json.dumps({"modelled": True, "model": "e5-2690", "world": world}))

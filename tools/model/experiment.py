@@ -324,8 +324,8 @@ def run_sequence(
     ask: Sequence[str] = (),
 ) -> list[results.Result]:
     """Runs the loads one after the other in one boot, and gives a result for each, in their order. `ask`: lines for control after the first
-    load's set-up; each result has the answers. `out` MUST be an empty folder, which gets the profiles and the folders of logs. Raises
-    Failure, which names the load."""
+    load's set-up; each result has the answers. `out` MUST be an empty folder, which gets the profiles and the folders of logs, each with
+    its RESULT. Raises Failure, which names the load."""
     experiment.check()
     if not loads:
         raise UsageError("a sequence needs at least one load")
@@ -334,10 +334,13 @@ def run_sequence(
     system = image if isinstance(image, System) else System(image)
     with ModelMachine(system, experiment, out, on_line, programs, sequence=loads, ask=ask) as vm:
         _wait(vm, out, loads, time_out_seconds)
-    for number, load in enumerate(loads):
+    found = results.read_sequence(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
+    for number, (load, result) in enumerate(zip(loads, found, strict=True)):
         if load.log:
+            # The readers of logs find the window and the latencies there.
+            results.write(result, out / sequence_log(number, load) / RESULT, {"model": experiment.model, "load": load.member()})
             _describe_logs(out / sequence_log(number, load))
-    return results.read_sequence(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
+    return found
 
 
 def _wait(vm: ModelMachine, out: Path, loads: Sequence[Load] | None, time_out_seconds: float) -> None:
