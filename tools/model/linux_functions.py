@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The layer of each function of Linux's kernel, by its name.
 
-Debian has the kernel's debug information in a package of 900 MB, so names are the only evidence here. Linux's functions have the prefix of
+Debian's package with the kernel's debug information has 855 MB, so names are the only evidence here. Linux's functions have the prefix of
 their subsystem in most cases. The rows below are tried in order, and the first one that matches the beginning of a name holds. A function
 without a row has the layer of its neighbours: the linker leaves the functions of a source file side by side, so a function between two of
 one layer belongs to that layer (linux_profile.py).
