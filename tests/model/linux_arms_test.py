@@ -12,7 +12,8 @@ from tools.model import experiment, layers, linux, linux_profile, results
 from tools.model.experiment import Experiment
 
 STATIC = ("itr=16us", "governor=performance")
-QUIET, BUSY = 4_000, 60_000
+# Requests/s. At 4,000 the tick goes on in each idle time, and schedutil then takes the core for a busy one and keeps its frequency.
+QUIET, BUSY = 500, 60_000
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Load
     def loaded(words: Sequence[str], rate: int) -> Loaded:
         out = tmp_path_factory.mktemp("arm")
         console: list[str] = []
-        wanted = Experiment("e5-2690", rate=rate, window_ms=60, warm_up_ms=60, depth=1, arguments=words, profile=True)
+        wanted = Experiment("e5-2690", rate=rate, window_ms=80, warm_up_ms=80, depth=1, arguments=words, profile=True)
         result = experiment.run(wanted, system, out, console.append)
-        assert result.world["failed"] == 0 and result.answered > 100
+        assert result.world["failed"] == 0 and result.answered > 20
         return Loaded(result, console, out / experiment.PROFILE)
 
     arms = {"static": STATIC, "dynamic": linux.DYNAMIC}
