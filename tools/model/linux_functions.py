@@ -40,7 +40,7 @@ ROWS: Sequence[tuple[str, str]] = (
     ),
     (
         SOCKET,
-        "entry_SYS entry_INT80 do_syscall syscall_ x64_sys_call sys_ ksys_ exit_to_user do_int80 fpregs_assert fpregs_restore "
+        "entry_SYS entry_INT80 do_syscall syscall_ x64_sys_call sys_ ksys_ exit_to_user arch_exit_to do_int80 fpregs_assert fpregs_restore "
         "switch_fpu_return irqentry_exit_to_user ep_ epoll eventpoll do_epoll reverse_path poll_ eventfd anon_inode sock_ "
         "sockfd_ sys_send sys_recv move_addr import_ iovec_ copy_msghdr copy_iovec scm_ sk_wait inet_sendmsg inet_recvmsg "
         "inet_send inet_accept inet_stream socket_ sendmsg recvmsg get_compat security_ apparmor aa_ tomoyo cap_ selinux smack "
