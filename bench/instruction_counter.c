@@ -12,16 +12,21 @@
 // number. From version 7 on this argument is missing, and the user data is an additional last argument. One function (`translated`) serves
 // both versions, because both pass two arguments in the same registers.
 //
-//   -plugin instruction_counter.so,out=FILE[,repetitions=on][,skip=LOW:HIGH]...
+//   -plugin instruction_counter.so,out=FILE|live=FILE[,repetitions=on][,skip=LOW:HIGH]...
 //
-//   out    the file for the counts, as JSON, written when QEMU exits
-//   skip   hexadecimal addresses: instructions in [LOW, HIGH) are not counted
+//   out     the file for the counts, as JSON, written when QEMU exits
+//   live    a file with the counts at any time, 64 bytes for each CPU, its instructions in the first 8. It is a mapping, because QEMU with
+//           the model machine's plugin ends without a call of this one.
+//   skip    hexadecimal addresses: instructions in [LOW, HIGH) are not counted
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #ifndef PLUGIN_API
 #define PLUGIN_API 7
@@ -65,7 +70,8 @@ struct Region {
   uint64_t unmatched;          // end marks without a begin mark
 };
 
-static struct Executed counts[cpus_max];
+static struct Executed counts_of_report[cpus_max];
+static struct Executed* counts = counts_of_report;
 static struct Cpu cpus[cpus_max];
 static struct Region regions[regions_max];
 static pthread_mutex_t regions_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -183,6 +189,7 @@ static int compare(const void* one, const void* other) {
 }
 
 static void report(void) {
+  if (out_path == NULL) return;
   FILE* const out = fopen(out_path, "w");
   if (out == NULL) {
     perror(out_path);
@@ -242,11 +249,28 @@ static bool parse_skip(const char* text) {
   return true;
 }
 
+static bool keep_live(const char* path) {
+  const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (file < 0 || ftruncate(file, sizeof counts_of_report) != 0) return false;
+  void* const mapped = mmap(NULL, sizeof counts_of_report, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (mapped == MAP_FAILED) return false;
+  counts = mapped;
+  return true;
+}
+
 int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv) {
   (void)info;
   for (int i = 0; i < argc; ++i) {
     if (strncmp(argv[i], "out=", 4) == 0) {
       out_path = argv[i] + 4;
+      continue;
+    }
+    if (strncmp(argv[i], "live=", 5) == 0) {
+      if (!keep_live(argv[i] + 5)) {
+        perror(argv[i] + 5);
+        return 1;
+      }
       continue;
     }
     if (strcmp(argv[i], "repetitions=on") == 0) {
@@ -258,8 +282,8 @@ int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv
       return 1;
     }
   }
-  if (out_path == NULL) {
-    fprintf(stderr, "instruction counter: out=FILE is missing\n");
+  if (out_path == NULL && counts == counts_of_report) {
+    fprintf(stderr, "instruction counter: out=FILE or live=FILE is missing\n");
     return 1;
   }
   qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated, NULL);

@@ -37,7 +37,7 @@ void count() {
 
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
-  // Interrupts stay off: an event of this core runs to its end.
+  // A core takes interrupts between events only.
   count();
   print("known_count ", known_instructions);
   co_return 0;

@@ -74,7 +74,7 @@ def test_both_systems_have_the_cost_of_a_round_trip_at_the_end_that_measures(tmp
         assert point.size == 64 and point.repeats == 40
         assert spent.seconds * 1e6 / round_trips == pytest.approx(2 * point.latency_us, rel=0.1)
         assert 0.5 < spent.card_wakeups / round_trips < 4 and spent.package_j > 0
-    assert 500 < costs["neap"] < 4000 < costs["linux"] < 100_000
+    assert 500 < costs["neap"] < costs["linux"] < 100_000
 
 
 def test_words_of_netpipe_become_options_of_nptcp() -> None:

@@ -45,7 +45,7 @@ class CountedMachine(experiment.ModelMachine):
 
     def start_card(self) -> None:
         super().start_card()
-        self.qemu_options = [*self.qemu_options, *instructions.counter_options(self.counts_file, repetitions=True)]
+        self.qemu_options = [*self.qemu_options, *instructions.live_counter_options(self.counts_file)]
 
 
 def known_on_neap() -> list[Row]:
@@ -88,12 +88,12 @@ def second_counter(name: str, system: experiment.System, seed: int) -> tuple[int
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         out = Path(scratch)
         machine = CountedMachine(system, wanted(seed), out)
-        machine.counts_file = out / "counts.json"
+        machine.counts_file = out / "counts"
         with machine as vm:
             if (status := vm.wait_exit(experiment.TIME_OUT_SECONDS)) != POWER_OFF:
                 raise vm.failed(f"{name} with two counters ended with status {status}")
         last: dict[str, Any] = plugin.snapshots(out)[-1]
-        other = sum(instructions.read_counts(machine.counts_file).cpus)
+        other = instructions.read_live(machine.counts_file)
     return sum(cpu["instructions"] for cpu in last["cpus"]), other, last["digest"]
 
 

@@ -7,6 +7,7 @@ Times on an emulated machine do not predict times on real hardware, but instruct
 
 import dataclasses
 import json
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,12 +109,27 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
         return read_counts(out)
 
 
-def counter_options(out: Path, skip: Sequence[tuple[int, int]] = (), *, repetitions: bool = False) -> list[str]:
+def counter_options(out: Path, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
     """Returns QEMU's arguments for counting. The counter writes the file `out` at the end. `skip`: ranges of addresses [low, high) whose
-    instructions do not count, for example a spinning idle loop. `repetitions`: each repetition of a string instruction counts; QEMU MUST
-    run with -icount."""
-    words = [f"out={out}", *(["repetitions=on"] if repetitions else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
+    instructions do not count, for example a spinning idle loop."""
+    words = [f"out={out}", *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
+
+
+def live_counter_options(live: Path) -> list[str]:
+    """The same for a QEMU that runs with -icount: each repetition of a string instruction counts, and `read_live` reads the file `live`."""
+    return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), f"live={live}", "repetitions=on")
+
+
+def read_live(path: Path) -> int:
+    """The instructions of all CPUs. Raises Failure if the counter has left none."""
+    try:
+        counted = sum(count for count, *_ in struct.iter_unpack("<8Q", path.read_bytes()))
+    except (OSError, struct.error) as error:
+        raise Failure(f"the instruction counter wrote nothing: {error}") from None
+    if not counted:
+        raise Failure("the instruction counter has counted no instruction")
+    return counted
 
 
 def read_counts(path: Path) -> Counts:

@@ -15,8 +15,8 @@
 #   neap.peer=ADDRESS                   of the receiver
 #   neap.netpipe=WORD,WORD...           options of NPtcp
 #
-# The console has lines that the host reads: `linux: module` and `linux: map` for the profile (tools/model/linux_profile.py), `machine:` with
-# the machine's facts, and the line that says that the server listens.
+# The console has lines that the host reads: `linux: module` and `linux: map` for the profile (tools/model/linux_profile.py), and `machine:`
+# with the machine's facts.
 
 export PATH=/sbin:/bin
 say() { echo "$*" >/dev/console; }
@@ -71,7 +71,7 @@ if [ -n "$governor" ]; then
   for core in $(seq 0 $last_core); do
     policy=/sys/devices/system/cpu/cpu$core/cpufreq
     [ -e "$policy/scaling_governor" ] || fail "the kernel has no driver for the frequency of core $core"
-    echo "$governor" >"$policy/scaling_governor" || fail "the kernel has no governor $governor, only $(cat "$policy/scaling_available_governors")"
+    echo "$governor" >"$policy/scaling_governor" || fail "the kernel has only the governors $(cat "$policy/scaling_available_governors")"
   done
 fi
 
@@ -98,7 +98,8 @@ if [ -x /bin/neap-trace ]; then
     await listens 5002 || fail "neap-trace does not listen"
   fi
 fi
-# The server's libraries are files of its own. QEMU translates a page of code once, with the addresses of the process that executes it first.
+# The server's libraries are files of its own. QEMU translates a page of code once, with the addresses of the process that executes it
+# first.
 cp -r /lib/x86_64-linux-gnu /tmp/lib || fail "the libraries cannot be copied"
 settings="itr ${itr:-of the driver}${ratio:+, ratio $ratio}${governor:+, governor $governor}"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The layer of each function of Linux's kernel, by its name.
 
-Debian has the kernel's debug information in a package of 900 MB, so names are the only evidence here. Linux's functions have the prefix of
+Debian's package with the kernel's debug information has 855 MB, so names are the only evidence here. Linux's functions have the prefix of
 their subsystem in most cases. The rows below are tried in order, and the first one that matches the beginning of a name holds. A function
 without a row has the layer of its neighbours: the linker leaves the functions of a source file side by side, so a function between two of
 one layer belongs to that layer (linux_profile.py).
@@ -40,7 +40,7 @@ ROWS: Sequence[tuple[str, str]] = (
     ),
     (
         SOCKET,
-        "entry_SYS entry_INT80 do_syscall syscall_ x64_sys_call sys_ ksys_ exit_to_user do_int80 fpregs_assert fpregs_restore "
+        "entry_SYS entry_INT80 do_syscall syscall_ x64_sys_call sys_ ksys_ exit_to_user arch_exit_to do_int80 fpregs_assert fpregs_restore "
         "switch_fpu_return irqentry_exit_to_user ep_ epoll eventpoll do_epoll reverse_path poll_ eventfd anon_inode sock_ "
         "sockfd_ sys_send sys_recv move_addr import_ iovec_ copy_msghdr copy_iovec scm_ sk_wait inet_sendmsg inet_recvmsg "
         "inet_send inet_accept inet_stream socket_ sendmsg recvmsg get_compat security_ apparmor aa_ tomoyo cap_ selinux smack "

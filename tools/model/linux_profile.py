@@ -65,7 +65,7 @@ class Range:
 
 
 class Symbols:
-    """The functions at the addresses of one run. `libraries`: the exported functions of a mapped file as (address, bytes, name), by the file's name."""
+    """The functions at the addresses of one run. `libraries`: the exported functions of a file as (address, bytes, name), by its name."""
 
     def __init__(
         self, kernel: KernelSymbols, console: Iterable[str], libraries: Mapping[str, Sequence[tuple[int, int, str]]] | None = None

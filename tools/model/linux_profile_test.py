@@ -96,6 +96,7 @@ def test_a_kernel_that_hides_its_addresses_is_refused() -> None:
         ("__x64_sys_sendmsg", layers.SOCKET),
         ("copy_user_generic_string", layers.SOCKET),
         ("ep_item_poll.isra.0", layers.SOCKET),
+        ("arch_exit_to_user_mode_prepare.isra.0", layers.SOCKET),
         ("dma_map_page_attrs", layers.DRIVER),
         ("cpuidle_enter_state", layers.IDLE),
         ("tick_nohz_idle_exit", layers.IDLE),
