@@ -3,7 +3,7 @@
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
 //   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,lines=on][,seed=N][,stall=A:B][,trace=FILE]
-//     [,profile=FILE][,instructions_max=N][,misplace=OFFSET][,interrupt_us=N]
+//     [,profile=FILE][,moves=off][,instructions_max=N][,misplace=OFFSET][,interrupt_us=N]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
@@ -14,6 +14,7 @@
 //   seed        recorded in the digest, and where `stall` begins. RDRAND follows QEMU's option -seed.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
 //   profile     the window's instructions by address (profile.hpp); of a sequence of loads with % for the load's number
+//   moves       off: of the profile, without the moves of cache lines
 //   instructions_max
 //               the run ends with status 6 when the cores have executed more than N instructions; a guest that polls never ends by itself
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
@@ -96,6 +97,7 @@ constexpr qemu::Hooks hooks{
 
 struct Words {
   std::string model, link, profile;
+  bool watches_moves = true;
   unsigned interrupt_us = 0;  // 0: not
   Options options;
 };
@@ -125,6 +127,8 @@ Words parse_words(int argc, char** argv) {
       words.link = value;
     } else if (key == "profile") {
       words.profile = value;
+    } else if (key == "moves") {
+      words.watches_moves = std::strcmp(value, "off") != 0;
     } else if (key == "out") {
       words.options.out = opened(value);
     } else if (key == "trace") {
@@ -153,7 +157,7 @@ Words parse_words(int argc, char** argv) {
       if (!words.options.stall.parse(value)) refuse("stall takes two times in us, 1 to 1000000: MEAN:MAX");
     } else {
       refuse("unknown option " + key +
-             "; accepted: model link instructions_max misplace interrupt_us out profile quantum_ns stay lines seed stall trace");
+             "; accepted: model link instructions_max misplace interrupt_us moves out profile quantum_ns stay lines seed stall trace");
     }
   }
   return words;
@@ -190,7 +194,7 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
         if (cpu == 0) machine->start_world();
       },
       nullptr);
-  if (!words.profile.empty()) profile::begin(plugin, words.profile.c_str(), cores);
+  if (!words.profile.empty()) profile::begin(plugin, words.profile.c_str(), words.watches_moves && cores > 1);
   if (words.interrupt_us != 0) qemu::interrupt_runs(words.interrupt_us);
   constexpr int interrupts_and_exceptions = 3;
   qemu_plugin_register_vcpu_discon_cb(

@@ -136,8 +136,8 @@ bool write(std::uint64_t load) {
 
 }  // namespace
 
-void begin(std::uint64_t plugin, const char* path, unsigned cpus) {
-  state = new State{.path = path, .watches_memory = cpus > 1};
+void begin(std::uint64_t plugin, const char* path, bool watches_moves) {
+  state = new State{.path = path, .watches_memory = watches_moves};
   qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated, nullptr);
 }
 

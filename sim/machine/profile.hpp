@@ -16,9 +16,9 @@ namespace neap::model::profile {
 
 /// Counts the instructions of each window and writes them to `path` at its end: a line of text for each address that was executed, with the
 /// address (hexadecimal), the number of executions, and the number of lines that these executions moved. MUST be called at installation.
-/// A `%` in the file's name stands for the number of the load, so that each load of a sequence has a file of its own. `cpus`: with one, no
-/// accesses to memory are watched.
-void begin(std::uint64_t plugin, const char* path, unsigned cpus);
+/// A `%` in the file's name stands for the number of the load, so that each load of a sequence has a file of its own. `watches_moves`:
+/// false leaves out the moves of lines. Watching all accesses to memory makes a run take twice as long or longer.
+void begin(std::uint64_t plugin, const char* path, bool watches_moves);
 /// The experiment's phase has changed; `load` is the number of the load under way. Returns false if the file could not be written.
 [[nodiscard]] bool phase_changed(bool in_window, std::uint64_t load);
 

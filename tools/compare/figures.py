@@ -18,13 +18,15 @@ NORMAL_QUANTILE = 1.96
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """One column. unit: with @ for what the row counts: a request, a round trip, or a second. better: low, high, or none."""
+    """One column. unit: with @ for what the row counts: a request, a round trip, or a second. better: low, high, or none. first_round_only:
+    it is too expensive for all rounds."""
 
     name: str
     title: str
     unit: str
     better: str = "low"
     decimals: int = 2
+    first_round_only: bool = False
 
 
 FIGURES = (
@@ -35,7 +37,7 @@ FIGURES = (
     Figure("frames_out", "frames out", "a @", "none", decimals=3),
     Figure("bytes_in", "bytes in", "a @", "none", decimals=0),
     Figure("bytes_out", "bytes out", "a @", "none", decimals=0),
-    Figure("moved_lines", "moved lines", "a @", decimals=2),
+    Figure("moved_lines", "moved lines", "a @", decimals=2, first_round_only=True),
     Figure("p50_us", "p50", "us", decimals=1),
     Figure("p99_us", "p99", "us", decimals=1),
     Figure("p999_us", "p99.9", "us", decimals=1),
@@ -109,12 +111,17 @@ def cells(measured: Sequence[Measured]) -> dict[tuple[str, int], dict[str, Cell]
 
 def _cell(rounds: Sequence[Measured]) -> Cell:
     # A figure counts only if all rounds have it, so that a mean is never over a part of them.
-    figures = [name for name in BY_NAME if all(name in one.figures for one in rounds)]
+    present = {name: [one.figures[name] for one in rounds if name in one.figures] for name in BY_NAME}
+    figures = {
+        name: estimate(values)
+        for name, values in present.items()
+        if values and (len(values) == len(rounds) or BY_NAME[name].first_round_only)
+    }
     layers = list(dict.fromkeys(name for one in rounds for name in one.layers))
     return Cell(
         rounds[0].each,
         math.fsum(one.count for one in rounds),
-        {name: estimate([one.figures[name] for one in rounds]) for name in figures},
+        figures,
         {name: estimate([one.layers.get(name, 0.0) for one in rounds]) for name in layers},
     )
 

@@ -44,6 +44,11 @@ def test_rows_and_arms_are_grouped_and_averaged():
     assert figures.ratio(found["get", 1]["Linux"], found["get", 1]["Neap"], "instructions") == pytest.approx(1000 / 105)
 
 
+def test_moved_lines_are_those_of_the_first_round():
+    found = figures.cells([measured(instructions=1.0, moved_lines=4.0), measured(round_=2, instructions=1.0)])
+    assert found["get", 1]["Neap"].figures["moved_lines"] == figures.Estimate(4.0, 4.0, 4.0, 1)
+
+
 def test_a_figure_that_a_round_lacks_has_no_mean():
     found = figures.cells([measured(instructions=1.0, p99_us=5.0), measured(round_=2, instructions=1.0)])
     assert "p99_us" not in found["get", 1]["Neap"].figures

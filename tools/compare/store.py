@@ -23,7 +23,9 @@ RUNS = "runs.parquet"
 LAYER = "instructions: "
 
 
-def document(results: ResultFolder, cells: Mapping[tuple[str, int], Mapping[str, Cell]], differences: Mapping[str, list[Difference]]) -> dict:
+def document(
+    results: ResultFolder, cells: Mapping[tuple[str, int], Mapping[str, Cell]], differences: Mapping[str, list[Difference]]
+) -> dict:
     """The content of comparison.json."""
     first = results.plan.arms[0].name
     return {

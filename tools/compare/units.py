@@ -9,7 +9,6 @@ the units in progress.
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from tools.model import experiment, linux, pair, results
 LOADS, PING_PONG, LOG = "loads", "ping-pong", "log"
 MACHINE = "machine: "
 MEMORY = "512M"
+FIRST_ROUND = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,13 @@ def load_of(one: Workload, cores: int, seed: int, *, log: bool = False, window_m
 def _settings(unit: Unit, plan: Plan, *, trace: bool = False) -> experiment.Experiment:
     words = [*unit.arm.words, *(["trace=on"] if trace and unit.arm.is_linux else [])]
     return experiment.Experiment(
-        plan.model, cores=unit.cores, memory=MEMORY, seed=plan.seed + unit.round, arguments=words, profile=unit.kind != LOG
+        plan.model,
+        cores=unit.cores,
+        memory=MEMORY,
+        seed=plan.seed + unit.round,
+        arguments=words,
+        profile=unit.kind == LOADS,
+        moved_lines=unit.round == FIRST_ROUND,
     )
 
 
@@ -139,7 +145,7 @@ def _loads(unit: Unit, plan: Plan, system: experiment.System, scratch: Path) -> 
     read_profile = profiles.reader(unit.arm, system, console)
     measured = []
     for at, (one, result) in enumerate(zip(plan.workloads, found, strict=True)):
-        measured.append(_measured(unit, one, result, read_profile(scratch / f"profile-{at}.txt")))
+        measured.append(_measured(unit, one, result, read_profile(scratch / experiment.sequence_profile(at))))
     return Outcome(measured)
 
 
@@ -161,7 +167,7 @@ def _measured(unit: Unit, one: Workload, result: results.Result, profile: profil
         "bytes_out": frames["bytes_from_card"],
     }
     figures = {name: value / count for name, value in totals.items()}
-    if unit.cores > 1:
+    if unit.cores > 1 and unit.round == FIRST_ROUND:
         figures["moved_lines"] = profile.moved_lines / count
     if not one.is_idle:
         figures |= {f"{name}_us": world["latency_ns"][name] / 1e3 for name in ("p50", "p99", "p999")}
@@ -229,8 +235,7 @@ def _log(unit: Unit, plan: Plan, system: experiment.System, scratch: Path, keep:
         logs = keep / unit.arm.folder
         shutil.rmtree(logs, ignore_errors=True)
         keep.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(scratch / experiment.LOG / f"0-{load.name}", logs)
-        (logs / "result.json").write_text(json.dumps({"modelled": True, "model": plan.model, "world": result.world}) + "\n")
+        shutil.copytree(scratch / experiment.sequence_log(0, load), logs)
     return Outcome([], _machine(unit, console, result), logs)
 
 

@@ -124,6 +124,7 @@ class Experiment:
     smt: `cores` counts threads, two on each modelled core.
     instructions_max: a guest that executes more on all cores together is ended. Unlike a time of the host, that repeats.
     profile: the window's instructions by address are written to PROFILE, of a sequence to `sequence_profile`; that does not change the run.
+    moved_lines: of the profile of several cores, also the cache lines that move between them. The run then takes twice as long or longer.
     """
 
     model: str
@@ -148,6 +149,7 @@ class Experiment:
     smt: bool = False
     instructions_max: int | None = None
     profile: bool = False
+    moved_lines: bool = True
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -271,6 +273,7 @@ class ModelMachine(machine.Machine):
             stall=wanted.stall,
             instructions_max=wanted.instructions_max,
             profile=self._out / (PROFILE if self._sequence is None else sequence_profile("%")) if wanted.profile else None,
+            moved_lines=wanted.moved_lines,
             made=made,
         )
 

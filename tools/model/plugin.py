@@ -47,6 +47,7 @@ def options(
     interrupt_us: int | None = None,
     instructions_max: int | None = None,
     profile: Path | None = None,
+    moved_lines: bool = True,
     made: Path | None = None,
 ) -> list[str]:
     """QEMU's options beside -accel and -cpu. The model's flat file and the snapshots are in `directory`.
@@ -54,7 +55,7 @@ def options(
     stall: mean distance and largest length, in us, of random times for which a core is held (sim/machine/stalls.hpp).
     interrupt_us: mean distance of the host's interruptions of QEMU, in us of its time, which MUST NOT change the run.
     instructions_max: QEMU ends with status 6 if all cores together have executed more.
-    profile: the file for the window's instructions by address (sim/machine/profile.hpp).
+    profile: the file for the window's instructions by address (sim/machine/profile.hpp); without `moved_lines` it has no moves of lines.
     made: the compiled plugin, if not this checkout's."""
     flat = directory / f"{cpu.name}.model"
     flat.write_text(cpu.flat())
@@ -75,6 +76,8 @@ def options(
         words.append(f"instructions_max={instructions_max}")
     if profile:
         words.append(f"profile={profile}")
+        if not moved_lines:
+            words.append("moves=off")
     if trace:
         words.append(f"trace={trace}")
     clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
