@@ -82,7 +82,8 @@ pub struct Options {
     pub ask: Vec<String>,
     /// After the drain: open all connections again, and send this many requests, whose answers are awaited. Also take control's statistics
     /// before and after the log's begin and end
-    #[arg(long, value_name = "N", requires = "log", conflicts_with = "sequence", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "log", conflicts_with = "sequence")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recovery: Option<u32>,
     /// Limit of boot, connections, preload and settings
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
