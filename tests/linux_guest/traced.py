@@ -159,7 +159,9 @@ def fetched(address: tuple[str, int], core: int) -> bytes:
 
 def traffic(traced: Traced, *, seconds: int, flows: int, way: str = "up") -> None:
     """Sends TCP streams into the guest, or out of it with `way` "down"."""
-    traced.guest.output_of(SERVE)
+    # QEMU accepts a connection before the guest does, and resets it if nothing listens there yet.
+    listens = f"netstat -ltn | grep -q ':{TRAFFIC_PORT} '"
+    traced.guest.output_of(f"{SERVE}; for i in $(seq 100); do {listens} && exit 0; sleep 0.1; done; exit 1")
     port = str(traced.guest.port(TRAFFIC_PORT))
     words = [str(traced.image.traffic), way, LOOPBACK, port, str(seconds), str(flows), "unchecked"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=seconds + 120)
