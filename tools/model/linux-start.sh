@@ -122,6 +122,8 @@ serve_memcached() {
   [ "$core" = "$cores" ] || fail "memcached has $core worker threads, not $cores"
   say_maps "$server"
   say "linux: memcached listens, $cores threads, $settings"
+  # A thread of memcached looks for work every millisecond at first, and less often while it finds none.
+  sleep 2
   answer_arp
   wait_for_ever
 }
