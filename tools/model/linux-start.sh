@@ -37,12 +37,13 @@ await() {
 listens() { netstat -tln | grep -q ":$1 "; }
 # The addresses of a process's code, for the profile.
 say_maps() { sed -n 's/^\([0-9a-f]*-[0-9a-f]*\) r-xp \([0-9a-f]*\) .* \([^ ]*\)$/linux: map \1 \2 \3/p' "/proc/$1/maps" >/dev/console; }
-# The address is the last setting: no process starts after it, and the console's characters, 12 KB/s, have been sent (stty waits for that).
-# So the clients' load meets a machine that has nothing else to do.
-take_address() {
+# Answers to ARP are the last setting: no process starts after it, and the console's characters, 12 KB/s, have been sent (stty waits for
+# that). So the clients' load meets a machine that has nothing else to do.
+answer_arp() {
   stty -F /dev/console -echo
-  ip addr add "$(word address)" dev eth0 || fail "the card did not take its address"
+  ip link set eth0 arp on || fail "the card's interface does not answer ARP"
 }
+link_is_up() { grep -qx 1 /sys/class/net/eth0/carrier; }
 wait_for_ever() {
   read -r _ <>/tmp/never
   fail "a read of an empty pipe ended"
@@ -76,6 +77,8 @@ if [ -n "$governor" ]; then
 fi
 
 ethtool -L eth0 combined "$cores" 2>/dev/null || [ "$cores" = 1 ] || fail "the card has no $cores queues"
+ip addr add "$(word address)" dev eth0 || fail "the card did not take its address"
+ip link set eth0 arp off || fail "the card's interface answers ARP"
 ip link set eth0 up || fail "the card does not start"
 itr=$(word itr)
 case $itr in
@@ -92,6 +95,7 @@ sed 's/^\([^ ]*\) \([^ ]*\) .* \(0x[^ ]*\).*/linux: module \1 \2 \3/' /proc/modu
 
 [ "$(word trace)" != on ] || [ -x /bin/neap-trace ] || fail "trace=on needs an image with neap-trace"
 if [ -x /bin/neap-trace ]; then
+  await link_is_up || fail "the card has no link"
   say "machine: $(neap-trace machine)"
   if [ "$(word trace)" = on ]; then
     neap-trace --listen 0.0.0.0:5002 >/dev/console 2>&1 &
@@ -118,7 +122,9 @@ serve_memcached() {
   [ "$core" = "$cores" ] || fail "memcached has $core worker threads, not $cores"
   say_maps "$server"
   say "linux: memcached listens, $cores threads, $settings"
-  take_address
+  # A thread of memcached looks for work every millisecond at first, and less often while it finds none.
+  sleep 2
+  answer_arp
   wait_for_ever
 }
 
@@ -131,11 +137,11 @@ receive_netpipe() {
   nptcp >/dev/null 2>&1 &
   await listens $netpipe_port || fail "NPtcp does not listen"
   say "linux: NPtcp listens, $settings"
-  take_address
+  answer_arp
   wait_for_ever
 }
 transmit_netpipe() {
-  take_address
+  answer_arp
   # NPtcp does not try again, and a connection to its port would be a measurement.
   peer=$(word peer)
   for attempt in $(seq 60); do
