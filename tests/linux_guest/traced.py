@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import re
 import socket
@@ -127,7 +128,8 @@ class Traced:
 
     def _compare(self, grown: Counts) -> Comparison:
         with tempfile.TemporaryDirectory() as folder:
-            fetch.fetch(address_of(self.guest), Path(folder), token=None, as_json=True)
+            with contextlib.redirect_stdout(io.StringIO()):  # a benchmark's output is its own
+                fetch.fetch(address_of(self.guest), Path(folder), token=None, as_json=True)
             run = decode.load([folder])
         logged = dict.fromkeys(COUNTED, 0)
         interrupts = dict.fromkeys(grown.interrupts, 0)

@@ -107,13 +107,26 @@ static bool set_events(const struct bpf_object* object, const struct Counters* c
   return true;
 }
 
+static bool has_member(const struct btf* types, const char* structure, const char* member) {
+  const int number = btf__find_by_name_kind(types, structure, BTF_KIND_STRUCT);
+  if (number < 0) return false;
+  const struct btf_type* type = btf__type_by_id(types, (uint32_t)number);
+  const struct btf_member* members = btf_members(type);
+  for (int i = 0; i < btf_vlen(type); ++i) {
+    if (strcmp(btf__name_by_offset(types, members[i].name_off), member) == 0) return true;
+  }
+  return false;
+}
+
 /// Whether this kernel has the account of idle time that the programs know.
 static bool has_account(const struct KernelOptions* options) {
   if (options->record_sleeps || !options->idle_states || options->idle_states > RAW_IDLE_STATES_MAX) return false;
   struct btf* types = btf__load_vmlinux_btf();
   if (!types) return false;
   const bool is_there = btf__find_by_name_kind(types, "tick_cpu_sched", BTF_KIND_VAR) > 0 &&
-                        btf__find_by_name_kind(types, "cpuidle_devices", BTF_KIND_VAR) > 0;
+                        btf__find_by_name_kind(types, "cpuidle_devices", BTF_KIND_VAR) > 0 &&
+                        has_member(types, "tick_sched", "idle_sleeptime") && has_member(types, "tick_sched", "iowait_sleeptime") &&
+                        has_member(types, "cpuidle_device", "next_hrtimer");
   btf__free(types);
   return is_there;
 }
