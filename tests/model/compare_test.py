@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tools.compare import command, store, units
 from tools.model.layers import LAYERS
 

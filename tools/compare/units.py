@@ -109,7 +109,7 @@ def load_of(one: Workload, cores: int, seed: int, *, log: bool = False, window_m
     return experiment.Load(
         name=one.name,
         mix=one.mix,
-        rate=one.rate * cores,
+        rate=one.rate_of(cores),
         connections=one.connections,
         depth=one.depth,
         protocol=one.protocol,
