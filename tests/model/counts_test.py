@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Neap's instructions are counted exactly, by two counters (`./neap bench counts`; Linux's rows take minutes and are left to the command)."""
+"""Neap's instructions are counted exactly, by two counters. The rows of Linux take minutes, so only `./neap bench counts` has them."""
 
 from tools import build
 from tools.bench import counts
