@@ -51,7 +51,7 @@ class Arm:
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """One row. rate: requests/s for each core that has a connection; 0: connections are open and idle.
-    requests: measured ones, on all cores together; the window lasts so long that as many are offered. window_ms: the window itself, in place
+    requests: measured ones, on all cores together; the window lasts so long that as many are offered. window_ms: the window, in place
     of `requests`. arrivals: `bursts`: a request for each place in flight at one moment, with equal gaps; or `poisson`."""
 
     name: str
