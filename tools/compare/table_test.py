@@ -61,6 +61,13 @@ def test_the_page_and_the_table_have_the_same_numbers():
     ]
 
 
+def test_one_round_has_no_interval():
+    assert store.rounds_text(1, "bars have intervals") == "1 round, so no confidence intervals"
+    assert store.rounds_text(3, "bars have intervals") == "3 rounds; bars have intervals"
+    data = store.for_page(PLAN, figures.cells(MEASURED), [], None)
+    assert data["remarks"] == ["2 rounds; bars have confidence intervals of 95 %"]
+
+
 def test_parquet_has_a_line_for_each_figure_of_each_run(tmp_path: Path):
     store.write_parquet(MEASURED, tmp_path / "runs.parquet")
     lines = parquet.read_table(tmp_path / "runs.parquet").to_pylist()
