@@ -218,8 +218,12 @@ def test_paper_has_the_chosen_figure_without_the_choices(browser: Browser, tmp_p
     try:
         assert browser.evaluate("[...document.querySelectorAll('form')].every((each) => !each.getBoundingClientRect().height)")
         assert texts(browser, "#bars-title") == ["p99: ratio to Neap, 1 core"]
+        browser.ask("Emulation.setDeviceMetricsOverride", width=720, height=1000, deviceScaleFactor=1, mobile=False)
+        ends = "Math.max(...[...document.querySelectorAll('.values, svg')].map((each) => each.getBoundingClientRect().right))"
+        assert browser.evaluate(ends) <= 720, "no column is cut off"
     finally:
         browser.ask("Emulation.setEmulatedMedia", media="")
+        browser.ask("Emulation.setDeviceMetricsOverride", width=1400, height=1000, deviceScaleFactor=1, mobile=False)
 
 
 def test_a_logarithmic_scale_draws_decades_of_equal_height(browser: Browser, tmp_path: Path) -> None:
@@ -230,6 +234,18 @@ def test_a_logarithmic_scale_draws_decades_of_equal_height(browser: Browser, tmp
     show(browser, tmp_path, table, "#scale=log&shown=values")
     first, second, third = heights(browser)
     assert second - first == pytest.approx(third - second, rel=1e-6)
+
+
+def test_logarithmic_bars_of_ratios_begin_at_one(browser: Browser, tmp_path: Path) -> None:
+    table = sample()
+    table["workloads"] = table["workloads"][:1]
+    for factor, arm in zip((1, 0.1, 10), ARMS):
+        table["cells"]["get.1"][arm]["instructions"] = cell(1000.0 * factor)
+    show(browser, tmp_path, table, "#scale=log")
+    boxes = browser.evaluate(f"{BARS}.map((each) => (({{y, height}}) => [y, y + height])(each.getBBox()))")
+    (less_top, less_bottom), (more_top, more_bottom) = boxes
+    assert less_top == pytest.approx(more_bottom, abs=0.01), "a tenth goes down from 1, ten times goes up; the first arm has no length"
+    assert less_bottom - less_top == pytest.approx(more_bottom - more_top, rel=1e-3)
 
 
 def test_layers_are_stacked_and_named(browser: Browser, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 const margin = { left: 62, right: 4, top: 20, bottom: 24 };
 const pictureHeight = 230;
 const barRoom = 0.82; // of a workload's width; the rest is space between workloads
-const barWidthMin = 31, barWidthMax = 110; // pixels; the least is that of a value's text
+const barWidthMin = 34, barWidthMax = 110; // pixels; the least is that of a value's text
 const gapBetweenPictures = 16;
 const intervalShareMax = 1.8; // of the largest mean
 
@@ -23,9 +23,9 @@ function valueOf(workload, number, figure) {
 
 function ticks(low, high, isLog) {
   if (isLog) {
-    const found = [];
     const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high)), step = Math.max(1, Math.ceil((last - first) / 6));
-    for (let decade = first; decade <= last; decade += step) found.push(10 ** decade);
+    const digits = Math.log10(high / low) < 2 ? [1, 2, 5] : [1], found = [];
+    for (let decade = first; decade <= last; decade += step) found.push(...digits.map((digit) => digit * 10 ** decade));
     return found.filter((value) => value >= low * 0.999 && value <= high * 1.001);
   }
   const power = 10 ** Math.floor(Math.log10((high - low) / 5 || 1));
@@ -42,6 +42,8 @@ function spanOf(found) {
   const ends = found.flatMap((value) => [value.low, value.high]).filter((value) => value !== null && value >= 0);
   const all = [...means, ...ends.map((value) => Math.min(value, most))], positive = all.filter((value) => value > 0);
   if (state.scale === "log" && positive.length) {
+    // On a logarithmic scale a ratio's bar begins at 1, and goes down for less.
+    if (isRatio()) return [Math.min(1, 0.75 * Math.min(...positive)), Math.max(1.2, ...positive.map((value) => value * 1.2))];
     return [10 ** Math.floor(Math.log10(Math.min(...positive) * 0.9)), Math.max(...positive) * 1.2];
   }
   const high = Math.max(0, ...all);
@@ -71,7 +73,7 @@ function paintBars() {
 function explanationOf(figure) {
   const better = { low: "Less is better.", high: "More is better." }[figure.better] || "";
   const unit = isRatio() ? `Each bar is the arm's value divided by the value of ${firstArm}: 2 is twice as much.` : unitText(figure);
-  const scale = state.scale === "log" ? "The scale is logarithmic." : "";
+  const scale = state.scale === "log" ? isRatio() ? "The scale is logarithmic, and bars begin at 1." : "The scale is logarithmic." : "";
   return [unit, better, scale].filter((each) => each).join(" ");
 }
 
@@ -153,7 +155,7 @@ function notesOf(figure, workloads, found) {
 function lineOfBars(figure, workloads, found, { low, high, isLog }, { width, group }, marks) {
   const tall = pictureHeight - margin.top - margin.bottom, bottom = pictureHeight - margin.bottom;
   const place = (value) => (isLog ? Math.log10(Math.max(value, low) / low) / Math.log10(high / low) : (value - low) / (high - low));
-  const yOf = (value) => margin.top + (1 - place(value)) * tall, zero = yOf(isLog ? low : 0);
+  const yOf = (value) => margin.top + (1 - place(value)) * tall, zero = yOf(!isLog ? 0 : isRatio() ? 1 : low);
   const line = (y, name = "axis") => svg("line", { class: name, x1: margin.left, x2: width - margin.right, y1: y, y2: y });
   const picture = svg("svg", { viewBox: `0 0 ${width} ${pictureHeight}`, "aria-label": figure.title });
   for (const value of ticks(low, high, isLog)) {
@@ -193,7 +195,8 @@ function lineOfBars(figure, workloads, found, { low, high, isLog }, { width, gro
       highest = Math.min(highest, yOf(cut(value.high)));
     }
     const text = isRatio() ? ratioText(value.mean) : shortNumber(value.mean);
-    made.push(svg("text", { class: "value", x: middle, y: highest - 4, "text-anchor": "middle" }, text));
+    const isDown = top > zero, lowest = value.low === null ? top : Math.max(top, yOf(Math.max(low, value.low)));
+    made.push(svg("text", { class: "value", x: middle, y: isDown ? lowest + 12 : highest - 4, "text-anchor": "middle" }, text));
     return made;
   }
 }
