@@ -12,8 +12,9 @@ const layerOf = (workload, each, layer) => {
   const cell = cellOf(workload, each, `instructions: ${layer}`);
   return cell && cell.mean > 0 ? cell.mean : 0;
 };
-// Instructions that are in no layer have a part of their own, so that a bar's length is that of the figure "instructions".
-const remainderName = "no layer", remainderColour = "#b9bec4", remainderShareMin = 0.002;
+// The profile counts a repeated string instruction once. The other instructions have a part of their own, so that a bar's length is that of
+// the figure "instructions".
+const remainderName = "not in the profile", remainderColour = "#b9bec4", remainderShareMin = 0.002;
 const sum = (parts) => parts.reduce((a, b) => a + b, 0);
 
 function partsOf(workload, each) {
