@@ -13,54 +13,8 @@ import signal
 import sys
 
 from tools import process
+from tools.command_list import COMMANDS
 from tools.errors import Failure, UsageError
-
-COMMANDS = """\
-commands:
-  run APP|PATH [options] [-- key=value ...]
-                                         build an application, of this checkout or in its own folder, and run it on an
-                                         emulated machine; --vfio ADDRESS passes a real card through, --gdb starts gdb
-                                         on it, --trace CORE records the functions that a core calls
-  replay DIR [--gdb]                     repeat a run that `run --model ... --record DIR` kept, and compare it
-  new NAME [--dir D]                     make a folder with a new application, outside this checkout
-  vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
-  ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
-  top APP|HOST[:PORT] [--once]           a live view of its cores
-  machine [APP|HOST[:PORT]|local|FILE]   the facts that decide whether two runs may be compared: CPU, limits, card, settings
-  machine diff PLACE PLACE [--all]       the differences of two machines; exit status 1 if they forbid a comparison
-  load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
-  log collect|fetch HOST --out DIR       fetch the cores' logs
-  log summary|report|csv|parquet DIR     figures, a page of plots, tables
-  log diff DIR DIR                       compare two runs
-  log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
-  build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
-                                         log of a stock Linux, as one program
-  test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
-  soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
-                                         repeat tests; card: its fuzzers alone; driver: random settings and faults;
-                                         kernel: its stress images; fuzz: all other fuzzers
-  soak model [--seeds N] [--first-seed S] [--cores N] [--jobs N] [--fault WORDS]
-                                         faults in virtual time on the model machine, each run from its seed
-  soak starts [--starts N] [--cores N] [--busy N]
-                                         start many cores on a busy host: all of them run, or the machine refuses
-  pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
-  pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
-  pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
-                                         set a machine's next boot
-  iso APP|PATH [--out FILE] [-- key=value ...]
-                                         make one image for CD and disk, BIOS and UEFI
-  power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
-                                         hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
-                                         wakeup idle-policies
-  compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
-                                         Neap beside Linux on the model machine: instructions by layer, latency, energy
-  doctor [--json]                        report what this machine has and what it lacks
-  toolchain build|export FILE|import FILE
-                                         the cross compiler: build it, or copy it to another machine
-  clean [--cache]                        remove build output (and all that was fetched)
-"""
-
 
 # A word of `build` that is no application.
 NEAP_TRACE = "neap-trace"
@@ -271,7 +225,7 @@ def _parser() -> Parser:
         "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"
     )
 
-    compare = command("compare", _compare, "Run one workload file on several arms, Neap and Linux; an interrupted comparison goes on.")
+    compare = command("compare", _call, "Run one workload file on several arms, Neap and Linux; an interrupted comparison goes on.")
     compare.add_argument("file", nargs="?", metavar="FILE", help="arms and workloads, as TOML (tools/compare/workloads.toml)")
     compare.add_argument("--out", default="comparison", metavar="DIR", help="the folder of all results (comparison)")
     compare.add_argument("--only", action="append", default=[], metavar="PATTERN", help="only these rows, like 'get.*'; repeatable")
@@ -386,10 +340,14 @@ CALLS = {
     "bench": "bench.bench",
     "doctor": "doctor.doctor",
     "clean": "cleaning.clean",
+    "compare": "compare.command.compare",
 }
+# These need numpy and other packages. If they are missing, the launcher restarts itself in an environment with them.
+WITH_PACKAGES = ("compare", "log")
 
 
 def _call(arguments) -> int:
+    _require_packages(arguments.command)
     module, _, name = CALLS[arguments.command].rpartition(".")
     function = getattr(importlib.import_module(f"tools.{module}"), name)
     parameters = inspect.signature(function).parameters
@@ -472,25 +430,18 @@ def _log(arguments) -> int:
     return collect.collect(address, out, live=arguments.live, patience_seconds=arguments.patience, **common)
 
 
-def _log_reading(arguments) -> int:
-    """Runs a command that needs numpy and other packages. If they are missing, the launcher restarts itself in an environment with them."""
+def _require_packages(command: str) -> None:
     from tools import pythons
 
-    if not pythons.has_log_packages():
+    if command in WITH_PACKAGES and not pythons.has_log_packages():
         pythons.start_over(pythons.log_environment(), sys.argv)
+
+
+def _log_reading(arguments) -> int:
+    _require_packages("log")
     from tools.log import commands
 
     return commands.convert(arguments)
-
-
-def _compare(arguments) -> int:
-    from tools import pythons
-
-    if not pythons.has_log_packages():
-        pythons.start_over(pythons.log_environment(), sys.argv)
-    from tools.compare import command
-
-    return command.compare(arguments.file, arguments.out, arguments.only, arguments.rounds, arguments.cores, arguments.jobs)
 
 
 def _pxe(arguments) -> int:

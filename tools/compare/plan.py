@@ -50,9 +50,9 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One row. rate: requests/s for each core; 0: connections are open and idle. requests: measured ones, on all cores together; the window
-    lasts so long that as many are offered. window_ms: the window itself, in place of `requests`.
-    arrivals: `bursts`: a request for each place in flight at one moment, with equal gaps; or `poisson`."""
+    """One row. rate: requests/s for each core that has a connection; 0: connections are open and idle.
+    requests: measured ones, on all cores together; the window lasts so long that as many are offered. window_ms: the window, in place
+    of `requests`. arrivals: `bursts`: a request for each place in flight at one moment, with equal gaps; or `poisson`."""
 
     name: str
     about: str = ""
@@ -77,8 +77,11 @@ class Workload:
     def is_idle(self) -> bool:
         return self.rate == 0
 
+    def rate_of(self, cores: int) -> float:
+        return self.rate * min(cores, self.connections)
+
     def window_ms_of(self, cores: int) -> float:
-        return self.window_ms if self.window_ms is not None else 1e3 * self.requests / (self.rate * cores)
+        return self.window_ms if self.window_ms is not None else 1e3 * self.requests / self.rate_of(cores)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_the_project_s_own_file_is_valid():
     found = plan.read(plan.DEFAULT)
-    assert [arm.system for arm in found.arms] == ["neap", "linux", "linux"]
+    assert [arm.system for arm in found.arms] == ["neap", "linux", "linux", "neap"]
     assert found.cores == (1, 2, 4)
     assert {one.connections for one in found.workloads if one.name.startswith("get.")} == {1, 16, 64, 1024}
     assert sum(one.mix == "etc" for one in found.workloads) == 3
@@ -110,3 +110,5 @@ def test_the_window_offers_as_many_requests_on_any_number_of_cores():
     one = plan.Workload("get", rate=10_000, requests=5000)
     assert one.window_ms_of(1) == 500
     assert one.window_ms_of(4) == 125
+    # One connection takes its requests to one core.
+    assert plan.Workload("get", connections=1, rate=10_000, requests=5000).window_ms_of(4) == 500

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The commands of `./neap`, as `./neap --help` lists them. cli.py has their options."""
+
+COMMANDS = """\
+commands:
+  run APP|PATH [options] [-- key=value ...]
+                                         build an application, of this checkout or in its own folder, and run it on an
+                                         emulated machine; --vfio ADDRESS passes a real card through, --gdb starts gdb
+                                         on it, --trace CORE records the functions that a core calls
+  replay DIR [--gdb]                     repeat a run that `run --model ... --record DIR` kept, and compare it
+  new NAME [--dir D]                     make a folder with a new application, outside this checkout
+  vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
+  ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
+  top APP|HOST[:PORT] [--once]           a live view of its cores
+  machine [APP|HOST[:PORT]|local|FILE]   the facts that decide whether two runs may be compared: CPU, limits, card, settings
+  machine diff PLACE PLACE [--all]       the differences of two machines; exit status 1 if they forbid a comparison
+  load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
+  log collect|fetch HOST --out DIR       fetch the cores' logs
+  log summary|report|csv|parquet DIR     figures, a page of plots, tables
+  log diff DIR DIR                       compare two runs
+  log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
+  build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
+                                         log of a stock Linux, as one program
+  test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
+  soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
+                                         repeat tests; card: its fuzzers alone; driver: random settings and faults;
+                                         kernel: its stress images; fuzz: all other fuzzers
+  soak model [--seeds N] [--first-seed S] [--cores N] [--jobs N] [--fault WORDS]
+                                         faults in virtual time on the model machine, each run from its seed
+  soak starts [--starts N] [--cores N] [--busy N]
+                                         start many cores on a busy host: all of them run, or the machine refuses
+  pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
+  pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
+  pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
+                                         set a machine's next boot
+  iso APP|PATH [--out FILE] [-- key=value ...]
+                                         make one image for CD and disk, BIOS and UEFI
+  power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
+  bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
+                                         hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
+                                         wakeup idle-policies counts linux-log
+  compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
+                                         Neap beside Linux on the model machine: instructions by layer, latency, energy
+  doctor [--json]                        report what this machine has and what it lacks
+  toolchain build|export FILE|import FILE
+                                         the cross compiler: build it, or copy it to another machine
+  clean [--cache]                        remove build output (and all that was fetched)
+"""
