@@ -5,10 +5,10 @@
 // function (fentry, fexit) costs about 100 instructions more. An interrupt reads the clock once and the statistics of two rings, 16 bytes
 // each. Their addresses are remembered for each interrupt number.
 //
-// A hook for each passage through idle costs about 280 instructions an interrupt. So the kernel's own account of idle time is read, if it
-// has a driver of cpuidle: a load from `tick_cpu_sched`, to which the interrupt's entry has added the sleep that it ended. The last state
-// is read with each sample, and the number of sleeps when user space empties the ring. Without that driver, or to record each sleep, the
-// tracepoint cpu_idle is used.
+// A hook for each passage through idle costs about 280 instructions an interrupt or more. So the kernel's own account of idle time is read,
+// if it has a driver of cpuidle: a load from `tick_cpu_sched`, to which the interrupt's entry has added the sleep that it ended. The last
+// state is read with each sample, and the number of sleeps when user space empties the ring. Without that driver, or to record each sleep,
+// the tracepoint cpu_idle is used.
 //
 // The hook for polls costs about 90 instructions a poll. User space attaches it only while there are polls without an interrupt.
 //

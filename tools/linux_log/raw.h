@@ -65,7 +65,7 @@ struct RawPending {
   raw_u64 accounted;  // 1: the next poll has its record already, by an interrupt or by a poll that used its whole budget
 };
 
-// What user space asks about: the CPU.
+// The argument of the program neap_sleeps.
 struct RawSleepsOf {
   raw_u32 cpu;
 };
