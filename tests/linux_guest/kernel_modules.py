@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Further modules of the guest's kernel, for an image that has its own archive after the guest's.
 
-The guest itself has only the modules that tests of a card need. The modules here MUST NOT depend on others: they are loaded by insmod, which
+The guest itself has only the modules that tests of a card need. The modules here MUST NOT depend on others, because insmod loads them. It
 reads no list of dependencies.
 """
 
