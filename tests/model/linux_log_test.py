@@ -16,11 +16,12 @@ from tools.model import experiment, linux, plugin, results
 from tools.model.experiment import Experiment, Load, sequence_log
 
 MODEL = "e5-2690"
-# Between the requests of the first load Linux chooses mostly C1E, between those of the second C7. neap-trace's start executes about 100,000
-# instructions, of which the interpolation below takes a part for the window's. So the window with few instructions is longer.
+# Between the requests of the first load Linux chooses mostly C1E, between those of the second C7. neap-trace executes some 100,000
+# instructions when a run starts and stops. The interpolation below takes a part of them for the window's, so the window of the load with
+# few instructions is longer.
 LOADS = (
     Load("busy", mix="fixed", rate=30_000, keys=200, value_bytes=100, window_ms=100, seed=5, log=True),
-    Load("quiet", mix="fixed", rate=2000, keys=200, value_bytes=100, window_ms=400, seed=6, log=True),
+    Load("quiet", mix="fixed", rate=2000, keys=200, value_bytes=100, window_ms=1000, seed=6, log=True),
 )
 KERNELS = {"Debian 12": (False, 2), "Debian 13": (True, 1)}
 COUNTERS = {
