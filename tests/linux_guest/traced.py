@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import re
 import socket
@@ -29,6 +30,8 @@ COUNTED = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
 # The driver raises an interrupt of each queue every two seconds (ixgbe_service_task). A comparison in which one came between a count and
 # the run's begin or end is done again.
 TRIES = 12
+# neap-trace decides about the hook for polls each 100 ms, and reads the settings once a second.
+HOOK_SECONDS = 30
 SNAPSHOT = "ethtool -S eth0 | grep queue_; grep eth0-TxRx /proc/interrupts"
 
 
@@ -85,6 +88,15 @@ class Traced:
             raise Failure(f"neap-trace answered {line} with '{answer}'")
         return answer
 
+    def hooks(self) -> list[str]:
+        """Returns the tracepoints to which programs are attached."""
+        return sorted(re.findall(r"tp '(\w+)'", self.guest.output_of("bpftool link", seconds=60)))
+
+    def await_hooks(self, are_right: Callable[[list[str]], bool]) -> None:
+        deadline = time.monotonic() + HOOK_SECONDS
+        while not are_right(hooks := self.hooks()):
+            assert time.monotonic() < deadline, hooks
+
     def counts(self) -> Counts:
         return _counts_of(self.guest.output_of(SNAPSHOT))
 
@@ -116,7 +128,8 @@ class Traced:
 
     def _compare(self, grown: Counts) -> Comparison:
         with tempfile.TemporaryDirectory() as folder:
-            fetch.fetch(address_of(self.guest), Path(folder), token=None, as_json=True)
+            with contextlib.redirect_stdout(io.StringIO()):  # a benchmark's output is its own
+                fetch.fetch(address_of(self.guest), Path(folder), token=None, as_json=True)
             run = decode.load([folder])
         logged = dict.fromkeys(COUNTED, 0)
         interrupts = dict.fromkeys(grown.interrupts, 0)

@@ -7,9 +7,10 @@ the times of another program (the peer) in the same run.
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Sequence
 
-from tools import run
+from tools import pythons, run
 from tools.bench import (
     ancestor,
     card,
@@ -41,11 +42,12 @@ from tools.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """`measure` takes a `Selection` if the benchmark has rows that can be chosen."""
+    """`measure` takes a `Selection` if the benchmark has rows that can be chosen. `reads_logs`: it needs numpy."""
 
     measure: Callable[..., list[Row]]
     show: Callable[[Sequence[Row]], str] = table
     has_selection: bool = False
+    reads_logs: bool = False
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -57,7 +59,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "card": Benchmark(card.rows),
     "driver": Benchmark(driver.rows),
     "linux-card": Benchmark(linux_card.rows),
-    "linux-log": Benchmark(linux_log.rows),
+    "linux-log": Benchmark(linux_log.rows, reads_logs=True),
     "hostile": Benchmark(hostile.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
     "model-judges": Benchmark(model_judges.rows, model_judges.show),
@@ -83,6 +85,8 @@ def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), with_li
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
         if (rows or with_linux) and not BENCHMARKS[name].has_selection:
             raise UsageError(f"{'--rows' if rows else '--linux'}: {name} has no such choice", "it is one of the benchmark 'request'")
+    if any(BENCHMARKS[name].reads_logs for name in names) and not pythons.has_log_packages():
+        pythons.start_over(pythons.log_environment(), sys.argv)
     run.require_build_packages()
     found: list[Row] = []
     for number, name in enumerate(names):

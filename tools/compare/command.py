@@ -82,7 +82,8 @@ def _write(results: folder.ResultFolder, measured: Sequence[Measured]) -> str:
     wanted = results.plan
     cells = figures.cells(measured)
     differences = _differences(results)
-    head = f"{wanted.title}\nmodelled ({wanted.model}), virtual time, {wanted.rounds} rounds; +- is half of a 95 % confidence interval"
+    rounds = store.rounds_text(wanted.rounds, "+- is half of a 95 % confidence interval")
+    head = f"{wanted.title}\nmodelled ({wanted.model}), virtual time, {rounds}"
     head += f"\nratios are to {wanted.arms[0].name}"
     text = "\n\n".join([head, table.text(wanted, cells), *(said for said in [_difference_text(differences)] if said)])
     has_logs = _log_page(results)

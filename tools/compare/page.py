@@ -2,8 +2,8 @@
 """The page of a comparison: one HTML file with pictures and tables of all arms and workloads. It opens without a network.
 
 A comparison measures several arms (such as Neap, and Linux with static settings) under several workloads. A reader first asks how a figure
-differs between arms, and then where the instructions go. So the page has bars of a chosen figure with confidence intervals, the
-instructions of each arm by layer, and a table of all figures with ratios to the first arm.
+differs between arms, and then where the instructions go. So the page has bars of a chosen figure with confidence intervals, first as
+ratios to the first arm, the instructions of each arm by layer, and a table of all figures. A choice of cores applies to all of them.
 
 The tables are plain HTML, so they are there without scripts and in print. A content security policy forbids all connections.
 """
@@ -18,6 +18,7 @@ from tools.errors import UsageError
 from tools.log.page_template import TITLE, fill, json_text
 
 HERE = Path(__file__).parent / "page"
+SCRIPTS = ("shared.js", "bars.js", "layers.js", "page.js")
 SHARED_STYLE = Path(__file__).parent.parent / "log/page/page.css"
 # Colours in page.css: --run0 to --run5. Further arms repeat colours.
 COLOURS = 6
@@ -59,7 +60,7 @@ def build(table: Mapping) -> str:
         "@LEGEND@": _legend(arms),
         "@TABLES@": "\n".join([*(_workload(each, arms, figures, layers, cells) for each in workloads), _differences(table)]),
         "@DATA@": json_text(data),
-        "@SCRIPT@": (HERE / "page.js").read_text(),
+        "@SCRIPT@": "\n".join((HERE / name).read_text() for name in SCRIPTS),
     }
     return fill((HERE / "page.html").read_text(), replacements)
 
@@ -80,7 +81,7 @@ def _head(table: Mapping) -> str:
     if table.get("model"):
         name = html.escape(str(table["model"]))
         parts.append(f'<p><span class="modelled">modelled ({name})</span> No time, power or energy on this page is of a real machine.</p>')
-    parts += [f'<p class="remark">{html.escape(str(each))}</p>' for each in table.get("remarks") or ()]
+    parts += [f'<p class="note">{html.escape(str(each))}</p>' for each in table.get("remarks") or ()]
     if link := table.get("logs"):
         parts.append(f'<p><a href="{html.escape(_relative(str(link)))}">The logs of these runs, over time</a></p>')
     return "\n".join(parts)
@@ -121,12 +122,16 @@ def _workload(each: Mapping, arms: Sequence[Mapping], figures: Sequence[Mapping]
         body += [_ratio(found[0], value) for value in found[1:]]
         rows.append(f"<tr><td>{html.escape(title)}</td>{''.join(body)}</tr>")
     cores = each.get("cores")
+    # Scripts hide the tables of other numbers of cores than the chosen one.
+    chosen = f' data-cores="{html.escape(str(cores))}"' if cores else ""
     facts = [each.get("about") or "", f"{cores} core{'s' * (cores != 1)}" if cores else ""]
     about = html.escape("; ".join(filter(None, facts)))
     content = f'<table class="values"><tr>{head}</tr>{"".join(rows)}</table>' if rows else f"<p>{NOT_KNOWN}</p>"
-    note = "The interval is the 95 % confidence interval of the mean. Bold: best of the arms. In brackets: ratios whose intervals overlap."
+    note = "Bold: best of the arms."
+    if any(value and _has_interval(value) for cell in of for value in cell.values()):
+        note = f"The interval is the 95 % confidence interval of the mean. {note} In brackets: ratios whose intervals overlap."
     return (
-        f'<details class="tables" open><summary>{html.escape(each["name"])}</summary>'
+        f'<details class="tables" open{chosen}><summary>{html.escape(each["name"])}</summary>'
         f'<p>{about}</p>{content}<p class="hint">{note}</p></details>'
     )
 
@@ -149,9 +154,13 @@ def _value(value: dict | None) -> str:
     if value is None or value["mean"] is None:
         return NOT_KNOWN
     text = number_text(value["mean"])
-    if value["low"] is None or value["high"] is None or value["low"] == value["high"]:
+    if not _has_interval(value):
         return text
     return f"{text} <small>({number_text(value['low'])} to {number_text(value['high'])})</small>"
+
+
+def _has_interval(value: dict) -> bool:
+    return value["low"] is not None and value["high"] is not None and value["low"] != value["high"]
 
 
 def _ratio(first: dict | None, value: dict | None) -> str:

@@ -15,6 +15,8 @@ from tools.errors import UsageError
 from tools.log.browser import Browser
 
 ARMS = ("Neap", "Linux static", "Linux dynamic")
+# The bars, without the keys in the sentence above them.
+BARS = "[...document.querySelectorAll('#bars rect.column')].filter((each) => !each.closest('.key'))"
 LAYERS = ("idle", "driver", "network stack", "application")
 
 
@@ -69,15 +71,32 @@ def show(browser: Browser, tmp_path: Path, table: dict, fragment: str = "") -> N
 
 
 def heights(browser: Browser) -> list[float]:
-    return browser.evaluate("[...document.querySelectorAll('#bars rect.column')].map((each) => each.getBBox().height)")
+    return browser.evaluate(f"{BARS}.map((each) => each.getBBox().height)")
+
+
+def texts(browser: Browser, selector: str) -> list[str]:
+    return browser.evaluate(f"[...document.querySelectorAll('{selector}')].map((each) => each.textContent)")
+
+
+def with_units() -> dict:
+    """Returns a comparison in which an idle second has 5,000 times as many instructions as a request, and Neap has none. A round trip has
+    no layers."""
+    table = sample()
+    names = {"idle.cores_1": "second", "ping_pong.64.cores_1": "round trip"}
+    table["workloads"] += [{"name": name, "about": name, "cores": 1, "unit": unit} for name, unit in names.items()]
+    for name, factor in zip(names, (5e6, 1e4)):
+        table["cells"][name] = {arm: {"instructions": cell(factor * number)} for number, arm in enumerate(ARMS)}
+    table["cells"]["ping_pong.64.cores_1"]["Neap"]["instructions"] = cell(2e3)
+    table["cells"]["idle.cores_1"]["Linux static"] |= {f"instructions: {name}": cell(1.25e6) for name in LAYERS}
+    return table
 
 
 def test_bars_have_the_heights_of_their_figures(browser: Browser, tmp_path: Path) -> None:
-    show(browser, tmp_path, sample())
+    show(browser, tmp_path, sample(), "#shown=values")
     found = heights(browser)
     assert len(found) == 6, "two workloads of one core, three arms"
     assert found == pytest.approx([found[0] * factor for factor in (1, 2, 3, 2, 4, 6)], rel=1e-6)
-    assert browser.evaluate("document.querySelector('#bars svg text:not(.dim)').firstChild.data") == "get.1"
+    assert browser.evaluate("document.querySelector('#bars svg text.name').firstChild.data") == "get.1"
     browser.evaluate("choose('cores', 'all')")
     assert len(heights(browser)) == 9
     browser.evaluate("choose('shown', 'ratios')")
@@ -87,7 +106,7 @@ def test_bars_have_the_heights_of_their_figures(browser: Browser, tmp_path: Path
 
 
 def test_error_bars_span_the_interval_and_unknown_values_have_no_bar(browser: Browser, tmp_path: Path) -> None:
-    show(browser, tmp_path, sample(), "#figure=p99_us")
+    show(browser, tmp_path, sample(), "#figure=p99_us&shown=values")
     assert browser.evaluate("state.figure") == "p99_us"
     spans = browser.evaluate(
         "[...document.querySelectorAll('#bars path.error')]"
@@ -98,18 +117,113 @@ def test_error_bars_span_the_interval_and_unknown_values_have_no_bar(browser: Br
     assert spans[0][0] - spans[0][1] == pytest.approx(1.5 * heights(browser)[0], rel=1e-3)
     browser.evaluate("choose('figure', 'watts')")
     assert len(heights(browser)) == 5
-    assert "get.16, Linux dynamic: package not known" in browser.evaluate("document.getElementById('bars').textContent")
+    assert "Not known: get.16 (Linux dynamic)." in texts(browser, "#bars .note p")
 
 
 def test_an_interval_far_longer_than_the_bars_is_cut_off(browser: Browser, tmp_path: Path) -> None:
     table = sample()
     table["cells"]["get.1"]["Neap"]["p99_us"] = cell(20.0, 500.0)
-    show(browser, tmp_path, table, "#figure=p99_us")
+    show(browser, tmp_path, table, "#figure=p99_us&shown=values")
     path = browser.evaluate("document.querySelector('#bars path.error').getAttribute('d')")
     assert path.count("h") == 0, "neither end is on the axis"
     top, bottom = browser.evaluate("(({y, height}) => [y, y + height])(document.querySelector('#bars path.error').getBBox())")
-    assert top >= 0 and bottom <= 300 and max(heights(browser)) > 120
+    assert top >= 0 and bottom <= 210 and max(heights(browser)) > 90
     assert "interval -480 to 520" in browser.evaluate("document.getElementById('bars').textContent")
+
+
+def test_ratios_to_the_first_arm_are_what_a_reader_sees_first(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, sample())
+    found = heights(browser)
+    assert found == pytest.approx([found[0] * factor for factor in (1, 2, 3)] * 2, rel=1e-6)
+    assert texts(browser, "#bars text.value") == ["1", "2.00", "3.00"] * 2
+    assert texts(browser, "#bars .summary strong") == ["2.00 times Neap", "3.00 times Neap"]
+    assert texts(browser, "#bars-title") == ["instructions: ratio to Neap, 1 core"]
+    assert "divided by the value of Neap" in texts(browser, "#bars-readout")[0]
+
+
+def test_the_mean_of_ratios_is_geometric(browser: Browser, tmp_path: Path) -> None:
+    table = sample()
+    table["cells"]["get.16"]["Linux static"]["instructions"] = cell(16_000.0)
+    show(browser, tmp_path, table)
+    assert texts(browser, "#bars .summary .sum")[0] == " Linux static: 4.00 times Neap (2.00 to 8.00, 2 rows)"
+
+
+def test_each_unit_has_a_scale_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, with_units(), "#shown=values")
+    assert texts(browser, "#bars h3") == ["for each request", "for each second", "for each round trip"]
+    tallest = browser.evaluate(
+        "[...document.querySelectorAll('#bars .part')].map((part) => Math.max(...[...part.querySelectorAll('rect.column')]"
+        ".filter((each) => !each.closest('.key')).map((each) => each.getBBox().height)))"
+    )
+    assert len(tallest) == 3 and min(tallest) > 120, "no unit's bars are flat beside another's"
+    browser.evaluate("choose('figure', 'p99_us')")
+    assert texts(browser, "#bars h3") == [], "microseconds are the same for all rows"
+
+
+def test_a_row_without_a_ratio_or_a_value_is_in_a_note_and_has_no_bar(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, with_units())
+    assert texts(browser, "#bars h3") == ["for each request", "for each round trip"]
+    (note,) = texts(browser, "#bars .note p")
+    assert note.startswith("No ratio, because the value of Neap is 0 or not known: idle: Neap 0, Linux static 5,000,000, ")
+    browser.evaluate("choose('figure', 'watts')")
+    assert "Without this figure: idle, ping_pong.64." in texts(browser, "#bars .note p")
+
+
+def test_an_arm_without_a_value_takes_no_room(browser: Browser, tmp_path: Path) -> None:
+    table = sample()
+    del table["cells"]["get.16"]["Linux static"]
+    show(browser, tmp_path, table)
+    boxes = browser.evaluate(f"{BARS}.map((each) => (({{x, width}}) => [x, width])(each.getBBox()))")
+    assert len(boxes) == 5
+    (first, width), (second, _) = boxes[3:]
+    assert second - first == pytest.approx(width + 2, abs=0.1)
+
+
+def test_pictures_have_the_pages_width(browser: Browser, tmp_path: Path) -> None:
+    table = sample()
+    table["workloads"] = [{"name": f"w{number}", "about": "", "cores": 1, "unit": "request"} for number in range(8)]
+    table["cells"] = {f"w{number}": copy.deepcopy(table["cells"]["get.1"]) for number in range(8)}
+    try:
+        for width in (1000, 1500):
+            browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+            show(browser, tmp_path, table)
+            ends = browser.evaluate(
+                "['bars', 'layers'].map((id) => Math.max(...[...document.querySelectorAll(`#${id} svg :is(text, rect)`)]"
+                ".map((each) => each.getBoundingClientRect().right)))"
+            )
+            assert all(width - 100 < end <= width for end in ends), "neither narrow nor cut off"
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    finally:
+        browser.ask("Emulation.setDeviceMetricsOverride", width=1400, height=1000, deviceScaleFactor=1, mobile=False)
+
+
+def test_layers_and_tables_follow_the_choice_of_cores(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, sample())
+    shown = "[...document.querySelectorAll('details[data-cores]')].filter((each) => each.getBoundingClientRect().height > 0)"
+    summaries = f"{shown}.map((each) => each.querySelector('summary').textContent)"
+    assert browser.evaluate(summaries) == ["get.1", "get.16"]
+    browser.evaluate("choose('cores', '4')")
+    assert browser.evaluate(summaries) == ["get.16.cores_4"]
+    assert texts(browser, "#layers text.name") == ["get.16 GET, 16 connections".replace(" ", "  ", 1)]
+    browser.evaluate("choose('cores', 'all')")
+    assert browser.evaluate(summaries) == ["get.1", "get.16", "get.16.cores_4"]
+
+
+def test_paper_has_the_chosen_figure_without_the_choices(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, sample(), "#figure=p99_us")
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    widths = browser.evaluate("[...document.querySelectorAll('#layers svg')].map((each) => each.viewBox.baseVal.width)")
+    assert set(widths) == {720}
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.evaluate("[...document.querySelectorAll('form')].every((each) => !each.getBoundingClientRect().height)")
+        assert texts(browser, "#bars-title") == ["p99: ratio to Neap, 1 core"]
+        browser.ask("Emulation.setDeviceMetricsOverride", width=720, height=1000, deviceScaleFactor=1, mobile=False)
+        ends = "Math.max(...[...document.querySelectorAll('.values, svg')].map((each) => each.getBoundingClientRect().right))"
+        assert browser.evaluate(ends) <= 720, "no column is cut off"
+    finally:
+        browser.ask("Emulation.setEmulatedMedia", media="")
+        browser.ask("Emulation.setDeviceMetricsOverride", width=1400, height=1000, deviceScaleFactor=1, mobile=False)
 
 
 def test_a_logarithmic_scale_draws_decades_of_equal_height(browser: Browser, tmp_path: Path) -> None:
@@ -117,9 +231,21 @@ def test_a_logarithmic_scale_draws_decades_of_equal_height(browser: Browser, tmp
     for factor, arm in zip((1, 10, 100), ARMS):
         table["cells"]["get.1"][arm]["instructions"] = cell(1000.0 * factor)
     table["workloads"] = table["workloads"][:1]
-    show(browser, tmp_path, table, "#scale=log")
+    show(browser, tmp_path, table, "#scale=log&shown=values")
     first, second, third = heights(browser)
     assert second - first == pytest.approx(third - second, rel=1e-6)
+
+
+def test_logarithmic_bars_of_ratios_begin_at_one(browser: Browser, tmp_path: Path) -> None:
+    table = sample()
+    table["workloads"] = table["workloads"][:1]
+    for factor, arm in zip((1, 0.1, 10), ARMS):
+        table["cells"]["get.1"][arm]["instructions"] = cell(1000.0 * factor)
+    show(browser, tmp_path, table, "#scale=log")
+    boxes = browser.evaluate(f"{BARS}.map((each) => (({{y, height}}) => [y, y + height])(each.getBBox()))")
+    (less_top, less_bottom), (more_top, more_bottom) = boxes
+    assert less_top == pytest.approx(more_bottom, abs=0.01), "a tenth goes down from 1, ten times goes up; the first arm has no length"
+    assert less_bottom - less_top == pytest.approx(more_bottom - more_top, rel=1e-3)
 
 
 def test_layers_are_stacked_and_named(browser: Browser, tmp_path: Path) -> None:
@@ -142,8 +268,35 @@ def test_layers_are_stacked_and_named(browser: Browser, tmp_path: Path) -> None:
     assert browser.evaluate("document.getElementById('layers-part').hidden") is True
 
 
+def test_the_bars_of_layers_are_scaled_to_the_row_the_arm_or_the_unit(browser: Browser, tmp_path: Path) -> None:
+    table = with_units()
+    table["cells"]["get.16"]["Neap"]["instructions"] = cell(2500.0)
+    show(browser, tmp_path, table)
+    ends = (
+        "[...document.querySelectorAll('#layers svg')].map((each) => Math.max(...[...each.querySelectorAll('rect.column')]"
+        ".map((one) => one.getBBox().x + one.getBBox().width)))"
+    )
+    get_1, get_16, idle = browser.evaluate(ends)
+    assert get_1 == pytest.approx(get_16, rel=0.05), "3,000 and 6,000 instructions"
+    assert idle > 0.8 * get_1
+    assert texts(browser, "#layers svg:first-of-type text.total")[:3] == ["1,000", "2,000 (2.00 times Neap)", "3,000 (3.00 times Neap)"]
+    names = [text for text in texts(browser, "#layers title") if "not in the profile" in text]
+    assert names == ["get.16, Neap, not in the profile: 500 instructions, 20 %"]
+    assert "not in the profile" in texts(browser, "#layers-legend")[0]
+    assert texts(browser, "#layers h3") == ["for each request", "for each second"], "a round trip has no layers"
+    browser.evaluate("choose('bars_of_layers', 'one')")
+    get_1, get_16, _ = browser.evaluate(ends)
+    left = browser.evaluate("document.querySelector('#layers rect.column').getBBox().x")
+    assert (get_16 - left) / (get_1 - left) == pytest.approx(2, rel=0.05)
+    browser.evaluate("choose('bars_of_layers', 'share')")
+    widths = browser.evaluate(
+        "[...document.querySelectorAll('#layers svg:first-of-type rect.column')].slice(0, 12).map((each) => each.getBBox().width)"
+    )
+    assert max(widths) == pytest.approx(min(widths)), "equal shares of all arms"
+
+
 def test_arrow_keys_read_bars_one_by_one(browser: Browser, tmp_path: Path) -> None:
-    show(browser, tmp_path, sample(), "#figure=p99_us")
+    show(browser, tmp_path, sample(), "#figure=p99_us&shown=values")
     assert browser.evaluate("document.querySelectorAll('#bars [tabindex=\"0\"]').length") == 1, "one stop of the Tab key"
     browser.evaluate("document.querySelector('#bars [tabindex=\"0\"]').focus()")
     readout = "document.getElementById('bars-readout').textContent"
@@ -171,7 +324,7 @@ def test_the_arms_patterns_differ_without_colour(browser: Browser, tmp_path: Pat
     browser.screenshot(tmp_path / "page.png")
     grey = np.asarray(Image.open(tmp_path / "page.png").convert("L")).astype(int)
     boxes = browser.evaluate(
-        "[...document.querySelectorAll('#bars rect.column')].slice(3).map((each) => { const box = each.getBoundingClientRect();"
+        f"{BARS}.slice(3).map((each) => {{ const box = each.getBoundingClientRect();"
         " return [box.left + scrollX, box.top + scrollY, box.width, box.height].map(Math.round); })"
     )
     spreads = [grey[top + 3 : top + high - 3, left + 3 : left + wide - 3].std() for left, top, wide, high in boxes]
@@ -183,10 +336,10 @@ def test_many_workloads_are_in_several_rows_of_equal_scale(browser: Browser, tmp
     table["workloads"] = [{"name": f"w{number}", "about": "", "cores": 1, "unit": "request"} for number in range(20)]
     table["cells"] = {f"w{number}": copy.deepcopy(table["cells"]["get.1"]) for number in range(20)}
     show(browser, tmp_path, table)
-    assert browser.evaluate("document.querySelectorAll('#bars svg').length") == 3
+    assert browser.evaluate("document.querySelectorAll('#bars svg:not(.key)').length") == 2
     found = heights(browser)
     assert found[:3] == found[-3:]
-    widths = browser.evaluate("[...document.querySelectorAll('#bars rect.column')].map((each) => each.getBBox().width)")
+    widths = browser.evaluate(f"{BARS}.map((each) => each.getBBox().width)")
     assert max(widths) == pytest.approx(min(widths)) and min(widths) > 20
 
 
@@ -221,6 +374,13 @@ def test_unknown_and_infinite_values_are_not_known(browser: Browser, tmp_path: P
     table = sample()
     table["cells"]["get.1"]["Neap"] = {"instructions": {"mean": float("nan"), "low": None, "high": float("inf")}}
     table["cells"].pop("get.16")
-    show(browser, tmp_path, table)
+    show(browser, tmp_path, table, "#shown=values")
     assert len(heights(browser)) == 2
+    browser.evaluate("choose('shown', 'ratios')")
+    assert len(heights(browser)) == 0
+    assert texts(browser, "#bars .note p") == [
+        "No ratio, because the value of Neap is 0 or not known: get.1: Linux static 2,000, Linux dynamic 3,000 (a request).",
+        "Not known: get.1 (Neap).",
+        "Without this figure: get.16.",
+    ]
     assert "<td>not known</td><td>2,000</td>" in page.build(table)

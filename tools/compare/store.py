@@ -80,6 +80,11 @@ def write_parquet(measured: Sequence[Measured], path: Path) -> None:
         parquet.write_table(pa.table(columns), making, compression="zstd")
 
 
+def rounds_text(rounds: int, intervals: str) -> str:
+    """Says how many rounds there were. `intervals`: how confidence intervals are shown; one round has none."""
+    return "1 round, so no confidence intervals" if rounds == 1 else f"{rounds} rounds; {intervals}"
+
+
 def for_page(
     plan: Plan, cells: Mapping[tuple[str, int], Mapping[str, Cell]], differences: Sequence[str], log_page: str | None
 ) -> dict[str, Any]:
@@ -101,7 +106,7 @@ def for_page(
         "figures": [{"name": one.name, "title": one.title, "unit": one.unit, "better": one.better} for one in FIGURES],
         "layers": list(LAYERS),
         "machine_differences": list(differences),
-        "remarks": [f"{plan.rounds} rounds; bars have confidence intervals of 95 %"],
+        "remarks": [rounds_text(plan.rounds, "bars have confidence intervals of 95 %")],
         "logs": log_page,
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A comparison as text: for each number of cores one table of work, and one of traffic, latency and energy."""
+"""A comparison as text: ratios at a glance, then for each number of cores a table of work, of traffic, and of latency and energy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tools.model.layers import LAYERS
 
 TRAFFIC = ("interrupts", "wakeups", "frames_in", "frames_out", "bytes_in", "bytes_out", "moved_lines")
 RESPONSE = ("p50_us", "p99_us", "p999_us", "busy_share", "mhz", "watts", "uj")
+AT_A_GLANCE = ("instructions", "p99_us", "uj")
 WITH_INTERVAL = ("p50_us", "p99_us", "p999_us", "uj", "watts")
 MISSING = "-"
 
 
 def text(plan: Plan, cells: Mapping[tuple[str, int], Mapping[str, Cell]]) -> str:
     arms = [arm.name for arm in plan.arms]
-    parts = []
+    parts = [f"ratios to {arms[0]}: instructions / p99 / energy\n{aligned(_overview(cells, arms))}"] if len(arms) > 1 else []
     for cores in sorted({cores for _, cores in cells}):
         rows = {row: found for (row, number), found in cells.items() if number == cores}
         title = f"{cores} core{'s' * (cores != 1)}"
@@ -26,6 +27,17 @@ def text(plan: Plan, cells: Mapping[tuple[str, int], Mapping[str, Cell]]) -> str
         parts.append(f"{title}: interrupts, wake-ups and traffic\n{aligned(_figures(rows, arms, TRAFFIC, ('wakeups',)))}")
         parts.append(f"{title}: latency, power and energy\n{aligned(_figures(rows, arms, RESPONSE, ('p99_us', 'uj')))}")
     return "\n\n".join(parts)
+
+
+def _overview(cells: Mapping[tuple[str, int], Mapping[str, Cell]], arms: Sequence[str]) -> list[tuple[str, ...]]:
+    lines = [("row", "cores", *arms[1:], "")]
+    for (row, cores), found in cells.items():
+        ratios = [
+            " / ".join(_ratio(found[arm], found.get(arms[0]), name) for name in AT_A_GLANCE) if arm in found else MISSING
+            for arm in arms[1:]
+        ]
+        lines.append((row, str(cores), *ratios, ""))
+    return lines
 
 
 def _work(rows: Mapping[str, Mapping[str, Cell]], arms: Sequence[str]) -> list[tuple[str, ...]]:

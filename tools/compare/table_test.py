@@ -37,7 +37,9 @@ def line_of(text: str, *words: str) -> str:
 
 
 def test_each_number_of_cores_has_its_tables():
-    work, _, latency, *others = table.text(PLAN, figures.cells(MEASURED)).split("\n\n")
+    glance, work, _, latency, *others = table.text(PLAN, figures.cells(MEASURED)).split("\n\n")
+    assert line_of(glance, "get", "1").split()[2:] == ["10.00", "/", "4.00", "/", "-"]
+    assert line_of(glance, "idle", "1").split()[2:] == ["-"]
     assert work.startswith("1 core: instructions, by layer\n")
     assert others[0].startswith("2 cores: instructions, by layer\n")
     assert line_of(work, "get", "Neap").split()[2:5] == ["1001", "1.00", "250"]
@@ -61,6 +63,13 @@ def test_the_page_and_the_table_have_the_same_numbers():
     ]
 
 
+def test_one_round_has_no_interval():
+    assert store.rounds_text(1, "bars have intervals") == "1 round, so no confidence intervals"
+    assert store.rounds_text(3, "bars have intervals") == "3 rounds; bars have intervals"
+    data = store.for_page(PLAN, figures.cells(MEASURED), [], None)
+    assert data["remarks"] == ["2 rounds; bars have confidence intervals of 95 %"]
+
+
 def test_parquet_has_a_line_for_each_figure_of_each_run(tmp_path: Path):
     store.write_parquet(MEASURED, tmp_path / "runs.parquet")
     lines = parquet.read_table(tmp_path / "runs.parquet").to_pylist()
@@ -71,6 +80,6 @@ def test_parquet_has_a_line_for_each_figure_of_each_run(tmp_path: Path):
 
 def test_a_ratio_is_absent_where_the_first_arm_lacks_the_row():
     text = table.text(PLAN, figures.cells([run("Linux static", 1, 10, 1)]))
-    assert line_of(text.split("\n\n")[0], "get", "Linux", "static").split()[4] == table.MISSING
+    assert line_of(text.split("\n\n")[1], "get", "Linux", "static").split()[4] == table.MISSING
     with pytest.raises(ValueError):
         line_of(text, "get", "Neap")

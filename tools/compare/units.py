@@ -158,7 +158,8 @@ def _measured(unit: Unit, one: Workload, result: results.Result, profile: profil
     frames = result.frames_in_window
     awake_ns = sum(core.c0_ns for core in result.cores)
     totals = {
-        "instructions": result.instructions,
+        # Of the profile, because it counts a repeated string instruction once, as a CPU does.
+        "instructions": sum(profile.by_layer.values()),
         "interrupts": world["interrupts"],
         "wakeups": sum(core.wakeups for core in result.cores),
         "frames_in": frames["to_card"],

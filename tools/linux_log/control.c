@@ -95,24 +95,9 @@ static void do_status(struct Control* control, struct Client* client) {
          *control->token ? "yes" : "no", tracer->cores[0].file.entries_max, tracer->facts.sample_period_us);
 }
 
-/// Parses a time with its unit. Returns 0 if it is none.
-static uint64_t parse_time(const char* word) {
-  static const struct {
-    const char* unit;
-    uint64_t ns;
-  } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"m", 60000000000}};
-  char* end;
-  errno = 0;
-  const unsigned long long value = strtoull(word, &end, 10);
-  for (size_t i = 0; i < sizeof units / sizeof *units && end != word && *word != '-' && !errno; ++i) {
-    if (strcmp(end, units[i].unit) == 0 && value < UINT64_MAX / 2 / units[i].ns) return value * units[i].ns;
-  }
-  return 0;
-}
-
 static void do_start(struct Control* control, struct Client* client, char* value) {
   struct Tracer* tracer = control->tracer;
-  const uint64_t bound_ns = value ? parse_time(value) : 0;
+  const uint64_t bound_ns = value ? text_parse_time_ns(value) : 0;
   char error[512];
   if (value && !bound_ns) return answer(client, "error: start takes a time such as 10s; Linux counts no requests");
   if (!run_start(tracer, error, sizeof error)) return answer(client, "error: %s", error);
@@ -145,17 +130,10 @@ static void do_mark(struct Control* control, struct Client* client, const char* 
   answer(client, "error: '%.40s' is no phase of a load; accepted here: preload warm_up window drain end", value ? value : "");
 }
 
-static bool parse_number(const char* word, uint64_t maximum, uint64_t* number) {
-  char* end;
-  errno = 0;
-  *number = strtoull(word, &end, 10);
-  return *word >= '0' && *word <= '9' && !*end && !errno && *number <= maximum;
-}
-
 static void do_get(struct Control* control, struct Client* client, const char* value) {
   struct Tracer* tracer = control->tracer;
   uint64_t core;
-  if (!value || !parse_number(value, tracer->host.cpus - 1, &core)) {
+  if (!value || !text_parse_number(value, tracer->host.cpus - 1, &core)) {
     return answer(client, "error: there is no core '%.40s' (0 to %u)", value ? value : "", tracer->host.cpus - 1);
   }
   if (!tracer->is_there) return answer(client, "error: there is no run; start begins one");
@@ -181,11 +159,11 @@ static void do_stream(struct Control* control, struct Client* client, char* word
     char* number = word;
     const char* name = strsep(&number, "=");
     uint64_t value, core;
-    if (!number || !parse_number(number, UINT64_MAX >> 8, &value)) return answer(client, "error: '%.40s' is no position", word);
+    if (!number || !text_parse_number(number, UINT64_MAX >> 8, &value)) return answer(client, "error: '%.40s' is no position", word);
     if (strcmp(name, "run") == 0) {
       if (value != tracer->facts.run)
         return answer(client, "error: run %" PRIu64 " is gone; the present run is %u", value, tracer->facts.run);
-    } else if (parse_number(name, tracer->host.cpus - 1, &core)) {
+    } else if (text_parse_number(name, tracer->host.cpus - 1, &core)) {
       client->positions[core] = value;
     } else {
       return answer(client, "error: there is no core '%.40s' (0 to %u)", name, tracer->host.cpus - 1);
@@ -454,7 +432,8 @@ struct Control* control_listen(struct Tracer* tracer, const char* address, const
   uint64_t number;
   struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   if (colon) *colon = 0;
-  if (strlen(address) >= sizeof text || !parse_number(port, 65535, &number) || !number || (colon && !inet_aton(text, &place.sin_addr))) {
+  if (strlen(address) >= sizeof text || !text_parse_number(port, 65535, &number) || !number ||
+      (colon && !inet_aton(text, &place.sin_addr))) {
     snprintf(error, error_bytes, "--listen takes [ADDRESS:]PORT such as 0.0.0.0:5002, not '%.60s'", address);
     return NULL;
   }

@@ -71,6 +71,7 @@ static void read_idle_states(struct Host* host) {
     if (!*into) snprintf(into, NAME_BYTES, "state%u", host->idle_state_count);
     if (strcmp(into, "poll") == 0) host->polling_state = host->idle_state_count;
   }
+  host->cpuidle_state_count = host->idle_state_count;
   if (host->idle_state_count) return;
   // Without a cpuidle driver, the kernel reports state 1 for its default, which is HLT or MWAIT for C1.
   snprintf(host->idle_states[0], NAME_BYTES, "poll");

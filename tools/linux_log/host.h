@@ -19,9 +19,9 @@ struct Host {
   char boot_id[20];  // 16 hexadecimal digits
   uint64_t boot_id_number;
   char release[80], cpu[128], command_line[2048];
-  char idle_states[IDLE_STATES_MAX][NAME_BYTES];  // by number
-  uint32_t idle_state_count;
-  uint32_t polling_state;  // UINT32_MAX: none
+  char idle_states[IDLE_STATES_MAX][NAME_BYTES];   // by number
+  uint32_t idle_state_count, cpuidle_state_count;  // of cpuidle: 0 if it has no driver
+  uint32_t polling_state;                          // UINT32_MAX: none
 };
 
 /// The same moment on the log's clock and on the CPU's raw TSC.

@@ -58,8 +58,8 @@ static void* map_shared(const struct bpf_map* map, size_t bytes) {
 }
 
 // Sets the constants of the programs by name. The object's BTF has their places.
-static bool set_constants(const struct bpf_object* object, const struct KernelOptions* options, const struct Card* card,
-                          uint32_t counters) {
+static bool set_constants(const struct bpf_object* object, const struct KernelOptions* options, const struct Card* card, uint32_t counters,
+                          bool has_account) {
   size_t bytes = 0;
   struct bpf_map* map = section_map(object, ".rodata");
   // The map's content before it is loaded. libbpf declares it constant, and copies it to the kernel from there.
@@ -70,9 +70,14 @@ static bool set_constants(const struct bpf_object* object, const struct KernelOp
     const char* name;
     uint64_t value;
   } constants[] = {
-      {"ixgbe_poll_address", address_of("ixgbe_poll")}, {"sample_period_ns", options->sample_period_ns},
-      {"interface_index", (uint64_t)card->index},       {"counters", counters},
-      {"record_sleeps", options->record_sleeps},        {"polling_state", options->polling_state},
+      {"ixgbe_poll_address", address_of("ixgbe_poll")},
+      {"sample_period_ns", options->sample_period_ns},
+      {"interface_index", (uint64_t)card->index},
+      {"counters", counters},
+      {"record_sleeps", options->record_sleeps},
+      {"polling_state", options->polling_state},
+      {"kernel_account", has_account},
+      {"idle_states", options->idle_states},
   };
   const int section = btf__find_by_name_kind(types, ".rodata", BTF_KIND_DATASEC);
   if (section < 0) return false;
@@ -102,9 +107,37 @@ static bool set_events(const struct bpf_object* object, const struct Counters* c
   return true;
 }
 
+static bool has_member(const struct btf* types, const char* structure, const char* member) {
+  const int number = btf__find_by_name_kind(types, structure, BTF_KIND_STRUCT);
+  if (number < 0) return false;
+  const struct btf_type* type = btf__type_by_id(types, (uint32_t)number);
+  const struct btf_member* members = btf_members(type);
+  for (int i = 0; i < btf_vlen(type); ++i) {
+    if (strcmp(btf__name_by_offset(types, members[i].name_off), member) == 0) return true;
+  }
+  return false;
+}
+
+/// Whether this kernel has the account of idle time that the programs know.
+static bool has_account(const struct KernelOptions* options) {
+  if (options->record_sleeps || !options->idle_states || options->idle_states > RAW_IDLE_STATES_MAX) return false;
+  struct btf* types = btf__load_vmlinux_btf();
+  if (!types) return false;
+  const bool is_there = btf__find_by_name_kind(types, "tick_cpu_sched", BTF_KIND_VAR) > 0 &&
+                        btf__find_by_name_kind(types, "cpuidle_devices", BTF_KIND_VAR) > 0 &&
+                        has_member(types, "tick_sched", "idle_sleeptime") && has_member(types, "tick_sched", "iowait_sleeptime") &&
+                        has_member(types, "cpuidle_device", "next_hrtimer");
+  btf__free(types);
+  return is_there;
+}
+
 static bool fail(char* error, size_t error_bytes, const char* what, const char* remedy) {
   snprintf(error, error_bytes, "%s (%s); %s", what, *first_complaint ? first_complaint : strerror(errno), remedy);
   return false;
+}
+
+static struct bpf_program* program_named(const struct KernelSide* kernel, const char* name) {
+  return bpf_object__find_program_by_name(kernel->object, name);
 }
 
 bool kernel_load(struct KernelSide* kernel, const struct KernelOptions* options, const struct Card* card, const struct Counters* counters,
@@ -119,7 +152,11 @@ bool kernel_load(struct KernelSide* kernel, const struct KernelOptions* options,
   struct bpf_map* events = bpf_object__find_map_by_name(kernel->object, "events");
   bpf_map__set_max_entries(rings, options->cpus);
   bpf_map__set_max_entries(events, options->cpus * RAW_COUNTERS_STRIDE);
-  if (!set_constants(kernel->object, options, card, counters->present)) {
+  kernel->has_account = has_account(options);
+  const char* const programs_with[] = {"neap_account", "neap_sleeps"};
+  for (size_t i = 0; i < 2; ++i) bpf_program__set_autoload(program_named(kernel, programs_with[i]), kernel->has_account);
+  bpf_program__set_autoload(program_named(kernel, "neap_idle"), !kernel->has_account);
+  if (!set_constants(kernel->object, options, card, counters->present, kernel->has_account)) {
     return fail(error, error_bytes, "/proc/kallsyms does not show ixgbe_poll", "run neap-trace as root, with the module ixgbe loaded");
   }
   if (bpf_object__load(kernel->object)) {
@@ -155,24 +192,31 @@ bool kernel_attach(struct KernelSide* kernel, const struct Card* card, char* err
     kernel->rings[cpu].usable = kernel->ring_entries - RAW_RESERVE;
   }
   kernel_find_interrupts(kernel, card);
-  size_t count = 0;
-  struct bpf_program* program;
-  bpf_object__for_each_program(program, kernel->object) {
-    kernel->links[count] = bpf_program__attach(program);
-    if (!kernel->links[count]) {
-      kernel_detach(kernel);
-      return fail(error, error_bytes, "a BPF program cannot be attached", "look for another tracer with `bpftool prog`");
-    }
-    ++count;
+  kernel->interrupt_hook = bpf_program__attach(program_named(kernel, "neap_interrupt"));
+  if (!kernel->has_account) kernel->idle_hook = bpf_program__attach(program_named(kernel, "neap_idle"));
+  if (!kernel->interrupt_hook || (!kernel->has_account && !kernel->idle_hook)) {
+    kernel_detach(kernel);
+    return fail(error, error_bytes, "a BPF program cannot be attached", "look for another tracer with `bpftool prog`");
   }
   return true;
 }
 
+static void detach(struct bpf_link** link) {
+  bpf_link__destroy(*link);
+  *link = NULL;
+}
+
+void kernel_hook_polls(struct KernelSide* kernel, bool is_wanted) {
+  if (is_wanted == (kernel->poll_hook != NULL)) return;
+  for (uint32_t cpu = 0; cpu < kernel->cpus; ++cpu) __atomic_store_n(&kernel->rings[cpu].are_polls_hooked, is_wanted, __ATOMIC_RELEASE);
+  if (is_wanted) kernel->poll_hook = bpf_program__attach(program_named(kernel, "neap_poll"));
+  if (!is_wanted) detach(&kernel->poll_hook);
+}
+
 void kernel_detach(struct KernelSide* kernel) {
-  for (size_t i = 0; i < sizeof kernel->links / sizeof *kernel->links; ++i) {
-    bpf_link__destroy(kernel->links[i]);
-    kernel->links[i] = NULL;
-  }
+  detach(&kernel->interrupt_hook);
+  detach(&kernel->idle_hook);
+  detach(&kernel->poll_hook);
   // A hook that runs on another CPU now ends within microseconds. After that, nothing writes to the rings.
   usleep(HOOK_END_US);
 }
@@ -189,6 +233,25 @@ uint32_t kernel_drain(struct KernelSide* kernel, uint32_t cpu, struct RawEntry* 
   }
   if (count) __atomic_store_n(&ring->tail, tail + count, __ATOMIC_RELEASE);
   return count;
+}
+
+void kernel_read_account(struct KernelSide* kernel) {
+  if (!kernel->has_account) return;
+  const int program = bpf_program__fd(program_named(kernel, "neap_account"));
+  for (uint32_t cpu = 0; cpu < kernel->cpus; ++cpu) {
+    // A CPU that is offline refuses it. It does not sleep either.
+    LIBBPF_OPTS(bpf_test_run_opts, on_cpu, .flags = BPF_F_TEST_RUN_ON_CPU, .cpu = cpu);
+    bpf_prog_test_run_opts(program, &on_cpu);
+  }
+}
+
+bool kernel_read_sleeps(const struct KernelSide* kernel, uint32_t cpu, uint64_t now_ns, struct RawEntry* into) {
+  if (!kernel->has_account) return false;
+  struct RawSleepsOf of = {.cpu = cpu};
+  LIBBPF_OPTS(bpf_test_run_opts, call, .ctx_in = &of, .ctx_size_in = sizeof of);
+  if (bpf_prog_test_run_opts(bpf_program__fd(program_named(kernel, "neap_sleeps")), &call)) return false;
+  *into = (struct RawEntry){.ns = now_ns, .kind = RAW_SLEEPS, .sleeps = kernel->rings[cpu].sleeps};
+  return true;
 }
 
 void kernel_idle(const struct KernelSide* kernel, uint32_t cpu, uint64_t now_ns, uint32_t* sleeps, uint64_t* idle_ns) {

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
-// The hooks of neap-trace: three tracepoints that copy cumulative counters into a ring for each CPU (raw.h).
+// The hooks of neap-trace: tracepoints that copy cumulative counters into a ring for each CPU (raw.h).
 //
-// The budget is 600 instructions for an interrupt, with two passages through idle and the work of user space. So the hooks are plain
-// tracepoints: a trampoline for a function (fentry, fexit) costs about 100 instructions more. An interrupt reads the clock once and the
-// statistics of two rings, 16 bytes each. Their addresses are remembered for each interrupt number.
+// The budget is 600 instructions for an interrupt, with the work of user space. So the hooks are plain tracepoints: a trampoline for a
+// function (fentry, fexit) costs about 100 instructions more. An interrupt reads the clock once and the statistics of two rings, 16 bytes
+// each. Their addresses are remembered for each interrupt number.
+//
+// A hook for each passage through idle costs about 280 instructions an interrupt. So the kernel's own account of idle time is read, if it
+// has a driver of cpuidle: a load from `tick_cpu_sched`, to which the interrupt's entry has added the sleep that it ended. The last state
+// is read with each sample, and the number of sleeps when user space empties the ring. Without that driver, or to record each sleep, the
+// tracepoint cpu_idle is used.
+//
+// The hook for polls costs about 90 instructions a poll. User space attaches it only while there are polls without an interrupt.
 //
 // The structures below have only the members that are read. CO-RE finds their offsets in the running kernel's BTF.
 // libbpf's headers need the types of the kernel's headers before them.
@@ -47,11 +54,30 @@ struct ixgbe_q_vector {
   struct napi_struct napi;
 } KERNEL_TYPE;
 
+struct tick_sched {
+  __s64 idle_sleeptime;
+  __s64 iowait_sleeptime;
+} KERNEL_TYPE;
+struct cpuidle_state_usage {
+  unsigned long long usage;
+  __u64 time_ns;
+} KERNEL_TYPE;
+struct cpuidle_device {
+  __s64 next_hrtimer;
+  int last_state_idx;
+  struct cpuidle_state_usage states_usage[RAW_IDLE_STATES_MAX];
+} KERNEL_TYPE;
+
+// Variables of the kernel for each CPU. They are used only if `kernel_account` is set.
+extern const struct tick_sched tick_cpu_sched __ksym __weak;
+extern struct cpuidle_device* const cpuidle_devices __ksym __weak;
+
 struct Counts {
   __u64 packets;
   __u64 bytes;
 };
 
+#define ERRORS_FROM ((__u64) - 4095) /* a negative error number; no counter gets there */
 enum { RINGS_OF_VECTOR_MAX = 8, AWAKE = 0xFFFFFFFF /* PWR_EVENT_EXIT */ };
 
 // Set before the programs are loaded. The verifier takes them for constants and leaves out code that they disable.
@@ -61,6 +87,8 @@ const volatile __u32 interface_index = 0;
 const volatile __u32 counters = 0;  // a bit for each counter that has events
 const volatile __u32 record_sleeps = 0;
 const volatile __u32 polling_state = AWAKE;  // number of the idle state that does not sleep
+const volatile __u32 kernel_account = 0;     // the kernel's account of idle time is used in place of the tracepoint cpu_idle
+const volatile __u32 idle_states = 0;        // number of cpuidle's states
 
 struct RawVector vectors[RAW_IRQS_MAX];
 
@@ -157,9 +185,9 @@ static __always_inline void sample_group(struct RawRing* ring, __u32 cpu, __u64 
   for (__u32 i = 0; i < RAW_SAMPLE_VALUES; ++i) {
     entry->values[i] = 0;
     if (!(counters >> (first + i) & 1)) continue;
-    struct bpf_perf_event_value value = {};
-    if (bpf_perf_event_read_value(&events, cpu * RAW_COUNTERS_STRIDE + first + i, &value, sizeof value)) continue;
-    entry->values[i] = value.counter;
+    const __u64 value = bpf_perf_event_read(&events, cpu * RAW_COUNTERS_STRIDE + first + i);
+    if (value >= ERRORS_FROM) continue;
+    entry->values[i] = value;
     valid |= 1 << i;
   }
   entry->kind = RAW_SAMPLE;
@@ -174,6 +202,53 @@ static __noinline int sample(struct RawRing* ring, __u32 cpu, __u64 ns) {
   sample_group(ring, cpu, ns, RAW_SAMPLE_VALUES);
   sample_group(ring, cpu, ns, 2 * RAW_SAMPLE_VALUES);
   return 0;
+}
+
+// Returns this CPU's time asleep, by the kernel's account.
+static __always_inline __u64 accounted_sleep_ns(const struct RawRing* ring) {
+  const struct tick_sched* tick = bpf_this_cpu_ptr(&tick_cpu_sched);
+  const __u64 idle_ns = tick->idle_sleeptime + tick->iowait_sleeptime;
+  // While a CPU polls, the time of other interrupts' handlers is polling to cpuidle, but not idle to the kernel.
+  return idle_ns > ring->polled_ns ? idle_ns - ring->polled_ns : 0;
+}
+
+static __always_inline __u64 read_u64(const void* from) {
+  __u64 value = 0;
+  bpf_probe_read_kernel(&value, sizeof value, from);
+  return value;
+}
+
+// Reads a CPU's number of sleeps from cpuidle, and the time in the state that does not sleep.
+static __always_inline void read_idle_states(struct RawRing* ring, struct cpuidle_device* device) {
+  // CO-RE has no index that varies, so the place of a state is computed here.
+  const char* state = (const char*)device + bpf_core_field_offset(struct cpuidle_device, states_usage);
+  __u32 sleeps = 0;
+  for (__u32 i = 0; i < RAW_IDLE_STATES_MAX && i < idle_states; ++i) {
+    if (i == polling_state) {
+      ring->polled_ns = read_u64(state + bpf_core_field_offset(struct cpuidle_state_usage, time_ns));
+    } else {
+      sleeps += read_u64(state + bpf_core_field_offset(struct cpuidle_state_usage, usage));
+    }
+    state += bpf_core_type_size(struct cpuidle_state_usage);
+  }
+  ring->sleeps = sleeps;
+  ring->state = BPF_CORE_READ(device, last_state_idx);
+}
+
+static __noinline int read_last_state(struct RawRing* ring) {
+  if (!ring) return 0;
+  struct cpuidle_device* const* place = bpf_this_cpu_ptr(&cpuidle_devices);
+  struct cpuidle_device* device = *place;
+  if (device) ring->state = BPF_CORE_READ(device, last_state_idx);
+  return 0;
+}
+
+// Fills what an entry has of its CPU.
+static __always_inline void copy_idle(struct RawEntry* entry, const struct RawRing* ring) {
+  entry->state = ring->state;
+  if (!kernel_account) entry->sleeps = ring->sleeps;
+  entry->is_stale = kernel_account;
+  entry->idle_ns = kernel_account ? accounted_sleep_ns(ring) : ring->idle_ns;
 }
 
 // Ends the sleep, if the CPU is asleep. An interrupt may arrive here, so exactly one caller takes the begin of the sleep.
@@ -201,19 +276,24 @@ int BPF_PROG(neap_interrupt, int irq, struct irqaction* action) {
   if (number >= RAW_IRQS_MAX) return 0;
   barrier_var(number);  // without it the compiler leaves out the mask, by which the verifier knows the bound
   struct RawVector* known = &vectors[number & (RAW_IRQS_MAX - 1)];
-  if (!known->ours) return 0;
   const __u64 vector = (__u64)action->dev_id;
+  if (known->vector != vector) {
+    if (!known->ours) return 0;
+    learn(known, vector);
+  }
   const __u32 cpu = bpf_get_smp_processor_id();
   struct RawRing* ring = ring_of(cpu);
   if (!ring) return 0;
   const __u64 now = bpf_ktime_get_ns();
-  if (known->vector != vector) learn(known, vector);
-  if (ring->asleep_since_ns) wake(ring, now, known->queue);
-  struct RawPending* pending = pending_of(ring, vector);
-  pending->vector = vector;
-  pending->accounted = 1;
-  if (counters && now >= ring->next_sample_ns) {
+  if (!kernel_account && ring->asleep_since_ns) wake(ring, now, known->queue);
+  if (ring->are_polls_hooked) {
+    struct RawPending* pending = pending_of(ring, vector);
+    pending->vector = vector;
+    pending->accounted = 1;
+  }
+  if ((counters || kernel_account) && now >= ring->next_sample_ns) {
     ring->next_sample_ns = now + sample_period_ns;
+    if (kernel_account) read_last_state(ring);
     struct ixgbe_q_vector* q = (void*)vector;
     known->itr = BPF_CORE_READ(q, itr);
     sample(ring, cpu, now);
@@ -230,10 +310,8 @@ int BPF_PROG(neap_interrupt, int irq, struct irqaction* action) {
     entry->itr = known->itr;
     entry->ring_id = known->ring_id;
   }
+  copy_idle(entry, ring);
   entry->kind = RAW_INTERRUPT;
-  entry->state = ring->state;
-  entry->sleeps = ring->sleeps;
-  entry->idle_ns = ring->idle_ns;
   publish(entry, now);
   return 0;
 }
@@ -260,10 +338,8 @@ int BPF_PROG(neap_poll, struct napi_struct* napi, int work, int budget) {
   struct RawEntry* entry = reserve(ring);
   if (!entry) return 0;
   copy_all_rings(entry, vector);
+  copy_idle(entry, ring);
   entry->kind = RAW_POLL;
-  entry->state = ring->state;
-  entry->sleeps = ring->sleeps;
-  entry->idle_ns = ring->idle_ns;
   publish(entry, bpf_ktime_get_ns());
   return 0;
 }
@@ -281,6 +357,31 @@ int BPF_PROG(neap_idle, __u32 state, __u32 cpu) {
   ++ring->sleeps;
   ring->state = state;
   *(volatile __u64*)&ring->asleep_since_ns = bpf_ktime_get_ns();
+  return 0;
+}
+
+// User space executes this on each CPU at the begin and the end of a run. Its interrupt ends a sleep, so the account is complete.
+SEC("raw_tp")
+int neap_account(void* context) {
+  struct RawRing* ring = ring_of(bpf_get_smp_processor_id());
+  struct cpuidle_device* const* place = bpf_this_cpu_ptr(&cpuidle_devices);
+  struct cpuidle_device* device = *place;
+  if (!ring || !device) return 0;
+  read_idle_states(ring, device);
+  // cpuidle counts a sleep after the interrupt that ended it. Until then, the device knows the next timer.
+  if (BPF_CORE_READ(device, next_hrtimer)) ++ring->sleeps;
+  ring->idle_ns = accounted_sleep_ns(ring);
+  return 0;
+}
+
+// User space executes this on its own CPU, for another one, whose sleep it does not disturb.
+SEC("syscall")
+int neap_sleeps(struct RawSleepsOf* of) {
+  struct RawRing* ring = ring_of(of->cpu);
+  struct cpuidle_device* const* place = bpf_per_cpu_ptr(&cpuidle_devices, of->cpu);
+  if (!ring || !place) return 0;
+  struct cpuidle_device* device = *place;
+  if (device) read_idle_states(ring, device);
   return 0;
 }
 

@@ -176,7 +176,8 @@ static struct Tracer* open_tracer(const struct Options* options) {
                                        .ring_entries = (uint32_t)options->ring,
                                        .sample_period_ns = options->sample_us * 1000,
                                        .record_sleeps = options->record_sleeps,
-                                       .polling_state = tracer->host.polling_state};
+                                       .polling_state = tracer->host.polling_state,
+                                       .idle_states = tracer->host.cpuidle_state_count};
   if (!kernel_load(&tracer->kernel, &kernel, &tracer->card, &tracer->counters, error, sizeof error)) fail(EXIT_CANNOT, "%s", error);
   tracer->cores = calloc(tracer->host.cpus, sizeof *tracer->cores);
   if (!tracer->cores) fail(EXIT_CANNOT, "out of memory");

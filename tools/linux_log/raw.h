@@ -31,6 +31,7 @@ enum {
   RAW_COUNTERS = 13,  // the first 13 bits of a record's flags (docs/log-format.md)
   RAW_COUNTERS_STRIDE = 16,
   RAW_NO_QUEUE = 0xFFFF,
+  RAW_IDLE_STATES_MAX = 10,
 };
 
 enum RawKind {
@@ -38,6 +39,7 @@ enum RawKind {
   RAW_POLL = 2,       // a NAPI poll without a fresh interrupt
   RAW_IDLE = 3,       // one sleep, if the caller asked for sleeps
   RAW_SAMPLE = 4,     // values of counters; the entry precedes the RAW_INTERRUPT with the same `ns`
+  RAW_SLEEPS = 5,     // the number of sleeps; user space makes it
 };
 
 struct RawEntry {
@@ -52,7 +54,7 @@ struct RawEntry {
       raw_u64 rx_packets, rx_bytes, tx_packets, tx_bytes;  // of the queue, cumulative
       raw_u32 ring_id;                                     // differs between two rings that a queue number has had
       raw_u16 itr;                                         // of the queue, in the card's unit of a quarter of a microsecond
-      raw_u16 reserved;
+      raw_u16 is_stale;                                    // 1: `sleeps` was not read for this entry
     };
     raw_u64 values[RAW_SAMPLE_VALUES];
   };
@@ -63,6 +65,11 @@ struct RawPending {
   raw_u64 accounted;  // 1: the next poll has its record already, by an interrupt or by a poll that used its whole budget
 };
 
+// What user space asks about: the CPU.
+struct RawSleepsOf {
+  raw_u32 cpu;
+};
+
 struct RawRing {
   raw_u64 head;
   raw_u64 lost;
@@ -71,11 +78,12 @@ struct RawRing {
   raw_u64 next_sample_ns;
   raw_u32 sleeps;
   raw_u32 state;
-  raw_u64 usable;  // fill level at which the ring counts as full; user space writes it
-  raw_u64 reserved;
+  raw_u64 usable;     // fill level at which the ring counts as full; user space writes it
+  raw_u64 polled_ns;  // of cpuidle's state that does not sleep, cumulative
   struct RawPending pending[RAW_PENDING];
-  raw_u64 tail;  // user space writes it
-  raw_u64 reserved2[7];
+  raw_u64 tail;              // user space writes it
+  raw_u64 are_polls_hooked;  // user space writes it before it attaches the hook for polls
+  raw_u64 reserved2[6];
   struct RawEntry entries[RAW_ENTRIES_MAX];
 };
 

@@ -121,14 +121,22 @@ static void emit_record(struct RecordMaker* maker, uint64_t tsc, uint8_t kind, u
   emit_counters(maker, tsc, counters);
 }
 
-static void take_idle(struct RecordMaker* maker, uint64_t sleeps, uint64_t idle_ns) {
-  // The kernel's ring has the lower 32 bits of the number. An entry that is older than the value of the start adds nothing.
-  const int32_t growth = (int32_t)((uint32_t)sleeps - (uint32_t)maker->sleeps);
-  if (growth > 0) {
-    maker->sleeps_growth += (uint32_t)growth;
-    maker->sleeps += (uint32_t)growth;
-  }
+/// `is_stale`: `sleeps` was read for an earlier entry.
+static void take_idle(struct RecordMaker* maker, uint64_t sleeps, uint64_t idle_ns, bool is_stale) {
+  const uint64_t before_ns = maker->idle_ns;
   grow(&maker->idle_growth_ns, &maker->idle_ns, idle_ns);
+  if (!is_stale) {
+    // The kernel's ring has the lower 32 bits of the number. An entry that is older than the value of the start adds nothing.
+    const int32_t growth = (int32_t)((uint32_t)sleeps - (uint32_t)maker->sleeps);
+    if (growth > 0) maker->sleeps += (uint32_t)growth;
+    if (growth >= 0) maker->sleeps_expected = maker->sleeps;
+  } else if (maker->idle_ns > before_ns) {
+    ++maker->sleeps_expected;
+  }
+  if (maker->sleeps_expected > maker->sleeps_recorded) {
+    maker->sleeps_growth += maker->sleeps_expected - maker->sleeps_recorded;
+    maker->sleeps_recorded = maker->sleeps_expected;
+  }
 }
 
 static void emit_anchor(struct RecordMaker* maker, uint64_t tsc, uint64_t wall_clock_ns) {
@@ -154,7 +162,7 @@ void maker_start(struct RecordMaker* maker, uint64_t ns, uint64_t wall_clock_ns,
                  const struct CounterValues* counters) {
   maker->begin_ns = maker->last_ns = ns;
   maker->end_ns = UINT64_MAX;
-  maker->sleeps = sleeps;
+  maker->sleeps = maker->sleeps_expected = maker->sleeps_recorded = sleeps;
   maker->idle_ns = idle_ns;
   maker->growth = (struct QueueCounts){0};
   maker->idle_growth_ns = maker->sleeps_growth = 0;
@@ -205,10 +213,14 @@ void maker_take(struct RecordMaker* maker, const struct RawEntry* raw) {
     take_sleep(maker, raw);
     return;
   }
+  if (raw->kind == RAW_SLEEPS) {
+    take_idle(maker, raw->sleeps, maker->idle_ns, false);
+    return;
+  }
   if (raw->kind != RAW_INTERRUPT && raw->kind != RAW_POLL) return;
   const struct QueueCounts counts = {raw->rx_packets, raw->rx_bytes, raw->tx_packets, raw->tx_bytes};
   take_counts(maker, raw->queue, raw->ring_id, &counts);
-  take_idle(maker, raw->sleeps, raw->idle_ns);
+  take_idle(maker, raw->sleeps, raw->idle_ns, raw->is_stale);
   maker->idle_state = raw->state;
   struct CounterValues values;
   values.valid = 0;
@@ -222,7 +234,7 @@ void maker_add_rest(struct RecordMaker* maker, uint32_t queue, const struct Queu
 
 void maker_stop(struct RecordMaker* maker, uint64_t ns, uint64_t wall_clock_ns, uint64_t sleeps, uint64_t idle_ns,
                 const struct CounterValues* counters) {
-  take_idle(maker, sleeps, idle_ns);
+  take_idle(maker, sleeps, idle_ns, false);
   struct CounterValues values = *counters;
   const uint64_t tsc = later(maker, ns);
   struct CounterValues none = {0};

@@ -50,8 +50,10 @@ struct RecordMaker {
   EntrySink sink;
   void* context;
   uint64_t begin_ns, end_ns, last_ns;  // raw entries after end_ns are ignored
-  uint64_t sleeps, idle_ns;            // cumulative values of the last raw entry
-  struct QueueCounts growth;           // not yet in a record
+  uint64_t sleeps, idle_ns;            // last values that were read, cumulative
+  uint64_t sleeps_expected;            // `sleeps`, and one for each later entry whose time asleep has grown
+  uint64_t sleeps_recorded;
+  struct QueueCounts growth;  // not yet in a record
   uint64_t idle_growth_ns, sleeps_growth;
   uint8_t idle_state;
   uint64_t own_rx_packets[QUEUES_MAX];     // of this core's last raw entry of each queue

@@ -17,7 +17,7 @@ from tools.log.schema import DEFAULTS, Schema, parse
 from tools.process import output_of
 
 BASE, START, RAW, REST, STOP, MARK, CHANGE = range(7)
-INTERRUPT, POLL, IDLE, SAMPLE = 1, 2, 3, 4
+INTERRUPT, POLL, IDLE, SAMPLE, SLEEPS = 1, 2, 3, 4, 5
 KIND_INTERRUPT, KIND_POLL, KIND_POLICY, KIND_START, KIND_STOP, KIND_SAMPLE, KIND_SETTINGS, KIND_IDLE = 1, 2, 3, 4, 5, 16, 18, 32
 U32_MAX = (1 << 32) - 1
 COUNTED = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
@@ -41,8 +41,10 @@ class Maker:
     def add(self, operation: int, core: int, *numbers: int, ns: int = 0) -> None:
         self.items += struct.pack("<IIQ8Q", operation, core, ns, *numbers, *[0] * (8 - len(numbers)))
 
-    def raw(self, core: int, kind: int, ns: int, queue: int, counts: tuple = (0, 0, 0, 0), *, sleeps=0, idle_ns=0, ring=7, itr=0, state=1):
-        entry = struct.pack("<QBBHIQ4QIHH", ns, kind, state, queue, sleeps, idle_ns, *counts, ring, itr, 0)
+    def raw(
+        self, core: int, kind: int, ns: int, queue: int, counts=(0, 0, 0, 0), *, sleeps=0, idle_ns=0, ring=7, itr=0, state=1, is_stale=False
+    ) -> None:
+        entry = struct.pack("<QBBHIQ4QIHH", ns, kind, state, queue, sleeps, idle_ns, *counts, ring, itr, is_stale)
         self.items += struct.pack("<IIQ", RAW, core, 0) + entry
 
     def sample(self, core: int, ns: int, instructions: int) -> None:
@@ -194,6 +196,30 @@ def test_the_number_of_sleeps_wraps_at_32_bits_and_an_older_number_adds_nothing(
     maker.raw(0, INTERRUPT, 20, 0, sleeps=3, idle_ns=520)
     records = maker.records()
     assert [(record["idle_entries"], record["idle_ticks"]) for record in records] == [(0, 0), (0, 0), (5, 20)]
+
+
+def test_a_number_of_sleeps_that_is_read_seldom_is_exact_at_the_end(maker: Maker) -> None:
+    # Between two reads, an entry with more time asleep has one sleep. The next read adds those that are missing.
+    maker.add(START, 0, 100, 500, ns=1)
+    for ns, idle_ns in ((10, 510), (20, 510), (30, 540)):
+        maker.raw(0, INTERRUPT, ns, 0, idle_ns=idle_ns, is_stale=True)
+    maker.raw(0, SLEEPS, 35, 0, sleeps=105)
+    maker.raw(0, INTERRUPT, 40, 0, idle_ns=550, is_stale=True)
+    maker.add(STOP, 0, 107, 560, ns=50)
+    records = maker.records()
+    assert [record["idle_entries"] for record in records] == [0, 1, 0, 1, 4, 1]
+    assert [record["idle_ticks"] for record in records] == [0, 10, 0, 30, 10, 10]
+
+
+def test_too_many_assumed_sleeps_are_made_good_by_later_ones(maker: Maker) -> None:
+    maker.add(START, 0, 0, 0, ns=1)
+    for ns in (10, 20, 30):
+        maker.raw(0, INTERRUPT, ns, 0, idle_ns=ns, is_stale=True)
+    maker.raw(0, SLEEPS, 35, 0, sleeps=1)  # two of the three were in the state that does not sleep
+    for ns in (40, 50, 60):
+        maker.raw(0, INTERRUPT, ns, 0, idle_ns=ns, is_stale=True)
+    maker.add(STOP, 0, 5, 70, ns=80)
+    assert [record["idle_entries"] for record in maker.records()] == [0, 1, 1, 1, 0, 0, 1, 1]
 
 
 def test_times_of_a_core_never_go_back(maker: Maker) -> None:

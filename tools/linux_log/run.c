@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SETTINGS_PERIOD_MS = 1000, DRAIN_PERIOD_MS_MIN = 5 };
+enum { SETTINGS_PERIOD_MS = 1000, DRAIN_PERIOD_MS_MIN = 5, POLLS_QUIET_MS = 1000 };
+// A poll of ixgbe that receives or sends so many frames has used its whole budget, and NAPI polls again without an interrupt.
+enum { POLL_RX_FRAMES = 64, POLL_TX_FRAMES = 256 };
 static const char runs_file[] = "/run/neap-trace.runs";  // numbers the runs since boot; the folder is emptied at boot
 
 /// Returns the next number of a run. Two runs of one boot must differ, also if neap-trace was started again.
@@ -65,11 +67,14 @@ static void write_settings(struct Tracer* tracer, uint32_t cpu, uint64_t now_ns)
 
 static void set_base(struct Tracer* tracer) {
   memset(&tracer->machine, 0, sizeof tracer->machine);
+  memset(tracer->seen, 0, sizeof tracer->seen);
   tracer->machine.cpu_tsc_hz = tracer->counters.cpu_tsc_hz;
   if (!card_read(&tracer->card)) return;
   for (uint32_t queue = 0; queue < QUEUES_MAX; ++queue) {
     struct QueueCounts counts;
-    if (card_queue(&tracer->card, queue, &counts)) machine_set_base(&tracer->machine, queue, &counts);
+    if (!card_queue(&tracer->card, queue, &counts)) continue;
+    machine_set_base(&tracer->machine, queue, &counts);
+    tracer->seen[queue] = (struct QueueSeen){counts.rx_packets, counts.tx_packets};
   }
 }
 
@@ -89,6 +94,7 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
   const uint64_t wall_ns = wall_clock_ns(), now_ns = monotonic_ns();
   uint32_t sleeps[CPUS_MAX];
   uint64_t idle_ns[CPUS_MAX];
+  kernel_read_account(&tracer->kernel);  // after the start's time, and before the stop's: a run has no more sleep than time
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) kernel_idle(&tracer->kernel, cpu, now_ns, &sleeps[cpu], &idle_ns[cpu]);
   struct CounterValues counted[CPUS_MAX];
   counters_read(&tracer->counters, tracer->host.cpus, counted);
@@ -107,7 +113,7 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
     write_settings(tracer, cpu, now_ns);
   }
   tracer->is_on = tracer->is_there = true;
-  tracer->end_ns = 0;
+  tracer->end_ns = tracer->polls_until_ns = 0;
   tracer->settings_due_ns = now_ns + SETTINGS_PERIOD_MS * 1000000ULL;
   return true;
 }
@@ -140,17 +146,44 @@ static void make_entries(struct Tracer* tracer) {
   flush_files(tracer);
 }
 
+/// Whether a queue had so many frames since its entry before that a poll may have used its whole budget.
+static bool is_busy(struct Tracer* tracer, const struct RawEntry* entries, uint32_t count) {
+  bool is_any = false;
+  for (const struct RawEntry* raw = entries; raw < entries + count; ++raw) {
+    if (raw->kind > RAW_POLL || raw->queue >= QUEUES_MAX) continue;
+    struct QueueSeen* seen = &tracer->seen[raw->queue];
+    is_any |= raw->rx_packets >= seen->rx_packets + POLL_RX_FRAMES || raw->tx_packets >= seen->tx_packets + POLL_TX_FRAMES;
+    *seen = (struct QueueSeen){raw->rx_packets, raw->tx_packets};
+  }
+  return is_any;
+}
+
+/// Attaches the hook for polls while there are polls without an interrupt.
+static void hook_polls(struct Tracer* tracer, bool is_busy, uint64_t now_ns) {
+  if (is_busy || settings_has_busy_poll(&tracer->settings)) {
+    tracer->polls_until_ns = now_ns + POLLS_QUIET_MS * 1000000ULL;
+    kernel_hook_polls(&tracer->kernel, true);
+  } else if (now_ns >= tracer->polls_until_ns) {
+    kernel_hook_polls(&tracer->kernel, false);
+  }
+}
+
 /// Copies the raw entries of all rings. Returns the largest number that one ring had.
 static uint32_t drain_rings(struct Tracer* tracer) {
   uint32_t most = 0;
+  bool is_any_busy = false;
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     struct CoreRun* core = &tracer->cores[cpu];
-    if (core->kept_count > RAW_KEPT_MAX - RAW_ENTRIES_MAX) make_entries(tracer);
-    const uint32_t taken = kernel_drain(&tracer->kernel, cpu, core->kept + core->kept_count, RAW_ENTRIES_MAX);
+    if (core->kept_count >= RAW_KEPT_MAX - RAW_ENTRIES_MAX) make_entries(tracer);
+    struct RawEntry* into = core->kept + core->kept_count;
+    const uint32_t taken = kernel_drain(&tracer->kernel, cpu, into, RAW_ENTRIES_MAX);
     core->kept_count += taken;
+    is_any_busy |= is_busy(tracer, into, taken);
+    if (tracer->is_on && taken && kernel_read_sleeps(&tracer->kernel, cpu, monotonic_ns(), into + taken)) ++core->kept_count;
     if (taken > most) most = taken;
     core->lost = kernel_lost(&tracer->kernel, cpu);
   }
+  if (tracer->is_on) hook_polls(tracer, is_any_busy, monotonic_ns());
   return most;
 }
 
@@ -210,6 +243,7 @@ static void add_rest(struct Tracer* tracer) {
 void run_stop(struct Tracer* tracer) {
   if (!tracer->is_on) return;
   tracer->is_on = false;
+  kernel_read_account(&tracer->kernel);
   const uint64_t wall_ns = wall_clock_ns(), now_ns = monotonic_ns();
   uint32_t sleeps[CPUS_MAX];
   uint64_t idle_ns[CPUS_MAX];

@@ -28,6 +28,11 @@ struct CoreRun {
   char text[HEADER_TEXT_BYTES];
 };
 
+/// Frames of a queue up to its last raw entry.
+struct QueueSeen {
+  uint64_t rx_packets, tx_packets;
+};
+
 struct Tracer {
   struct Host host;
   struct Card card;
@@ -44,6 +49,8 @@ struct Tracer {
   uint32_t runs;         // since boot
   uint64_t end_ns;       // of the run that is on; 0: none
   uint64_t settings_due_ns;
+  uint64_t polls_until_ns;  // the hook for polls stays attached until then
+  struct QueueSeen seen[QUEUES_MAX];
   int64_t queues;  // for which the interrupt numbers were read
   uint32_t drain_period_ms, drain_period_ms_max;
 };

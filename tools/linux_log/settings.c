@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum Source { FROM_ITR, FROM_ADAPTIVE, FROM_RX_RING, FROM_TX_RING, FROM_QUEUES, FROM_OFFLOAD, FROM_FILE, FROM_CPU_FILE };
-enum { NUMBER_ITR = 1, NUMBER_TURBO = 4 };
+enum { NUMBER_ITR = 1, NUMBER_TURBO = 4, NUMBER_BUSY_POLL = 18, NUMBER_BUSY_READ = 19 };
 
 struct Row {
   const char* text;
@@ -162,4 +162,8 @@ void settings_fill(const struct Settings* settings, uint32_t cpu, uint32_t numbe
   if (number == CHANGED_NOTHING) return;
   const int64_t value = settings->values[number][settings_is_of_cpu(number) ? cpu : 0];
   entry->card_value = value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+bool settings_has_busy_poll(const struct Settings* settings) {
+  return settings->values[NUMBER_BUSY_POLL][0] > 0 || settings->values[NUMBER_BUSY_READ][0] > 0;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "text.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void text_add(struct Text* text, const char* format, ...) {
@@ -40,4 +42,25 @@ bool text_read_line(const char* path, char* into, size_t bytes) {
   fclose(file);
   into[strcspn(into, "\n")] = 0;
   return is_read;
+}
+
+bool text_parse_number(const char* word, uint64_t maximum, uint64_t* number) {
+  char* end;
+  errno = 0;
+  *number = strtoull(word, &end, 10);
+  return *word >= '0' && *word <= '9' && !*end && !errno && *number <= maximum;
+}
+
+uint64_t text_parse_time_ns(const char* word) {
+  static const struct {
+    const char* unit;
+    uint64_t ns;
+  } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"m", 60000000000}};
+  char* end;
+  errno = 0;
+  const unsigned long long value = strtoull(word, &end, 10);
+  for (size_t i = 0; i < sizeof units / sizeof *units && end != word && *word != '-' && !errno; ++i) {
+    if (strcmp(end, units[i].unit) == 0 && value < UINT64_MAX / 2 / units[i].ns) return value * units[i].ns;
+  }
+  return 0;
 }

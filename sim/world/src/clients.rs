@@ -28,8 +28,8 @@ pub const CLIENTS_MAX: usize = 200;
 const PREFIX_BITS: u8 = 24;
 const FRAME_BYTES_MAX: usize = 1514;
 const LOCAL_PORT_MIN: u16 = 32_768;
-/// Below 8 ms. After that time Linux sends its last segment again (RFC 8985, 7). These clients report no duplicates, so Linux would take the
-/// segment for lost and make its congestion window smaller.
+/// Below 8 ms. After that time Linux sends its last segment again (RFC 8985, 7). These clients report no duplicates, so Linux would take
+/// the segment for lost and make its congestion window smaller.
 const ACKNOWLEDGEMENT_DELAY: Duration = Duration::from_millis(5);
 /// Between two polls of a stack that wants to be polled at once, but had nothing to send.
 const POLL_INTERVAL_NS: u64 = 100_000;
