@@ -199,6 +199,8 @@ static __always_inline void sample_group(struct RawRing* ring, __u32 cpu, __u64 
 static __noinline int sample(struct RawRing* ring, __u32 cpu, __u64 ns) {
   if (!ring) return 0;
   sample_group(ring, cpu, ns, 0);
+  // The counters after the first group are residencies.
+  if (ring->samples++ % RAW_RESIDENCY_SAMPLES) return 0;
   sample_group(ring, cpu, ns, RAW_SAMPLE_VALUES);
   sample_group(ring, cpu, ns, 2 * RAW_SAMPLE_VALUES);
   return 0;

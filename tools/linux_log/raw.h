@@ -28,7 +28,8 @@ enum {
   RAW_PENDING = 16,         // queues of one CPU whose next poll is accounted for
   RAW_IRQS_MAX = 8192,
   RAW_SAMPLE_VALUES = 6,
-  RAW_COUNTERS = 13,  // the first 13 bits of a record's flags (docs/log-format.md)
+  RAW_RESIDENCY_SAMPLES = 10,  // residencies of C-states are read with every tenth sample, because each costs 30 instructions or more
+  RAW_COUNTERS = 13,           // the first 13 bits of a record's flags (docs/log-format.md)
   RAW_COUNTERS_STRIDE = 16,
   RAW_NO_QUEUE = 0xFFFF,
   RAW_IDLE_STATES_MAX = 10,
@@ -83,7 +84,8 @@ struct RawRing {
   struct RawPending pending[RAW_PENDING];
   raw_u64 tail;              // user space writes it
   raw_u64 are_polls_hooked;  // user space writes it before it attaches the hook for polls
-  raw_u64 reserved2[6];
+  raw_u64 samples;           // in this run
+  raw_u64 reserved2[5];
   struct RawEntry entries[RAW_ENTRIES_MAX];
 };
 
