@@ -28,8 +28,11 @@ enum {
   RAW_PENDING = 16,         // queues of one CPU whose next poll is accounted for
   RAW_IRQS_MAX = 8192,
   RAW_SAMPLE_VALUES = 6,
-  RAW_RESIDENCY_SAMPLES = 10,  // residencies of C-states are read with every tenth sample, because each costs 30 instructions or more
-  RAW_COUNTERS = 13,           // the first 13 bits of a record's flags (docs/log-format.md)
+  // A read executes about 150 instructions, so not all counters are in each sample.
+  RAW_FREQUENT_COUNTERS = 5,  // the first five, up to the package's energy, are in each sample
+  RAW_SAMPLED_COUNTERS = 9,   // memory's energy and the cores' residencies are in every tenth; the rest is read at start and stop only
+  RAW_SAMPLES_BETWEEN = 10,
+  RAW_COUNTERS = 13,  // the first 13 bits of a record's flags (docs/log-format.md)
   RAW_COUNTERS_STRIDE = 16,
   RAW_NO_QUEUE = 0xFFFF,
   RAW_IDLE_STATES_MAX = 10,
