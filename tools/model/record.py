@@ -34,7 +34,7 @@ VERSION = 1
 # The JSON types of an Experiment's fields; all others are numbers.
 TEXTS = ("model", "load", "memory", "protocol")
 LISTS = ("arguments", "faults", "world_options")
-FLAGS = ("trace_interrupts", "trace", "smt", "profile")
+FLAGS = ("trace_interrupts", "trace", "smt", "profile", "moved_lines")
 OPTIONAL = ("keys", "value_bytes", "instructions_max")
 
 
