@@ -103,11 +103,28 @@ void counters_open(struct Counters* counters, uint32_t cpus, const uint32_t* pac
   }
 }
 
-void counters_read(const struct Counters* counters, uint32_t cpu, struct CounterValues* into) {
-  memset(into, 0, sizeof *into);
-  for (int number = 0; number < COUNTERS; ++number) {
-    const int fd = counters->fds[cpu][number];
-    if (fd >= 0 && read(fd, &into->values[number], sizeof into->values[number]) == sizeof into->values[number]) into->valid |= 1u << number;
+/// Returns the first CPU with the same event; `cpu` if there is none.
+static uint32_t first_with(const struct Counters* counters, uint32_t cpu, int number) {
+  for (uint32_t other = 0; is_of_package(number) && other < cpu; ++other) {
+    if (counters->fds[other][number] == counters->fds[cpu][number]) return other;
+  }
+  return cpu;
+}
+
+void counters_read(const struct Counters* counters, uint32_t cpus, struct CounterValues* into) {
+  memset(into, 0, sizeof *into * cpus);
+  for (uint32_t cpu = 0; cpu < cpus; ++cpu) {
+    for (int number = 0; number < COUNTERS; ++number) {
+      const int fd = counters->fds[cpu][number];
+      const uint32_t first = first_with(counters, cpu, number);
+      uint64_t* value = &into[cpu].values[number];
+      if (first != cpu) {
+        *value = into[first].values[number];
+        into[cpu].valid |= into[first].valid & 1u << number;
+      } else if (fd >= 0 && read(fd, value, sizeof *value) == sizeof *value) {
+        into[cpu].valid |= 1u << number;
+      }
+    }
   }
 }
 

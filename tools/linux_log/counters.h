@@ -16,6 +16,6 @@ struct Counters {
 
 /// `packages`: the package of each CPU. CPUs of a package share the events of the package, so that their values are of one series.
 void counters_open(struct Counters* counters, uint32_t cpus, const uint32_t* packages);
-/// Reads a CPU's counters with a system call for each.
-void counters_read(const struct Counters* counters, uint32_t cpu, struct CounterValues* into);
+/// Reads the counters of all CPUs with a system call for each event. `into`: one for each CPU.
+void counters_read(const struct Counters* counters, uint32_t cpus, struct CounterValues* into);
 const char* counter_name(int counter);

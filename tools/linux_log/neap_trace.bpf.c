@@ -175,7 +175,8 @@ static __noinline int learn(struct RawVector* known, __u64 vector) {
   return 0;
 }
 
-static __always_inline void sample_group(struct RawRing* ring, __u32 cpu, __u64 ns, __u32 first) {
+// `end`: the number after the last counter that is read.
+static __always_inline void sample_group(struct RawRing* ring, __u32 cpu, __u64 ns, __u32 first, __u32 end) {
   const __u32 group = (1 << RAW_SAMPLE_VALUES) - 1;
   if (!(counters >> first & group)) return;
   struct RawEntry* entry = reserve(ring);
@@ -184,7 +185,7 @@ static __always_inline void sample_group(struct RawRing* ring, __u32 cpu, __u64 
 #pragma unroll
   for (__u32 i = 0; i < RAW_SAMPLE_VALUES; ++i) {
     entry->values[i] = 0;
-    if (!(counters >> (first + i) & 1)) continue;
+    if (first + i >= end || !(counters >> (first + i) & 1)) continue;
     const __u64 value = bpf_perf_event_read(&events, cpu * RAW_COUNTERS_STRIDE + first + i);
     if (value >= ERRORS_FROM) continue;
     entry->values[i] = value;
@@ -198,9 +199,12 @@ static __always_inline void sample_group(struct RawRing* ring, __u32 cpu, __u64 
 
 static __noinline int sample(struct RawRing* ring, __u32 cpu, __u64 ns) {
   if (!ring) return 0;
-  sample_group(ring, cpu, ns, 0);
-  sample_group(ring, cpu, ns, RAW_SAMPLE_VALUES);
-  sample_group(ring, cpu, ns, 2 * RAW_SAMPLE_VALUES);
+  if (ring->samples++ % RAW_SAMPLES_BETWEEN) {
+    sample_group(ring, cpu, ns, 0, RAW_FREQUENT_COUNTERS);
+    return 0;
+  }
+  sample_group(ring, cpu, ns, 0, RAW_SAMPLED_COUNTERS);
+  sample_group(ring, cpu, ns, RAW_SAMPLE_VALUES, RAW_SAMPLED_COUNTERS);
   return 0;
 }
 

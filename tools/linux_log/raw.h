@@ -28,6 +28,10 @@ enum {
   RAW_PENDING = 16,         // queues of one CPU whose next poll is accounted for
   RAW_IRQS_MAX = 8192,
   RAW_SAMPLE_VALUES = 6,
+  // A read executes about 150 instructions, so not all counters are in each sample.
+  RAW_FREQUENT_COUNTERS = 5,  // the first five, up to the package's energy, are in each sample
+  RAW_SAMPLED_COUNTERS = 9,   // memory's energy and the cores' residencies are in every tenth; the rest is read at start and stop only
+  RAW_SAMPLES_BETWEEN = 10,
   RAW_COUNTERS = 13,  // the first 13 bits of a record's flags (docs/log-format.md)
   RAW_COUNTERS_STRIDE = 16,
   RAW_NO_QUEUE = 0xFFFF,
@@ -83,7 +87,8 @@ struct RawRing {
   struct RawPending pending[RAW_PENDING];
   raw_u64 tail;              // user space writes it
   raw_u64 are_polls_hooked;  // user space writes it before it attaches the hook for polls
-  raw_u64 reserved2[6];
+  raw_u64 samples;           // in this run
+  raw_u64 reserved2[5];
   struct RawEntry entries[RAW_ENTRIES_MAX];
 };
 

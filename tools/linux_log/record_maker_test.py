@@ -161,6 +161,18 @@ def test_a_sample_belongs_to_the_interrupt_of_its_time_only(maker: Maker) -> Non
     assert [(entry["tsc"], entry["instructions"]) for entry in found if entry["kind"] == KIND_SAMPLE] == [(1, 1000), (10, 5000), (40, 7000)]
 
 
+def test_energy_is_in_units_of_2_to_the_minus_16_joules_and_wraps_at_32_bits(maker: Maker) -> None:
+    """perf counts in 2^-32 J and in 64 bits. Readers know how to add steps of a counter of 32 bits."""
+    package, memory = (1 << 48) + (5 << 16) + 99, (1 << 32) * 3 // 2
+    maker.add(START, 0, 0, 0, 1000, ns=1)
+    package_and_memory = 1 << 4 | 1 << 5
+    entry = struct.pack("<QBBHI6Q", 10, SAMPLE, 0, package_and_memory, 0, 0, 0, 0, 0, package, memory)
+    maker.items += struct.pack("<IIQ", RAW, 0, 0) + entry
+    maker.raw(0, INTERRUPT, 10, 0)
+    (found,) = [entry for entry in maker.entries() if entry["kind"] == KIND_SAMPLE and entry["tsc"] == 10]
+    assert (found["flags"], found["package_energy"], found["dram_energy"]) == (package_and_memory, 5, 3 << 15)
+
+
 def test_entries_from_before_the_start_are_left_out_and_their_frames_are_in_the_base(maker: Maker) -> None:
     maker.add(BASE, 0, 0, 40, 0, 0, 0)
     maker.add(START, 0, ns=100)

@@ -96,6 +96,8 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
   uint64_t idle_ns[CPUS_MAX];
   kernel_read_account(&tracer->kernel);  // after the start's time, and before the stop's: a run has no more sleep than time
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) kernel_idle(&tracer->kernel, cpu, now_ns, &sleeps[cpu], &idle_ns[cpu]);
+  struct CounterValues counted[CPUS_MAX];
+  counters_read(&tracer->counters, tracer->host.cpus, counted);
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     struct CoreRun* core = &tracer->cores[cpu];
     core->maker = (struct RecordMaker){.machine = &tracer->machine,
@@ -107,9 +109,7 @@ bool run_start(struct Tracer* tracer, char* error, size_t error_bytes) {
                                        .idle_state = 1};
     core->lost = 0;
     core->kept_at = core->kept_count = 0;
-    struct CounterValues values;
-    counters_read(&tracer->counters, cpu, &values);
-    maker_start(&core->maker, now_ns, wall_ns, sleeps[cpu], idle_ns[cpu], &values);
+    maker_start(&core->maker, now_ns, wall_ns, sleeps[cpu], idle_ns[cpu], &counted[cpu]);
     write_settings(tracer, cpu, now_ns);
   }
   tracer->is_on = tracer->is_there = true;
@@ -248,6 +248,9 @@ void run_stop(struct Tracer* tracer) {
   uint32_t sleeps[CPUS_MAX];
   uint64_t idle_ns[CPUS_MAX];
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) kernel_idle(&tracer->kernel, cpu, now_ns, &sleeps[cpu], &idle_ns[cpu]);
+  // At once, because the work below would be counted too: it takes milliseconds.
+  struct CounterValues counted[CPUS_MAX];
+  counters_read(&tracer->counters, tracer->host.cpus, counted);
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) tracer->cores[cpu].maker.end_ns = now_ns;
   kernel_detach(&tracer->kernel);
   drain_rings(tracer);
@@ -257,10 +260,8 @@ void run_stop(struct Tracer* tracer) {
   make_texts(tracer);
   for (uint32_t cpu = 0; cpu < tracer->host.cpus; ++cpu) {
     struct CoreRun* core = &tracer->cores[cpu];
-    struct CounterValues values;
     core->file.is_closing = true;
-    counters_read(&tracer->counters, cpu, &values);
-    maker_stop(&core->maker, now_ns, wall_ns, sleeps[cpu], idle_ns[cpu], &values);
+    maker_stop(&core->maker, now_ns, wall_ns, sleeps[cpu], idle_ns[cpu], &counted[cpu]);
     log_flush(&core->file);
     unsigned char header[HEADER_BYTES];
     run_header(tracer, cpu, header);

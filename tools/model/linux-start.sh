@@ -98,6 +98,9 @@ if [ -x /bin/neap-trace ]; then
   await link_is_up || fail "the card has no link"
   say "machine: $(neap-trace machine)"
   if [ "$(word trace)" = on ]; then
+    for module in /lib/trace/*.ko; do
+      insmod "$module" || fail "the kernel refused ${module##*/}, which neap-trace's counters need"
+    done
     neap-trace --listen 0.0.0.0:5002 >/dev/console 2>&1 &
     await listens 5002 || fail "neap-trace does not listen"
   fi

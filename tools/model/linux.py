@@ -45,6 +45,8 @@ DYNAMIC = ("itr=adaptive", "governor=schedutil")
 PROGRAMS = (("msr-tools", "wrmsr"), ("netpipe-tcp", "NPtcp"))
 SERVERS = ("memcached", "netpipe-tcp")
 TRACE_PROGRAM = "neap-trace"
+# They offer energy and the residency of C-states as perf events, from which neap-trace reads them.
+TRACE_MODULES = ("rapl", "intel-cstate")
 IDLE_WORDS = {
     "poll": ["idle=poll"],
     "halt": ["idle=halt"],
@@ -136,14 +138,18 @@ READERS: dict[str, Callable[[str], list[str]]] = {
 
 @functools.cache
 def image(debian_13_kernel: bool = False, with_trace: bool = False) -> tuple[Path, Path]:
-    """The kernel and the initramfs. They are made if the cache lacks them. `with_trace`: the initramfs has neap-trace. Raises Failure."""
+    """The kernel and the initramfs. They are made if the cache lacks them. `with_trace`: the initramfs has neap-trace and
+    TRACE_MODULES. Raises Failure."""
     find_guest()
-    from linux_guest import guest_image, memcached  # noqa: PLC0415
+    from linux_guest import guest_image, kernel_modules, memcached  # noqa: PLC0415
 
     from tools import debian  # noqa: PLC0415
 
     guest: GuestImage = guest_image.build(debian_13_kernel=debian_13_kernel)
-    files = {f"bin/{TRACE_PROGRAM}": _trace_program()} if with_trace else {}
+    files = {}
+    if with_trace:
+        modules = kernel_modules.unpacked(guest, TRACE_MODULES, debian_13_kernel=debian_13_kernel)
+        files = {f"bin/{TRACE_PROGRAM}": _trace_program(), **{f"lib/trace/{name}.ko": path for name, path in modules.items()}}
     versions = debian.digest_of(debian.resolve(debian.with_libraries(["memcached", *(package for package, _ in PROGRAMS)])))
     own = [START.read_bytes(), Path(memcached.__file__).read_bytes(), *(path.read_bytes() for path in files.values())]
     entry = cache.Entry("linux-memcached", cache.digest(guest.initramfs.parent.name, versions, *own))
