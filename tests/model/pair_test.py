@@ -120,12 +120,12 @@ def test_a_profile_does_not_change_a_run_of_neap_and_has_its_layers(tmp_path: Pa
             # Neap copies without repeated string instructions. The instruction that ends a line may be counted on either side of it.
             assert spent.instructions == pytest.approx(without.spent[role].instructions, abs=2)
             assert all(spent.layers[layer] > 0 for layer in layers.LAYERS)
-            assert spent.layers[layers.OTHER] < 0.05 * spent.instructions
+            assert spent.layers[layers.OTHER] < 0.1 * spent.instructions, "the log is among the others"
 
 
 def test_a_repeated_string_instruction_of_linux_counts_once(tmp_path: Path) -> None:
     """In copies of 64 KiB the snapshots count a repetition for every 8 bytes."""
-    words = ["from=48", "to=64K", "repeats=10", "itr=16us", "pstate=29", "idle=c1"]
+    words = ["from=16K", "to=64K", "repeats=10", "itr=16us", "pstate=29", "idle=c1"]
     counted, result = both_counts(tmp_path / "linux", experiment.System(*linux.image()), words)
     for number, point in enumerate(result.points[1:], 1):
         spent = point.spent[pair.TRANSMITTER]
