@@ -26,6 +26,12 @@ constexpr int status_endless = 6, status_unwritten = 8;  // the debug exit of a 
 // Ticks of 64 bits hold 13 days. A guest that waits for input from outside passes idle days in seconds.
 constexpr std::uint64_t clock_ends_ns = std::uint64_t{12} * 24 * 3600 * 1'000'000'000;
 
+void require_profile(bool written) {
+  if (written) return;
+  std::fputs("neap-machine: the profile cannot be written\n", stderr);
+  qemu::end_process(status_unwritten);
+}
+
 }  // namespace
 
 bool Machine::Watch::changed() const noexcept { return armed && line != nullptr && std::memcmp(before.data(), line, before.size()) != 0; }
@@ -355,11 +361,15 @@ void Machine::port_write(std::uint32_t port, std::uint32_t value) noexcept {
   const Ticks time = now();
   digest_.add(time);
   digest_.add(std::uint64_t{port} << 32 | value);
-  if (options_.lines && port == console_port && (value & 0xff) == '\n') snapshot("line", ++lines_, time);
+  if (options_.lines && port == console_port && (value & 0xff) == '\n') {
+    snapshot("line", ++lines_, time);
+    profile::console_line_ended(lines_);
+  }
   const bool ends = port == debug_exit_port || (port == power_port && (value & power_sleep_enable) != 0);
   if (!ends || exit_written_) return;
   exit_written_ = true;
   snapshot("exit", 0, time);
+  require_profile(profile::machine_ended());
   qemu::end_current_run();
 }
 
@@ -373,6 +383,7 @@ void Machine::snapshot(const char* event, std::uint64_t mark, Ticks time) noexce
 void Machine::ended() noexcept {
   if (!exit_written_) snapshot("exit", 0, latest_.load() + package_.skipped());
   exit_written_ = true;
+  require_profile(profile::machine_ended());
 }
 
 // --- The card ----------------------------------------------------------------------------------------------------------------------------
@@ -448,12 +459,10 @@ void Machine::look_at_world() noexcept {
   phase_ = phase;
   load_ = link_.load();
   snapshot("phase", 0, time);
-  if (!profile::phase_changed(phase == Phase::window, load_)) {
-    std::fputs("neap-machine: the profile cannot be written\n", stderr);
-    qemu::end_process(status_unwritten);
-  }
+  require_profile(profile::phase_changed(phase == Phase::window, load_));
   if (phase == Phase::finished && !options_.stay) {
     exit_written_ = true;
+    require_profile(profile::machine_ended());
     qemu::end_process(status_finished);
   }
 }

@@ -13,7 +13,8 @@
 //   lines       on: a snapshot at the end of each line on the first serial port
 //   seed        recorded in the digest, and where `stall` begins. RDRAND follows QEMU's option -seed.
 //   stall       MEAN_US:MAX_US: cores are late at random (stalls.hpp)
-//   profile     the window's instructions by address (profile.hpp); of a sequence of loads with % for the load's number
+//   profile     the window's instructions by address (profile.hpp); of a sequence of loads with % for the load's number. With lines=on the
+//               instructions between lines of the console, with % for the line's number
 //   moves       off: of the profile, without the moves of cache lines
 //   instructions_max
 //               the run ends with status 6 when the cores have executed more than N instructions; a guest that polls never ends by itself
@@ -160,6 +161,9 @@ Words parse_words(int argc, char** argv) {
              "; accepted: model link instructions_max misplace interrupt_us moves out profile quantum_ns stay lines seed stall trace");
     }
   }
+  if (words.options.lines && !words.profile.empty() && words.profile.find('%', words.profile.rfind('/') + 1) == std::string::npos) {
+    refuse("profile needs a % in the file's name with lines=on, for the number of the line");
+  }
   return words;
 }
 
@@ -194,7 +198,10 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
         if (cpu == 0) machine->start_world();
       },
       nullptr);
-  if (!words.profile.empty()) profile::begin(plugin, words.profile.c_str(), words.watches_moves && cores > 1);
+  if (!words.profile.empty()) {
+    const profile::Span span = words.options.lines ? profile::Span::console_line : profile::Span::window;
+    profile::begin(plugin, words.profile.c_str(), span, words.watches_moves && cores > 1);
+  }
   if (words.interrupt_us != 0) qemu::interrupt_runs(words.interrupt_us);
   constexpr int interrupts_and_exceptions = 3;
   qemu_plugin_register_vcpu_discon_cb(

@@ -6,9 +6,11 @@
 #include <cinttypes>
 #include <cstddef>
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "sim/machine/qemu.hpp"
 
@@ -41,6 +43,7 @@ namespace neap::model::profile {
 namespace {
 
 constexpr unsigned line_shift = 6;
+constexpr std::size_t console_lines_max = 64;
 static_assert(cores_max <= 64);
 
 struct Place {
@@ -52,28 +55,42 @@ struct Line {
   std::uint64_t readers = 0;
 };
 
+/// The places that were executed up to the end of a line of the console.
+struct OfConsoleLine {
+  std::uint64_t number = 0;
+  std::vector<Place> places{};
+};
+
 struct State {
   std::string path;
+  Span span = Span::window;
   bool counts = false;
   bool watches_memory = false;
   // The addresses of the places stay, because translated code has them.
   std::unordered_map<std::uint64_t, std::unique_ptr<Place>> places{};
   std::unordered_map<std::uint64_t, Line> lines{};
   const Place* repeating = nullptr;  // the instruction that was executed last, if it was a repeated one
+  // The places that were executed since the line before. A machine has some 100,000 places, and most lines of a boot have few of them.
+  std::vector<Place*> executed{};
+  std::deque<OfConsoleLine> console_lines{};
 };
 State* state = nullptr;  // never destroyed, because QEMU calls the plugin until the process ends
+
+void count(Place* place) {
+  if (place->executions++ == 0 && state->span == Span::console_line) state->executed.push_back(place);
+}
 
 // The callbacks' argument `cpu` is not used: while all CPUs run in one thread, QEMU 11.1 passes the CPU that was translating.
 void executed(unsigned, void* data) {
   if (!state->counts) return;
-  ++static_cast<Place*>(data)->executions;
+  count(static_cast<Place*>(data));
   state->repeating = nullptr;
 }
 
 void executed_repeated(unsigned, void* data) {
   auto* const place = static_cast<Place*>(data);
   if (!state->counts || state->repeating == place) return;
-  ++place->executions;
+  count(place);
   state->repeating = place;
 }
 
@@ -121,33 +138,67 @@ void translated(qemu_plugin_tb* block, void*) {
   }
 }
 
-bool write(std::uint64_t load) {
+/// Null if it cannot be opened. `number`: of the load, or of the console's line.
+std::FILE* opened(std::uint64_t number) {
   std::string path = state->path;
   const std::size_t at = path.rfind('%'), folder_ends = path.rfind('/');
-  if (at != std::string::npos && (folder_ends == std::string::npos || at > folder_ends)) path.replace(at, 1, std::to_string(load));
-  std::FILE* const file = std::fopen(path.c_str(), "w");
+  if (at != std::string::npos && (folder_ends == std::string::npos || at > folder_ends)) path.replace(at, 1, std::to_string(number));
+  return std::fopen(path.c_str(), "w");
+}
+
+void write(std::FILE* file, const Place& place) {
+  if (place.executions == 0 && place.moves == 0) return;
+  std::fprintf(file, "%" PRIx64 " %" PRIu64 " %" PRIu64 "\n", place.address, place.executions, place.moves);
+}
+
+bool write_window(std::uint64_t load) {
+  std::FILE* const file = opened(load);
   if (file == nullptr) return false;
-  for (const auto& [address, place] : state->places) {
-    if (place->executions == 0 && place->moves == 0) continue;
-    std::fprintf(file, "%" PRIx64 " %" PRIu64 " %" PRIu64 "\n", address, place->executions, place->moves);
-  }
+  for (const auto& [address, place] : state->places) write(file, *place);
+  return std::fclose(file) == 0;
+}
+
+bool write_console_line(const OfConsoleLine& line) {
+  std::FILE* const file = opened(line.number);
+  if (file == nullptr) return false;
+  for (const Place& place : line.places) write(file, place);
   return std::fclose(file) == 0;
 }
 
 }  // namespace
 
-void begin(std::uint64_t plugin, const char* path, bool watches_moves) {
-  state = new State{.path = path, .watches_memory = watches_moves};
+void begin(std::uint64_t plugin, const char* path, Span span, bool watches_moves) {
+  state = new State{.path = path, .span = span, .counts = span == Span::console_line, .watches_memory = watches_moves};
   qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated, nullptr);
 }
 
 bool phase_changed(bool in_window, std::uint64_t load) {
-  if (state == nullptr || in_window == state->counts) return true;
+  if (state == nullptr || state->span == Span::console_line || in_window == state->counts) return true;
   state->counts = in_window;
-  if (!in_window) return write(load);
+  if (!in_window) return write_window(load);
   for (const auto& [address, place] : state->places) place->executions = place->moves = 0;
   state->repeating = nullptr;
   return true;
+}
+
+void console_line_ended(std::uint64_t line) {
+  if (state == nullptr || state->span != Span::console_line) return;
+  if (state->console_lines.size() == console_lines_max) state->console_lines.pop_front();
+  std::vector<Place>& places = state->console_lines.emplace_back(OfConsoleLine{.number = line}).places;
+  places.reserve(state->executed.size());
+  for (Place* const place : state->executed) {
+    places.push_back(*place);
+    place->executions = place->moves = 0;
+  }
+  state->executed.clear();
+  state->repeating = nullptr;
+}
+
+bool machine_ended() {
+  if (state == nullptr) return true;
+  const bool written = std::ranges::all_of(state->console_lines, write_console_line);
+  state->console_lines.clear();
+  return written;
 }
 
 }  // namespace neap::model::profile

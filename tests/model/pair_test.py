@@ -8,7 +8,7 @@ import pytest
 from tests.model.modelled import image
 from tools.bench.determinism import busy_host
 from tools.errors import Failure, UsageError
-from tools.model import experiment, linux, pair
+from tools.model import experiment, layers, linux, pair, plugin
 from tools.model.pair import Pairing
 
 NETPIPE = image("apps/netpipe", "netpipe")
@@ -94,3 +94,53 @@ def test_a_measurement_that_fails_is_reported(tmp_path: Path) -> None:
     """The cable loses everything, so that the transmitter gives up."""
     with pytest.raises(Failure, match="NetPIPE ended with status"):
         run(tmp_path / "lost", network="loss=0.999", seed=1)
+
+
+def both_counts(directory: Path, system: experiment.System, words: list[str], **settings: object) -> tuple[list[dict], pair.Result]:
+    """By size: the instructions of all machines in the snapshots of a run with a profile, and the same run's result."""
+    directory.mkdir()
+    lines: dict[str, list[str]] = {role: [] for role in pair.ADDRESSES}
+    wanted = Pairing("e5-2690", arguments=words, profile=True, **settings)
+    result = pair.run(wanted, system, directory, lambda role, line: lines[role].append(line))
+    printed = {role: lines[role] for role in result.points[-1].spent}
+    snapshots = {role: plugin.snapshots(directory / role) for role in pair.ADDRESSES}
+    plain = pair.merge(printed, snapshots, result.world)
+    assert plain.digest == result.digest
+    return [{role: spent.instructions for role, spent in point.spent.items()} for point in plain.points], result
+
+
+def test_a_profile_does_not_change_a_run_of_neap_and_has_its_layers(tmp_path: Path) -> None:
+    plain = run(tmp_path / "plain", "itr=10us")
+    profiled = run(tmp_path / "profiled", "itr=10us", profile=True)
+    assert profiled.digest == plain.digest
+    for without, point in zip(plain.points[1:], profiled.points[1:], strict=True):
+        for role in pair.ADDRESSES:
+            spent = point.spent[role]
+            assert not without.spent[role].layers and sum(spent.layers.values()) == spent.instructions
+            # Neap copies without repeated string instructions. The instruction that ends a line may be counted on either side of it.
+            assert spent.instructions == pytest.approx(without.spent[role].instructions, abs=2)
+            assert all(spent.layers[layer] > 0 for layer in layers.LAYERS)
+            assert spent.layers[layers.OTHER] < 0.1 * spent.instructions, "the log is among the others"
+
+
+def test_a_repeated_string_instruction_of_linux_counts_once(tmp_path: Path) -> None:
+    """In copies of 64 KiB the snapshots count a repetition for every 8 bytes."""
+    words = ["from=16K", "to=64K", "repeats=10", "itr=16us", "pstate=29", "idle=c1"]
+    counted, result = both_counts(tmp_path / "linux", experiment.System(*linux.image()), words)
+    for number, point in enumerate(result.points[1:], 1):
+        spent = point.spent[pair.TRANSMITTER]
+        assert set(point.spent) == {pair.TRANSMITTER} and spent.instructions <= counted[number][pair.TRANSMITTER]
+        assert sum(spent.layers.values()) == spent.instructions
+        assert all(spent.layers[layer] > 0 for layer in layers.LAYERS if layer != layers.OTHER)
+        assert spent.layers[layers.OTHER] < 0.05 * spent.instructions
+    assert result.points[-1].size == 1 << 16
+    assert result.points[-1].spent[pair.TRANSMITTER].instructions < 0.9 * counted[-1][pair.TRANSMITTER]
+
+
+def test_a_difference_of_runs_is_one_of_each_layer(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    wanted = Pairing("e5-2690", arguments=["itr=16us", "idle=c1"], sizes=(64,), repeats=20, profile=True)
+    (point,) = pair.run(wanted, NETPIPE, tmp_path / "out").points
+    for spent in point.spent.values():
+        assert sum(spent.layers.values()) == spent.instructions
+        assert spent.layers[layers.DRIVER] > 100 * pair.TRIALS * point.repeats

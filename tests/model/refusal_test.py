@@ -109,6 +109,7 @@ def test_a_machine_without_icount_is_refused(tmp_path: Path) -> None:
         (["instructions_max=0"], "instructions_max takes a number above 0"),
         (["colour=red"], "unknown option colour"),
         (["misplace=nothing"], "there is no offset nothing"),
+        (["lines=on", "profile=/tmp/%/profile.txt"], "profile needs a % in the file's name with lines=on"),
     ],
 )
 def test_a_wrong_option_is_refused(tmp_path: Path, words: list[str], said: str) -> None:

@@ -201,6 +201,8 @@ def _ping_pong(unit: Unit, plan: Plan, system: experiment.System, scratch: Path)
         arguments=unit.arm.words,
         sizes=one.sizes,
         repeats=one.repeats,
+        profile=True,
+        debian_13_kernel=unit.arm.system == "linux-13",
     )
     result = pair.run(pairing, system, scratch)
     points = {point.size: point for point in result.points}
@@ -219,7 +221,8 @@ def _of_point(unit: Unit, row: str, point: pair.Point) -> Measured:
         "watts": spent.watts,
         "uj": spent.package_j * 1e6 / trips,
     }
-    return Measured(row, unit.arm.name, unit.cores, unit.round, "round trip", trips, figures, {}, {"mbps": point.mbps})
+    of_layers = {name: value / trips for name, value in spent.layers.items()}
+    return Measured(row, unit.arm.name, unit.cores, unit.round, "round trip", trips, figures, of_layers, {"mbps": point.mbps})
 
 
 def _log(unit: Unit, plan: Plan, system: experiment.System, scratch: Path, keep: Path) -> Outcome:

@@ -139,11 +139,18 @@ echo "tcp 6 TCP" >/etc/protocols
 receive_netpipe() {
   nptcp >/dev/null 2>&1 &
   await listens $netpipe_port || fail "NPtcp does not listen"
+  say_maps "$(pidof NPtcp)"
   say "linux: NPtcp listens, $settings"
   answer_arp
   wait_for_ever
 }
 transmit_netpipe() {
+  # The console's characters would be part of the measurement. Without random addresses another process has the same ones.
+  nptcp >/dev/null 2>&1 &
+  await listens $netpipe_port || fail "NPtcp does not listen"
+  server=$(pidof NPtcp)
+  say_maps "$server"
+  kill "$server"
   answer_arp
   # NPtcp does not try again, and a connection to its port would be a measurement.
   peer=$(word peer)

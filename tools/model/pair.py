@@ -8,6 +8,9 @@ So the energy of a size is the difference of the snapshots at two lines, of each
 Both ends run Neap, or Linux with Debian's NPtcp. NPtcp prints no line at the end that answers, so there only the other end has figures of a
 size. With `Pairing.sizes` both systems are measured in the same way: two runs with different numbers of round trips, whose difference is
 the cost of the further ones. A size's start and the console's work are in both runs, and cancel out.
+
+The snapshots count each repetition of a string instruction, such as Linux's copies of 64 KiB, where a CPU counts one instruction. With
+`Pairing.profile` the instructions are therefore those of the plugin's profile between two lines, which also gives their layers.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import itertools
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +33,7 @@ from tools.bench.netpipe import GUEST_PORT, RESULT
 from tools.bench.rows import aligned
 from tools.errors import Failure, UsageError
 from tools.foreign import parse_json, read_bounded, shown_lines
-from tools.model import cpu_model, linux, plugin
+from tools.model import cpu_model, layers, linux, linux_profile, plugin, profile
 from tools.model.experiment import CORES_MAX, TIME_OUT_SECONDS, WORLD_RESULT, System
 from tools.model.results import RESULT_BYTES_MAX
 
@@ -48,6 +53,7 @@ MORE_REPEATS = 100
 NPTCP_OPTIONS = {"from": "-l", "to": "-u", "repeats": "-n", "perturbation": "-p"}
 NPTCP_RANGES = {"from": (1, 1 << 28), "to": (1, 1 << 28), "repeats": (1, 1_000_000), "perturbation": (0, 1 << 20)}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
+PROFILE = "profile-%.txt"  # % is the number of the console's line
 LINUX_FINISHED = "linux: NPtcp has finished"
 
 
@@ -58,6 +64,8 @@ class Pairing:
     network: the world's --network. arguments: words of both images' command lines: of the policy, and NetPIPE's own.
     sizes: the bytes of messages, powers of two, whose costs are measured by two runs. They replace NetPIPE's own words.
     repeats: with `sizes`, the round trips of a trial by which the runs differ.
+    profile: the instructions are those of the profile, and they have layers. The run is the same, and takes longer.
+    debian_13_kernel: of Linux, for the symbols of its profile.
     """
 
     model: str
@@ -68,6 +76,8 @@ class Pairing:
     arguments: Sequence[str] = ()
     sizes: Sequence[int] = ()
     repeats: int = MORE_REPEATS
+    profile: bool = False
+    debian_13_kernel: bool = False
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -104,6 +114,10 @@ class Pairing:
             own += ["mode=client", f"peer={ADDRESSES[RECEIVER]}:{GUEST_PORT}", "wait=30s"]
         return [*own, *words]
 
+    def has_profile(self, role: str, system: System) -> bool:
+        """Only of a machine that prints results. The receiver's NPtcp prints none."""
+        return self.profile and (role == TRANSMITTER or not system.is_linux)
+
     def _linux_words(self, role: str, words: Sequence[str]) -> list[str]:
         options: list[str] = []
         settings: list[str] = []
@@ -128,16 +142,21 @@ def _number(name: str, text: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """One machine from one size's line to the next. `card_wakeups`: those by an interrupt of the card."""
+    """One machine from one size's line to the next. `card_wakeups`: those by an interrupt of the card. `layers`: instructions by layer
+    (layers.py), empty without a profile. In a difference of two runs, a layer can be negative by some instructions."""
 
     seconds: float
     package_j: float
     wakeups: int
     card_wakeups: int
     instructions: int
+    layers: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __sub__(self, other: Spent) -> Spent:
-        return Spent(*(mine - theirs for mine, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
+        names = [field.name for field in dataclasses.fields(self) if field.name != "layers"]
+        numbers = {name: getattr(self, name) - getattr(other, name) for name in names}
+        of_layers = {name: self.layers.get(name, 0) - other.layers.get(name, 0) for name in {**self.layers, **other.layers}}
+        return Spent(**numbers, layers=of_layers)
 
     @property
     def watts(self) -> float:
@@ -177,6 +196,7 @@ class PairedMachine(machine.Machine):
     def __init__(self, system: System, wanted: Pairing, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
         self._wanted = wanted
         self._out = out
+        self._profile = out / PROFILE if wanted.has_profile(role, system) else None
         self._first = first
         self._world_tried, self._world_started = threading.Event(), False
         self._cpu_model = cpu_model.load(wanted.model)
@@ -213,7 +233,9 @@ class PairedMachine(machine.Machine):
             for own, name in (("card", "peer-card"), ("link", "peer-link")):
                 (self.directory / own).symlink_to(there / name)
         link = self.directory / "link"
-        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=self._wanted.seed, lines=True)
+        self.qemu_options = plugin.options(
+            self._cpu_model, self._out, link=link, seed=self._wanted.seed, lines=True, profile=self._profile, moved_lines=False
+        )
 
     def network_words(self) -> list[str]:
         """None: the network is in the world."""
@@ -230,7 +252,7 @@ def run(wanted: Pairing, image: Path | System, out: Path, on_line: Callable[[str
     found = []
     for name, repeats in (("short", SHORT_REPEATS), ("long", SHORT_REPEATS + wanted.repeats)):
         (out / name).mkdir()
-        found.append(_run(wanted.sweep(repeats), system, out / name, on_line))
+        found.append(_run(wanted.sweep(repeats), system, out / name, on_line, wanted.sizes))
     return difference(*found, wanted)
 
 
@@ -249,7 +271,10 @@ def difference(short: Result, long: Result, wanted: Pairing) -> Result:
     return Result(points, long.world, f"{short.digest}-{long.digest}")
 
 
-def _run(wanted: Pairing, system: System, out: Path, on_line: Callable[[str, str], None]) -> Result:
+def _run(
+    wanted: Pairing, system: System, out: Path, on_line: Callable[[str, str], None], profiled_sizes: Sequence[int] | None = None
+) -> Result:
+    """profiled_sizes: those that have layers with `wanted.profile`; None: all. To find the layers of a size takes the host a while."""
     folders = {role: out / role for role in ADDRESSES}
     for folder in folders.values():
         folder.mkdir()
@@ -272,7 +297,8 @@ def _run(wanted: Pairing, system: System, out: Path, on_line: Callable[[str, str
             raise Failure(f"the machine that answers ended with status {status}", details=machines[RECEIVER].lines[-10:])
         world = _world(out / RECEIVER / WORLD_RESULT, machines[RECEIVER])
         lines = {role: one.lines for role, one in machines.items() if role == TRANSMITTER or not system.is_linux}
-    return merge(lines, {role: plugin.snapshots(folder) for role, folder in folders.items()}, world)
+    profiles = {role: Profiles(folders[role], system, lines[role], wanted, profiled_sizes) for role in lines if wanted.profile}
+    return merge(lines, {role: plugin.snapshots(folder) for role, folder in folders.items()}, world, profiles)
 
 
 def _finished(system: System, lines: Sequence[str]) -> bool:
@@ -292,17 +318,49 @@ def _world(path: Path, first: PairedMachine) -> dict[str, Any]:
         raise Failure(f"{path}: {error}") from None
 
 
-def merge(lines: dict[str, list[str]], snapshots: dict[str, list[dict[str, Any]]], world: dict[str, Any]) -> Result:
-    """Joins the lines of each console with the snapshots at their ends. `lines`: of the machines that print results. Raises Failure if
-    lines and snapshots are not of the same run."""
+class Profiles:
+    """The profiles of one machine, in `folder`. `console`: all its lines, which on Linux have the addresses of modules and of NPtcp."""
+
+    def __init__(self, folder: Path, system: System, console: Sequence[str], wanted: Pairing, sizes: Sequence[int] | None):
+        self._folder, self._system, self._sizes = folder, system, sizes
+        self._symbols = linux_profile.symbols(console, wanted.debian_13_kernel) if system.is_linux else None
+
+    def layers(self, size: int, lines: Iterable[int]) -> Counter[str] | None:
+        """The instructions by layer of these lines of the console, from 1. None for a size that is not wanted. Raises Failure if a line has
+        no profile."""
+        if self._sizes is not None and size not in self._sizes:
+            return None
+        found: Counter[str] = Counter()
+        for line in lines:
+            file = self._folder / PROFILE.replace("%", str(line))
+            if self._symbols:
+                found += linux_profile.layers(file, self._symbols)
+            else:
+                found += layers.of_neap(profile.read(file, self._system.kernel))
+        return found
+
+
+def merge(
+    lines: dict[str, list[str]],
+    snapshots: dict[str, list[dict[str, Any]]],
+    world: dict[str, Any],
+    profiles: Mapping[str, Profiles] | None = None,
+) -> Result:
+    """Joins the lines of each console with the snapshots at their ends, and with the profiles between them. `lines`: of the machines that
+    print results. Raises Failure if lines and snapshots are not of the same run."""
     found: dict[str, list[tuple[re.Match[str], Spent | None]]] = {}
     for role, printed in lines.items():
         at = {one["mark"]: one for one in snapshots[role] if one["event"] == "line"}
         if len(at) != len(printed):
             raise Failure(f"{role}: there are {len(at)} snapshots of {len(printed)} lines")
         numbers = [(number, match) for number, line in enumerate(printed, 1) if (match := RESULT.match(line)) and match["us"]]
-        befores = [None, *(at[number] for number, _ in numbers)]
-        found[role] = [(match, before and _difference(before, at[number])) for before, (number, match) in zip(befores, numbers)]
+        found[role] = [(match, None) for _, match in numbers[:1]]
+        for (before, _), (number, match) in itertools.pairwise(numbers):
+            spent = _difference(at[before], at[number])
+            by_layer = profiles[role].layers(int(match["bytes"]), range(before + 1, number + 1)) if profiles else None
+            if by_layer is not None:
+                spent = dataclasses.replace(spent, instructions=by_layer.total(), layers=dict(by_layer))
+            found[role].append((match, spent))
     sizes = {role: [match["bytes"] for match, _ in measured] for role, measured in found.items()}
     if not sizes[TRANSMITTER] or any(others != sizes[TRANSMITTER] for others in sizes.values()):
         raise Failure(f"the machines measured {' and '.join(str(len(one)) for one in sizes.values())} sizes")
