@@ -269,9 +269,7 @@ def test_layers_are_stacked_and_named(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_bars_of_layers_are_scaled_to_the_row_the_arm_or_the_unit(browser: Browser, tmp_path: Path) -> None:
-    table = with_units()
-    table["cells"]["get.16"]["Neap"]["instructions"] = cell(2500.0)
-    show(browser, tmp_path, table)
+    show(browser, tmp_path, with_units())
     ends = (
         "[...document.querySelectorAll('#layers svg')].map((each) => Math.max(...[...each.querySelectorAll('rect.column')]"
         ".map((one) => one.getBBox().x + one.getBBox().width)))"
@@ -280,9 +278,6 @@ def test_the_bars_of_layers_are_scaled_to_the_row_the_arm_or_the_unit(browser: B
     assert get_1 == pytest.approx(get_16, rel=0.05), "3,000 and 6,000 instructions"
     assert idle > 0.8 * get_1
     assert texts(browser, "#layers svg:first-of-type text.total")[:3] == ["1,000", "2,000 (2.00 times Neap)", "3,000 (3.00 times Neap)"]
-    names = [text for text in texts(browser, "#layers title") if "not in the profile" in text]
-    assert names == ["get.16, Neap, not in the profile: 500 instructions, 20 %"]
-    assert "not in the profile" in texts(browser, "#layers-legend")[0]
     assert texts(browser, "#layers h3") == ["for each request", "for each second"], "a round trip has no layers"
     browser.evaluate("choose('bars_of_layers', 'one')")
     get_1, get_16, _ = browser.evaluate(ends)

@@ -6,22 +6,14 @@ const layerBarHeight = 18, layerRowHeight = 22, titleHeight = 20;
 const letterWidth = 6.6;
 const columnWidthMin = 640; // pixels; a wider page has two columns of pictures
 
-const colourOf = (layer) => (layer < page.layers.length ? layerColours[layer % layerColours.length] : remainderColour);
-const nameOf = (layer) => (layer < page.layers.length ? page.layers[layer] : remainderName);
+const colourOf = (layer) => layerColours[layer % layerColours.length];
 const layerOf = (workload, each, layer) => {
   const cell = cellOf(workload, each, `instructions: ${layer}`);
   return cell && cell.mean > 0 ? cell.mean : 0;
 };
-// The profile counts a repeated string instruction once. The other instructions have a part of their own, so that a bar's length is that of
-// the figure "instructions".
-const remainderName = "not in the profile", remainderColour = "#b9bec4", remainderShareMin = 0.002;
 const sum = (parts) => parts.reduce((a, b) => a + b, 0);
 
-function partsOf(workload, each) {
-  const parts = page.layers.map((layer) => layerOf(workload, each, layer)), all = sum(parts);
-  const rest = all > 0 ? ((cellOf(workload, each, "instructions") || {}).mean || 0) - all : 0;
-  return [...parts, rest > remainderShareMin * all ? rest : 0];
-}
+const partsOf = (workload, each) => page.layers.map((layer) => layerOf(workload, each, layer));
 
 // Returns the arms of a workload that have layers. An arm that executes nothing has a row without a bar, if another arm has layers.
 function layerRows(workload) {
@@ -36,8 +28,7 @@ function paintLayers() {
   byId("layers-part").hidden = !shown.length;
   if (!shown.length) return;
   byId("layers-title").textContent = `Instructions by layer, ${coresText()}`;
-  const hasRemainder = shown.some(({ rows }) => rows.some(({ parts }) => parts[page.layers.length] > 0));
-  byId("layers-legend").replaceChildren(...[...page.layers, ...(hasRemainder ? [remainderName] : [])].map((layer, at) => {
+  byId("layers-legend").replaceChildren(...page.layers.map((layer, at) => {
     const key = html("span", "key");
     key.style.background = colourOf(at);
     return html("span", "", key, layer);
@@ -83,7 +74,7 @@ function paintLayers() {
         made.append(mark);
         const share = number((100 * part) / totals[at]);
         const said = `${number(part)} instructions, ${share} %`;
-        marks.push({ element: mark, text: `${workload.name}, ${each.name}, ${nameOf(layer)}: ${said}` });
+        marks.push({ element: mark, text: `${workload.name}, ${each.name}, ${page.layers[layer]}: ${said}` });
         x += (part / scale) * wide;
       });
       made.append(svg("text", { class: "total", x: x + 6, y: y + 13 }, texts[at]));
@@ -95,8 +86,8 @@ function paintLayers() {
 function layerMark(layer, x, y, width) {
   const colour = colourOf(layer);
   const mark = svg("g", {}, svg("rect", { class: "column", x, y, width, height: layerBarHeight, fill: colour }));
-  if (width > 6.8 * nameOf(layer).length + 6) {
-    mark.append(svg("text", { x: x + 4, y: y + 13, style: `fill:${darkColours.includes(colour) ? "#fff" : "#000"}` }, nameOf(layer)));
+  if (width > 6.8 * page.layers[layer].length + 6) {
+    mark.append(svg("text", { x: x + 4, y: y + 13, style: `fill:${darkColours.includes(colour) ? "#fff" : "#000"}` }, page.layers[layer]));
   }
   return mark;
 }
