@@ -71,6 +71,9 @@ def _run_missing(results: folder.ResultFolder, booted: Mapping[str, units.Booted
         try:
             for future in futures:
                 future.result()
+        except BaseException:
+            progress.say("neap: this ends when the runs in progress have ended, at most some minutes; their results are kept")
+            raise
         finally:
             stopped.set()
             if progress.on_terminal():
