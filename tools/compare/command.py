@@ -108,7 +108,7 @@ def _log_page(results: folder.ResultFolder) -> bool:
 
 
 def _differences(results: folder.ResultFolder) -> dict[str, list[Any]]:
-    """What forbids a comparison with the first arm, or differs by nature, by the other arm's name."""
+    """Returns the differences between the first arm's machine and each other one, by the other arm's name."""
     machines = results.machines()
     first = results.plan.arms[0].name
     others = [arm.name for arm in results.plan.arms[1:]]

@@ -57,7 +57,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Booted:
-    """What an arm boots, for memcached and for NetPIPE."""
+    """The systems that an arm boots: for memcached, for NetPIPE, and with the log on."""
 
     memcached: experiment.System
     netpipe: experiment.System

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Where the kernel describes a counter: an event of the CPU's own PMU, or a name in sysfs.
+// The kernel's description of a counter: an event of the CPU's own PMU, or a name in sysfs.
 struct Source {
   const char* name;
   const char* pmu;  // folder in /sys/bus/event_source/devices; NULL: a hardware event

@@ -29,7 +29,7 @@ struct ClockPair {
   uint64_t ns, tsc;
 };
 
-/// What a run adds to the header's text.
+/// Facts of one run for the header's text.
 struct RunFacts {
   struct ClockPair begin, end;  // of the run, or the last two readings
   uint32_t run, sample_period_us;

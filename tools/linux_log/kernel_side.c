@@ -118,7 +118,7 @@ static bool has_member(const struct btf* types, const char* structure, const cha
   return false;
 }
 
-/// Whether this kernel has the account of idle time that the programs know.
+/// Returns true if this kernel has the account of idle time that the programs read.
 static bool has_account(const struct KernelOptions* options) {
   if (options->record_sleeps || !options->idle_states || options->idle_states > RAW_IDLE_STATES_MAX) return false;
   struct btf* types = btf__load_vmlinux_btf();

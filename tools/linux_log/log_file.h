@@ -30,7 +30,7 @@ void log_flush(struct LogFile* file);
 /// Empties the file.
 bool log_reset(struct LogFile* file);
 
-/// What a header has beside its text.
+/// Numbers of a header beside its text.
 struct HeaderNumbers {
   uint32_t core;
   uint64_t entries, first, unwritten;

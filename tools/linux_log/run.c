@@ -146,7 +146,7 @@ static void make_entries(struct Tracer* tracer) {
   flush_files(tracer);
 }
 
-/// Whether a queue had so many frames since its entry before that a poll may have used its whole budget.
+/// Returns true if a queue had enough frames between two entries that a poll may have used its whole budget.
 static bool is_busy(struct Tracer* tracer, const struct RawEntry* entries, uint32_t count) {
   bool is_any = false;
   for (const struct RawEntry* raw = entries; raw < entries + count; ++raw) {

@@ -29,5 +29,5 @@ void settings_open(struct Settings* settings, const struct Card* card, uint32_t 
 void settings_read(struct Settings* settings, void (*changed)(void* context, uint32_t number, uint32_t cpu), void* context);
 /// Fills the entry with a CPU's present values. `number`: the setting that the entry states, or CHANGED_NOTHING.
 void settings_fill(const struct Settings* settings, uint32_t cpu, uint32_t number, struct SettingsEntry* entry);
-/// Whether sockets poll the card without interrupts, as of the last read.
+/// Returns true if sockets polled the card without interrupts at the last read.
 bool settings_has_busy_poll(const struct Settings* settings);
