@@ -103,7 +103,7 @@ class EventLoop {
   [[nodiscard]] bool watch_card() noexcept;
   void sleep() noexcept;
   Sleep sleep_in(IdleState state, std::uint64_t from_tsc, const WatchedLine* watched, std::uint64_t& until_tsc) noexcept;
-  [[nodiscard]] IdleState choose_state(std::uint64_t alarm_ns) noexcept;
+  [[nodiscard]] IdleState choose_state(std::uint64_t latest_ns) noexcept;
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
@@ -136,8 +136,11 @@ class EventLoop {
   std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found work
   std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
   std::uint64_t found_none_at_tsc_ = 0;     // TSC of the last check by `poll`, if it found nothing; else 0
-  IdleGovernor governor_;                   // for idle state `menu`
-  WatchedLine watched_;                     // for idle state `monitor`: the line that the card writes next, as it was before the last check
+  // For idle state `menu`: the governor, when the next timer is due or earlier, and the purpose of the alarm that the last choice has set.
+  IdleGovernor governor_;
+  std::uint64_t menu_timer_ns_ = machine::alarm_none;
+  bool alarm_is_to_look_again_ = false;
+  WatchedLine watched_;  // for idle state `monitor`: the line that the card writes next, as it was before the last check
 };
 
 /// Converts ticks of `machine::timestamp`. No product overflows: 10^9 has 30 bits, and a rate in Hz has at most 34.
@@ -200,14 +203,12 @@ extern constinit thread_local TimerWheel timer_wheel;
 extern constinit thread_local std::uint64_t armed_alarm_ns;  // the time of the alarm that is set and has not fired
 void arm_earlier_alarm(std::uint64_t latest_ns) noexcept;
 /// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless the alarm is armed for an earlier time already.
-/// Returns the time for which the alarm is armed.
 ///
 /// Most time-outs are cancelled or postponed before they are due, many of them by each request. So an alarm that is too early stays: at
 /// worst it wakes the core once, and the next sleep sets the right one.
-inline std::uint64_t arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
+inline void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
   if (armed_alarm_ns > std::min(timer_wheel.not_before_ns(), latest_ns)) [[unlikely]]
     arm_earlier_alarm(latest_ns);
-  return armed_alarm_ns;
 }
 /// The same without `latest_ns`, for a core that has just found that no timer is due.
 inline void arm_alarm_for_sleep() noexcept {

@@ -406,20 +406,42 @@ bool EventLoop::watch_card() noexcept {
     if (!watch_card()) return;
     state = watched_.line() != nullptr ? monitor_state_ : IdleState::halt;
   }
-  const std::uint64_t alarm_ns = arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
-  if (state == IdleState::menu) state = choose_state(alarm_ns);
+  const std::uint64_t latest_ns = watchdog::on ? watchdog::next_look_ns() : machine::alarm_none;
+  if (state == IdleState::menu) {
+    state = choose_state(latest_ns);
+  } else {
+    arm_alarm_for_sleep(latest_ns);
+  }
   if ((core_work & (work_bits::end_hooks | work_bits::local)) != 0 || interrupts_marked()) return;
   const std::uint64_t from_tsc = machine::timestamp();
   std::uint64_t until_tsc = 0;
   const Sleep how = sleep_in(state, from_tsc, watched_.line() != nullptr ? &watched_ : nullptr, until_tsc);
-  if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep)
-    governor_.woke(machine::power_abilities(), state, nanoseconds(until_tsc - from_tsc));
+  if (idle_state_ == IdleState::menu && how.cause != WakeCause::not_asleep) {
+    const bool to_look_again = how.cause == WakeCause::timer && alarm_is_to_look_again_;
+    governor_.woke(machine::power_abilities(), state, nanoseconds(until_tsc - from_tsc), to_look_again);
+  }
   if (until_tsc >= next_error_check_tsc_) check_hardware_errors(until_tsc);
 }
 
-IdleState EventLoop::choose_state(std::uint64_t alarm_ns) noexcept {
+/// Chooses the state of `menu`, and arms the alarm for the earliest of the next timer, `latest_ns` and the moment to choose again.
+IdleState EventLoop::choose_state(std::uint64_t latest_ns) noexcept {
   const std::uint64_t now_ns = machine::now_ns();
-  return governor_.choose(machine::power_abilities(), alarm_ns > now_ns ? alarm_ns - now_ns : 0);
+  // As in `arm_alarm_for_sleep`, a time that cancelled timers have left too early stays until it has passed.
+  if (menu_timer_ns_ <= now_ns) menu_timer_ns_ = machine::alarm_none;
+  if (menu_timer_ns_ > std::min(timer_wheel.not_before_ns(), latest_ns)) menu_timer_ns_ = std::min(timer_wheel.earliest_ns(), latest_ns);
+  const std::uint64_t until_timer_ns = menu_timer_ns_ > now_ns ? menu_timer_ns_ - now_ns : 0;
+  const IdleGovernor::Choice choice = governor_.choose(machine::power_abilities(), until_timer_ns);
+
+  // Before short sleeps the alarm would move a little each time, and setting it costs more than all else here. So an alarm stays if it is
+  // at least half the wanted time away.
+  alarm_is_to_look_again_ = choice.look_again_ns < until_timer_ns;
+  const std::uint64_t latest_alarm_ns = alarm_is_to_look_again_ ? now_ns + choice.look_again_ns : menu_timer_ns_;
+  const std::uint64_t earliest_alarm_ns = alarm_is_to_look_again_ ? now_ns + choice.look_again_ns / 2 : menu_timer_ns_;
+  if (armed_alarm_ns < earliest_alarm_ns || armed_alarm_ns > latest_alarm_ns) {
+    machine::set_alarm(latest_alarm_ns);
+    armed_alarm_ns = latest_alarm_ns;
+  }
+  return choice.state;
 }
 
 // No core is woken for this check: a core that sleeps for an hour checks when it wakes.

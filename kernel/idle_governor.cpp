@@ -13,6 +13,21 @@ namespace {
 constexpr std::uint64_t ns_per_us = 1000;
 constexpr unsigned states_first = static_cast<unsigned>(IdleState::c1), states_last = static_cast<unsigned>(IdleState::c7);
 
+/// The shortest sleep for which `state` is chosen; 0 if the CPU lacks the state.
+std::uint64_t residency_ns(const PowerAbilities& abilities, IdleState state) noexcept {
+  return abilities.wake_us[static_cast<unsigned>(state)] * ns_per_us * IdleGovernor::residency_per_wake_up;
+}
+
+IdleState deepest_that_fits(const PowerAbilities& abilities, std::uint64_t length_ns) noexcept {
+  auto chosen = static_cast<IdleState>(states_first);
+  for (unsigned index = states_first; index <= states_last; ++index) {
+    const auto state = static_cast<IdleState>(index);
+    const std::uint64_t shortest_ns = residency_ns(abilities, state);
+    if (shortest_ns != 0 && shortest_ns <= length_ns) chosen = state;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 unsigned SleepPredictor::range_of(std::uint64_t until_timer_ns) noexcept {
@@ -75,22 +90,25 @@ void SleepPredictor::observe(std::uint64_t slept_ns) noexcept {
   share_[range] = static_cast<std::uint32_t>(before + (share - before) / observed_[range]);
 }
 
-IdleState IdleGovernor::choose(const PowerAbilities& abilities, std::uint64_t until_timer_ns) noexcept {
-  const std::uint64_t expected_ns = predictor_.predict(until_timer_ns);
-  unsigned chosen = states_first;
-  for (unsigned state = states_first; state <= states_last; ++state) {
-    const std::uint64_t residency_ns = abilities.wake_us[state] * ns_per_us * residency_per_wake_up;
-    if (residency_ns != 0 && residency_ns <= expected_ns) chosen = state;
-  }
+IdleGovernor::Choice IdleGovernor::choose(const PowerAbilities& abilities, std::uint64_t until_timer_ns) noexcept {
   require(abilities.wake_us[states_first] != 0, "idle=menu on a CPU whose wake-up times are not known");
-  return static_cast<IdleState>(chosen);
+  if (slept_before_ns_ != 0) return {deepest_that_fits(abilities, until_timer_ns), never};
+  const IdleState chosen = deepest_that_fits(abilities, predictor_.predict(until_timer_ns));
+  const IdleState allowed = deepest_that_fits(abilities, until_timer_ns);
+  return {chosen, chosen == allowed ? never : residency_ns(abilities, allowed)};
 }
 
-void IdleGovernor::woke(const PowerAbilities& abilities, IdleState state, std::uint64_t asleep_ns) noexcept {
+void IdleGovernor::woke(const PowerAbilities& abilities, IdleState state, std::uint64_t asleep_ns, bool to_look_again) noexcept {
   // The wake-up is not part of the sleep that the state had to fit. Its table value is a maximum, so the result may be too small. Then the
   // next choice is a lighter state, whose own sleep is measured better.
   const std::uint64_t wake_ns = abilities.wake_us[static_cast<unsigned>(state)] * ns_per_us;
-  predictor_.observe(asleep_ns - std::min(wake_ns, asleep_ns));
+  const std::uint64_t slept_ns = slept_before_ns_ + (asleep_ns - std::min(wake_ns, asleep_ns));
+  if (to_look_again) {
+    slept_before_ns_ = std::max<std::uint64_t>(slept_ns, 1);
+  } else {
+    predictor_.observe(slept_ns);
+    slept_before_ns_ = 0;
+  }
 }
 
 }  // namespace neap

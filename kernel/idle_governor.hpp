@@ -6,6 +6,11 @@
 // earlier. Two observations predict such ends, as in Linux's menu governor: recent sleeps of similar length repeat, and sleeps that a timer
 // bounds usually last a certain share of the time until that timer. The choice is the deepest state whose target residency is at most the
 // predicted length.
+//
+// A prediction that is too short would keep the core in a light state until something else wakes it: after a burst of frames, that is the
+// whole pause. So a sleep in a lighter state than the timer allows has an end. If it lasts as long as the deeper state's target residency,
+// the core wakes and chooses again, and now the timer alone bounds the choice. So a wrong prediction costs at most about twice what the
+// best state would have cost, as for any rule that does not know the length.
 #pragma once
 
 #include <array>
@@ -51,14 +56,21 @@ class IdleGovernor {
   /// intel_idle are 1 to 4.5 times the wake-up time, for most states 2 to 3.3 times.
   static constexpr std::uint32_t residency_per_wake_up = 3;
 
-  /// Returns `c1` to `c7`. `abilities.idle_states` MUST have `menu`.
-  [[nodiscard]] IdleState choose(const PowerAbilities& abilities, std::uint64_t until_timer_ns) noexcept;
-  /// The sleep in the state that `choose` returned ended. `asleep_ns` includes the wake-up. A sleep that did not begin, because there was
-  /// work, is not reported.
-  void woke(const PowerAbilities& abilities, IdleState state, std::uint64_t asleep_ns) noexcept;
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+
+  struct Choice {
+    IdleState state;              ///< `c1` to `c7`
+    std::uint64_t look_again_ns;  ///< if the sleep lasts so long, the core is to wake and choose again; `never`: it need not
+  };
+  /// The next sleep ends after `until_timer_ns` at the latest. `abilities.idle_states` MUST have `menu`.
+  [[nodiscard]] Choice choose(const PowerAbilities& abilities, std::uint64_t until_timer_ns) noexcept;
+  /// The sleep in the state that `choose` returned ended. `asleep_ns` includes the wake-up. `to_look_again`: the core woke only because of
+  /// `look_again_ns`, so the sleep goes on after the next choice. A sleep that did not begin, because there was work, is not reported.
+  void woke(const PowerAbilities& abilities, IdleState state, std::uint64_t asleep_ns, bool to_look_again) noexcept;
 
  private:
   SleepPredictor predictor_;
+  std::uint64_t slept_before_ns_ = 0;  // the part of the present sleep before the second choice; 0: there was none
 };
 
 }  // namespace neap

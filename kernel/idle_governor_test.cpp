@@ -34,12 +34,28 @@ struct Core {
   PowerAbilities abilities = sandy_bridge();
   IdleGovernor governor;
 
-  /// One sleep that other work ends after `length_ns`, or a timer if that is earlier. Returns the chosen state.
+  struct Part {
+    IdleState state;
+    std::uint64_t length_ns;
+  };
+  /// One sleep that other work ends after `length_ns`, or a timer if that is earlier. Returns its parts: the core wakes between them only
+  /// to choose again.
+  std::vector<Part> parts_of_sleep(std::uint64_t length_ns, std::uint64_t until_timer_ns = no_timer) {
+    std::vector<Part> parts;
+    std::uint64_t slept_ns = 0;
+    for (;;) {
+      const auto [state, look_again_ns] = governor.choose(abilities, until_timer_ns - slept_ns);
+      const std::uint64_t left_ns = std::min(length_ns, until_timer_ns) - slept_ns;
+      const bool to_look_again = look_again_ns < left_ns;
+      parts.push_back({state, to_look_again ? look_again_ns : left_ns});
+      slept_ns += parts.back().length_ns;
+      governor.woke(abilities, state, parts.back().length_ns + abilities.wake_us[static_cast<unsigned>(state)] * us, to_look_again);
+      if (!to_look_again) return parts;
+    }
+  }
+  /// The same. Returns the state that was chosen first.
   IdleState sleep(std::uint64_t length_ns, std::uint64_t until_timer_ns = no_timer) {
-    const IdleState state = governor.choose(abilities, until_timer_ns);
-    const std::uint64_t wake_ns = abilities.wake_us[static_cast<unsigned>(state)] * us;
-    governor.woke(abilities, state, std::min(length_ns, until_timer_ns) + wake_ns);
-    return state;
+    return parts_of_sleep(length_ns, until_timer_ns).front().state;
   }
   IdleState after(unsigned count, std::uint64_t length_ns, std::uint64_t until_timer_ns = no_timer) {
     for (unsigned i = 0; i < count; ++i) sleep(length_ns, until_timer_ns);
@@ -102,6 +118,39 @@ TEST(IdleGovernor, TheShareOfTheTimeUntilTheTimerIsLearned) {
     if (i >= 100) deep += is_deep ? 1 : 0;
   }
   EXPECT_LT(deep, 4u) << "a sleep of 30 us on average was taken for one of 100 ms";
+}
+
+TEST(IdleGovernor, ASleepThatLastsLongerThanPredictedGetsTheDeepestState) {
+  Core core;
+  core.after(20, 5 * us);
+  const auto parts = core.parts_of_sleep(1 * ms);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].state, c1);
+  EXPECT_EQ(parts[0].length_ns, 3 * 109 * us) << "the target residency of C7";
+  EXPECT_EQ(parts[1].state, c7);
+  EXPECT_EQ(core.sleep(5 * us), c1) << "one long sleep is no history";
+}
+
+TEST(IdleGovernor, TheSecondChoiceIsTheDeepestThatTheTimerAllows) {
+  Core core;
+  core.after(20, 5 * us, 1 * ms);
+  auto parts = core.parts_of_sleep(600 * us, 600 * us);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[1].state, c3) << "273 us are left";
+  EXPECT_EQ(parts[1].length_ns, (600 - 327) * us);
+  parts = core.parts_of_sleep(50 * us, 50 * us);
+  ASSERT_EQ(parts.size(), 2u) << "the timer allows C1E";
+  EXPECT_EQ(parts[0].length_ns, 30 * us);
+  EXPECT_EQ(parts[1].state, c1);
+  parts = core.parts_of_sleep(20 * us, 20 * us);
+  EXPECT_EQ(parts.size(), 1u) << "C1 is all that the timer allows";
+}
+
+TEST(IdleGovernor, BothPartsAreOneSleepOfTheHistory) {
+  Core core;
+  core.after(20, 5 * us);
+  for (unsigned i = 0; i < SleepPredictor::history; ++i) core.parts_of_sleep(2 * ms);
+  EXPECT_EQ(core.parts_of_sleep(2 * ms).size(), 1u) << "eight sleeps of 2 ms, not sixteen shorter ones";
 }
 
 TEST(SleepPredictor, ItsBoundsHoldForEveryInput) {
@@ -174,7 +223,7 @@ TEST(IdleGovernor, CostsLittleMoreThanTheBestFixedStateOnEachLoad) {
     std::array<double, 6> fixed{};
     for (unsigned i = 0; i < 4000; ++i) {
       const auto length = static_cast<std::uint64_t>(load.length_ns(random, i)) + 1;
-      governed += costs.of(static_cast<unsigned>(core.sleep(length)), length);
+      for (const Core::Part& part : core.parts_of_sleep(length)) governed += costs.of(static_cast<unsigned>(part.state), part.length_ns);
       for (unsigned state = 1; state <= 5; ++state) fixed[state] += costs.of(state, length);
     }
     const double best = *std::min_element(fixed.begin() + 1, fixed.end());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -61,12 +62,44 @@ TEST_F(IdlePolicyTest, MenuSleepsInAStateThatFitsAndKeepsTheInterrupt) {
   // Nothing but the test wakes the core, and it has no timer. The first sleeps are predicted to last.
   EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::c7; }));
   const EventCounters before = event_counters(1);
-  for (unsigned i = 0; i < 20; ++i) machine->on(1, [] {});
+  for (unsigned i = 0; i < 20; ++i) {
+    machine->on(1, [] {});
+    ASSERT_TRUE(HostMachine::wait_until([] { return host::asleep_in(1).has_value(); })) << "it may still be awake after an event";
+  }
   const EventCounters after = event_counters(1);
   EXPECT_GT(after.sleeps, before.sleeps);
   EXPECT_EQ(after.halts, before.halts);
   ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
   EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::halt; }));
+}
+
+struct ClockStands {
+  host::ManualClock clock{1'000'000'000};
+};
+struct IdlePolicyOnManualClock : ClockStands, PolicyTest {};
+
+// After a burst of short sleeps nothing wakes the core but its own second choice.
+TEST_F(IdlePolicyOnManualClock, MenuChoosesAgainIfASleepLastsLongerThanPredicted) {
+  constexpr std::chrono::nanoseconds residency{3 * 109'000};  // of C7
+  ASSERT_TRUE(set(Setting::idle, "menu", 1).has_value());
+  const auto sleeps_in = [](IdleState state) { return HostMachine::wait_until([&] { return host::asleep_in(1) == state; }); };
+  ASSERT_TRUE(sleeps_in(IdleState::c7)) << "without a history the timer alone counts, and there is none";
+  for (unsigned i = 0; i < 20; ++i) {
+    machine->on(1, [] {});
+    ASSERT_TRUE(HostMachine::wait_until([] { return host::asleep_in(1).has_value(); }));
+  }
+  ASSERT_TRUE(sleeps_in(IdleState::c1)) << "these sleeps lasted no time";
+  const std::uint64_t alarms_set = host::alarms_set(1);
+  machine->on(1, [] {});
+  ASSERT_TRUE(sleeps_in(IdleState::c1));
+  EXPECT_EQ(host::alarms_set(1), alarms_set) << "an alarm that is far enough away stays";
+  const std::uint64_t alarms = event_counters(1).alarms;
+  clock.advance(residency);
+  EXPECT_TRUE(sleeps_in(IdleState::c7));
+  EXPECT_EQ(event_counters(1).alarms, alarms + 1);
+  EXPECT_EQ(host::alarm_of(1), machine::alarm_none) << "it does not choose a third time";
+  machine->on(1, [] {});
+  EXPECT_TRUE(sleeps_in(IdleState::c1)) << "one long sleep between short ones changes nothing";
 }
 
 // The card's write ends the sleep. The idle hook finds the frame, regardless of the moment of the write.
