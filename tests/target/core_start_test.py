@@ -125,7 +125,7 @@ def test_a_machine_that_lacks_a_core_refuses_and_names_it() -> None:
 
 def test_a_core_that_was_given_up_never_joins() -> None:
     """The held core is to be parked, so the machine runs without it. When it starts at last, it finds that it is out, and halts."""
-    with machine_with_a_held_cpu("spawns_all_arrive", held=2, words="cores=0,1,3 seconds=20") as machine:
+    with machine_with_a_held_cpu("spawns_all_arrive", held=2, words="cores=0,1,3 seconds=8") as machine:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             late = registers(machine, 2)
