@@ -39,8 +39,8 @@ struct LittleMemory : OneClient {
   }
 };
 
-/// Returns a pointer to each conversation. Some conversations have megabytes, and GoogleTest copies a parameter several times, in the process
-/// of each test.
+/// Returns a pointer to each conversation. Some conversations have megabytes, and GoogleTest copies a parameter several times in each
+/// process.
 inline std::vector<const Talk*> each_of(std::span<const Talk> talks) {
   std::vector<const Talk*> pointers;
   for (const Talk& talk : talks) pointers.push_back(&talk);
