@@ -90,7 +90,13 @@ class Traced:
 
     def hooks(self) -> list[str]:
         """Returns the tracepoints to which programs are attached."""
-        return sorted(re.findall(r"tp '(\w+)'", self.guest.output_of("bpftool link", seconds=60)))
+        # The kernel still lists a link that is being removed, and refuses to open it (EAGAIN). Then the list is read again.
+        deadline = time.monotonic() + HOOK_SECONDS
+        while True:
+            listed = self.guest.run("bpftool link", seconds=60)
+            if listed.ok:
+                return sorted(re.findall(r"tp '(\w+)'", listed.output))
+            assert "Resource temporarily unavailable" in listed.output and time.monotonic() < deadline, listed.output
 
     def await_hooks(self, are_right: Callable[[list[str]], bool]) -> None:
         deadline = time.monotonic() + HOOK_SECONDS
