@@ -233,6 +233,8 @@ def _parser() -> Parser:
     compare.add_argument("--cores", type=int, action="append", metavar="N", help="only this number of cores; repeatable")
     compare.add_argument("--jobs", type=int, metavar="N", help="machines at a time (the number of the host's cores)")
 
+    _add_analyses(command)
+
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
 
@@ -272,6 +274,27 @@ def _add_boot_commands(command) -> None:
     power.add_argument("action", metavar="cycle|on|off|status")
     power.add_argument("name", metavar="MACHINE")
     power.add_argument("--machines", default="machines.toml", metavar="FILE", help="the file that describes it (machines.toml)")
+
+
+def _add_analyses(command) -> None:
+    fit = command("fit", _call, "Fit the published studies' models 6.1 to 6.6 to the runs of a study.", builds=False)
+    pareto = command("pareto", _call, "Fronts of latency against energy per request, and the best settings for each SLA.", builds=False)
+    for analysis in (fit, pareto):
+        analysis.add_argument(
+            "places", nargs="+", metavar="STUDY|FILE", help="a study's folder, or its table as Parquet or CSV; repeatable"
+        )
+        analysis.add_argument("--by", metavar="COLUMNS", help="the columns that make groups, like arm,load,rate_wanted (those that vary)")
+        analysis.add_argument("--where", metavar="SQL", help="only rows that fulfil this condition, like 'itr_us >= 50'")
+        analysis.add_argument("--latency", metavar="COLUMN", help="p50_us, p99_us, p999_us, ... (p99_us; of NetPIPE's rows p50_us)")
+        analysis.add_argument("--replicates", type=int, default=1000, metavar="N", help="of the bootstrap; 0: no intervals (1000)")
+        analysis.add_argument("--seed", type=int, default=1, metavar="N", help="of the bootstrap (1)")
+        analysis.add_argument("--json", dest="as_json", action="store_true")
+        analysis.add_argument("--csv", dest="as_csv", action="store_true")
+    fit.add_argument("--plain-residuals", action="store_true", help="minimise differences in us and J, not in percent")
+    fit.add_argument("--keep-saturated", action="store_true", help="also runs that reached less than 99 %% of their rate")
+    fit.add_argument("--residuals", metavar="FILE", help="write measured and predicted values of each row there, as CSV")
+    fit.add_argument("--link-gbps", type=float, default=10.0, metavar="N", help="of NetPIPE's rows: speed of the link (10)")
+    fit.add_argument("--link-delay-us", type=float, default=0.0, metavar="N", help="of NetPIPE's rows: delay of the link, one way (0)")
 
 
 def _add_log_actions(log: argparse.ArgumentParser) -> None:
@@ -341,6 +364,7 @@ CALLS = {
     "doctor": "doctor.doctor",
     "clean": "cleaning.clean",
     "compare": "compare.command.compare",
+    "fit": "study.fit.fit",
 }
 # These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
 # and pyarrow, "study" also scikit-learn, scipy and duckdb.

@@ -41,6 +41,8 @@ commands:
                                          wakeup idle-policies counts linux-log
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
+  fit STUDY|FILE [--by COLUMNS] [--where SQL] [--latency COLUMN]
+                                         fit the published models of latency, energy and NetPIPE to a study's runs
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
