@@ -214,7 +214,7 @@ def _parser() -> Parser:
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
         "report-page the page of a log of five million records. "
-        "cleaners compares the figures of the published studies' scripts with the truth.",
+        "cleaners compares the figures of the published studies' scripts with the truth, fit its own fits with table 6.1.",
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
@@ -458,11 +458,8 @@ def _log(arguments) -> int:
 def _require_packages(command: str) -> None:
     from tools import pythons
 
-    needed = WITH_PACKAGES.get(command)
-    if needed == "log" and not pythons.has_log_packages():
-        pythons.start_over(pythons.log_environment(), sys.argv)
-    if needed == "study" and not pythons.has_study_packages():
-        pythons.start_over(pythons.study_environment(), sys.argv)
+    if command in WITH_PACKAGES:
+        pythons.require(WITH_PACKAGES[command])
 
 
 def _log_reading(arguments) -> int:

@@ -38,7 +38,7 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
-                                         wakeup idle-policies counts linux-log
+                                         wakeup idle-policies counts linux-log fit
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
   fit STUDY|FILE [--by COLUMNS] [--where SQL] [--latency COLUMN]

@@ -49,6 +49,14 @@ def has_study_packages() -> bool:
     return _runs_in(FOR_STUDIES, FOR_TESTS)
 
 
+def require(packages: str) -> None:
+    """Restarts this program in an environment with the packages, unless it runs in one. `packages`: "log" or "study"."""
+    if packages == "log" and not has_log_packages():
+        start_over(log_environment(), sys.argv)
+    if packages == "study" and not has_study_packages():
+        start_over(study_environment(), sys.argv)
+
+
 def start_over(directory: Path, words: Sequence[str]) -> NoReturn:
     """Replaces this process by another Python that runs the same program with the same words."""
     sys.stdout.flush()
