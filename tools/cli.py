@@ -290,11 +290,15 @@ def _add_analyses(command) -> None:
         analysis.add_argument("--seed", type=int, default=1, metavar="N", help="of the bootstrap (1)")
         analysis.add_argument("--json", dest="as_json", action="store_true")
         analysis.add_argument("--csv", dest="as_csv", action="store_true")
+        analysis.add_argument("--keep-saturated", action="store_true", help="also runs that reached less than 99 %% of their rate")
     fit.add_argument("--plain-residuals", action="store_true", help="minimise differences in us and J, not in percent")
-    fit.add_argument("--keep-saturated", action="store_true", help="also runs that reached less than 99 %% of their rate")
     fit.add_argument("--residuals", metavar="FILE", help="write measured and predicted values of each row there, as CSV")
     fit.add_argument("--link-gbps", type=float, default=10.0, metavar="N", help="of NetPIPE's rows: speed of the link (10)")
     fit.add_argument("--link-delay-us", type=float, default=0.0, metavar="N", help="of NetPIPE's rows: delay of the link, one way (0)")
+    pareto.add_argument("--sla", metavar="US,...", help="limits of the latency in us (100,200,300,400,500)")
+    pareto.add_argument("--default-itr", type=float, metavar="US", help="the ITR of `DVFS alone` (the adaptive one, or each)")
+    pareto.add_argument("--sure", type=float, default=0.5, metavar="SHARE", help="a setting is within an SLA in at least this share (0.5)")
+    pareto.add_argument("--table", choices=("front", "band", "settings", "best"), default="front", help="of --csv (front)")
 
 
 def _add_log_actions(log: argparse.ArgumentParser) -> None:
@@ -365,6 +369,7 @@ CALLS = {
     "clean": "cleaning.clean",
     "compare": "compare.command.compare",
     "fit": "study.fit.fit",
+    "pareto": "study.pareto.pareto",
 }
 # These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
 # and pyarrow, "study" also scikit-learn, scipy and duckdb.

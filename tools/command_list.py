@@ -43,6 +43,8 @@ commands:
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
   fit STUDY|FILE [--by COLUMNS] [--where SQL] [--latency COLUMN]
                                          fit the published models of latency, energy and NetPIPE to a study's runs
+  pareto STUDY|FILE [--by COLUMNS] [--sla US,...] [--latency COLUMN]
+                                         fronts of latency against energy per request, and the best settings for each SLA
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine

@@ -117,7 +117,12 @@ def read(places: Sequence[str | Path], where: str | None = None) -> Runs:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise Failure(f"the tables do not fit together: {error}") from None
     source = str(places[0]) if len(places) == 1 else f"{len(places)} tables"
-    return Runs(_where(table, where) if where else table, source)
+    if not table.num_rows:
+        raise Failure(f"{source}: the table has no row")
+    chosen = _where(table, where) if where else table
+    if not chosen.num_rows:
+        raise Failure(f"--where: none of the {table.num_rows} rows fulfils it")
+    return Runs(chosen, source)
 
 
 def _read_one(place: Path) -> pa.Table:
