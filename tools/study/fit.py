@@ -253,14 +253,21 @@ def _is_logarithmic(one: Fit) -> bool:
     return one.model in ("6.4", "power")
 
 
+def _residual(one: Fit, value: float) -> float:
+    """A residual as a fraction, or in the unit of the rows. 1 of a logarithm is +172 %."""
+    return math.expm1(value) if _is_logarithmic(one) else value
+
+
 def _size(one: Fit) -> str:
-    return f"{100 * one.solution.spread:.1f} %" if one.relative or _is_logarithmic(one) else f"{one.solution.spread:.3g}"
+    spread = _residual(one, one.solution.spread)
+    return f"{100 * spread:.1f} %" if one.relative or _is_logarithmic(one) else f"{spread:.3g}"
 
 
 def _largest(group: GroupFits, one: Fit) -> str:
     residuals = one.solution.residuals
     at = int(np.argmax(np.abs(residuals)))
-    size = f"{100 * residuals[at]:+.1f} %" if one.relative or _is_logarithmic(one) else f"{residuals[at]:+.3g}"
+    largest = _residual(one, float(residuals[at]))
+    size = f"{100 * largest:+.1f} %" if one.relative or _is_logarithmic(one) else f"{largest:+.3g}"
     rows = group.places[group.fits.index(one)]
     if not len(rows):
         return size

@@ -6,12 +6,13 @@ A fit that is right recovers the parameters. The settings are those of the publi
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from tools.study.published import CORES, TABLE_6_1, Published
 
 # The intervals and frequencies that scripts/mcd/linux sweeps by default, three times each.
 ITR_US = (2, 4, 10, 20, 30, 40, 50, 100, 200, 300, 400)
@@ -19,33 +20,7 @@ GHZ = tuple(ratio / 10 for ratio in range(12, 30))
 REPEATS = 3
 WINDOW_S = 20.0
 NOISE = 0.02
-
-
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A row of table 6.1. Z in us, log gamma of J/us."""
-
-    system: str
-    rate: int
-    z: float
-    a: float
-    phi: float
-    log_gamma: float
-    b: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.system} {self.rate // 1000}K"
-
-
-TABLE_6_1 = (
-    Published("Linux", 200_000, 86.3, -0.48, 1.09, -12.82, 0.71),
-    Published("Linux", 400_000, 251.67, 0.71, 1.08, -12.79, 0.76),
-    Published("Linux", 600_000, 687.97, 1.34, 1.02, -12.75, 0.89),
-    Published("EbbRT", 200_000, 55.88, -0.96, 0.98, -12.89, 0.68),
-    Published("EbbRT", 400_000, 55.63, -1.00, 0.98, -12.85, 0.66),
-    Published("EbbRT", 600_000, 51.72, -1.04, 1.03, -12.85, 0.68),
-)
+__all__ = ["TABLE_6_1", "Published", "rows"]
 
 
 def rows(
@@ -63,7 +38,7 @@ def rows(
         for frequency in ghz:
             for repeat in range(1, repeats + 1):
                 errors = 1 + noise * chance.standard_normal(2)
-                interrupts = round(1e6 * WINDOW_S * 16 / (of.phi * max(interval, 2)))
+                interrupts = round(1e6 * WINDOW_S * CORES / (of.phi * max(interval, 2)))
                 interrupt_j = math.exp(of.log_gamma) * of.phi * interval * frequency**of.b
                 energy_j = interrupt_j * interrupts * errors[1]
                 requests = round(of.rate * WINDOW_S)
@@ -75,7 +50,7 @@ def rows(
                         "load": "etc",
                         "repeat": repeat,
                         "status": "ok",
-                        "cores": 16,
+                        "cores": CORES,
                         "itr_us": float(interval),
                         "frequency_ghz": frequency,
                         "rate_wanted": float(of.rate),
