@@ -15,7 +15,7 @@ import numpy as np
 from tools.bench.rows import Row, aligned
 from tools.study import open_loop, twin
 from tools.study.open_loop import Fit, Options
-from tools.study.twin import TABLE_6_1, Published
+from tools.study.published import TABLE_6_1, Published
 
 SEEDS = 20
 REPLICATES = 200

@@ -12,8 +12,9 @@ from pyarrow import parquet
 from tools.errors import Failure, UsageError
 from tools.study import closed_loop_test, fit, schema, twin
 from tools.study.closed_loop_test import GHZ, ITR_US, LINK, Z_US
+from tools.study.published import TABLE_6_1, Published
 
-LINUX, EBBRT = twin.TABLE_6_1[1], twin.TABLE_6_1[4]
+LINUX, EBBRT = TABLE_6_1[1], TABLE_6_1[4]
 
 
 def study(folder: Path, rows: list[dict]) -> str:
@@ -22,7 +23,7 @@ def study(folder: Path, rows: list[dict]) -> str:
     return str(folder)
 
 
-def small(of: twin.Published, seed: int = 1, **changes) -> list[dict]:
+def small(of: Published, seed: int = 1, **changes) -> list[dict]:
     return [{**row, **changes} for row in twin.rows(of, seed, itr_us=(50, 100, 200, 400), ghz=(1.2, 1.7, 2.3, 2.9), repeats=2)]
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tools.study import open_loop, twin
 from tools.study.open_loop import Fit, Options, Points, Unfit
-from tools.study.twin import Published
+from tools.study.published import TABLE_6_1, Published
 
 NO_INTERVALS = Options(replicates=0)
-EXACT = twin.Published("Linux", 400_000, 251.67, 0.71, 1.08, -12.79, 0.76)
+EXACT = Published("Linux", 400_000, 251.67, 0.71, 1.08, -12.79, 0.76)
 
 
 def column(rows: list[dict], name: str) -> np.ndarray:
@@ -37,7 +37,7 @@ def refused(found: Fit | Unfit) -> str:
     return found.reason
 
 
-@pytest.mark.parametrize("of", twin.TABLE_6_1, ids=lambda of: of.name)
+@pytest.mark.parametrize("of", TABLE_6_1, ids=lambda of: of.name)
 def test_exact_rows_give_exact_parameters(of: Published) -> None:
     rows = twin.rows(of, 1, noise=0, repeats=1)
     latency = fitted(open_loop.fit_latency(latencies(rows), NO_INTERVALS))
@@ -51,7 +51,7 @@ def test_exact_rows_give_exact_parameters(of: Published) -> None:
     assert (fitted(parts.work)["Z"], fitted(parts.work)["a"]) == pytest.approx((of.z, of.a), rel=1e-5)
 
 
-@pytest.mark.parametrize("of", twin.TABLE_6_1, ids=lambda of: of.name)
+@pytest.mark.parametrize("of", TABLE_6_1, ids=lambda of: of.name)
 def test_noise_of_two_percent(of: Published) -> None:
     """The twin's rows: Z within 3 %, a within 0.05, phi within 0.01, and the intervals contain most of the true values."""
     covered = []

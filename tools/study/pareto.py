@@ -24,7 +24,7 @@ REPLICATES_MAX = 100_000
 MISSING = "-"
 BAND_COLUMNS = ("least_energy_uj", "low_uj", "high_uj")
 HEADS = {"itr_us": "ITR us", "frequency_ghz": "GHz", "idle": "idle", "rapl_w": "RAPL W"}
-# What a missing value of a setting means.
+# The meaning of a setting without a value.
 UNSET = {"itr_us": "adaptive", "frequency_ghz": "governor"}
 DERIVED_SHOWN = ("non_idle", "ipc", "edp_uj_ms", "instructions_per_joule")
 

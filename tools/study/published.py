@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Table 6.1 of the dissertation on interrupt moderation and frequency: the models' parameters for memcached. open_loop.py has the models."""
+"""Table 6.1 of the dissertation on interrupt moderation and frequency: parameters of the models in open_loop.py, for memcached."""
 
 import dataclasses
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.study.published import CORES, TABLE_6_1, Published
+from tools.study.published import CORES, Published
 
 # The intervals and frequencies that scripts/mcd/linux sweeps by default, three times each.
 ITR_US = (2, 4, 10, 20, 30, 40, 50, 100, 200, 300, 400)
@@ -20,7 +20,6 @@ GHZ = tuple(ratio / 10 for ratio in range(12, 30))
 REPEATS = 3
 WINDOW_S = 20.0
 NOISE = 0.02
-__all__ = ["TABLE_6_1", "Published", "rows"]
 
 
 def rows(
