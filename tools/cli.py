@@ -214,7 +214,7 @@ def _parser() -> Parser:
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
         "report-page the page of a log of five million records. "
-        "cleaners compares the figures of the published studies' scripts with the truth.",
+        "cleaners compares the figures of the published studies' scripts with the truth, fit its own fits with table 6.1.",
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
@@ -232,6 +232,8 @@ def _parser() -> Parser:
     compare.add_argument("--rounds", type=int, metavar="N", help="repeats of each row, each with its own seed")
     compare.add_argument("--cores", type=int, action="append", metavar="N", help="only this number of cores; repeatable")
     compare.add_argument("--jobs", type=int, metavar="N", help="machines at a time (the number of the host's cores)")
+
+    _add_analyses(command)
 
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
@@ -272,6 +274,31 @@ def _add_boot_commands(command) -> None:
     power.add_argument("action", metavar="cycle|on|off|status")
     power.add_argument("name", metavar="MACHINE")
     power.add_argument("--machines", default="machines.toml", metavar="FILE", help="the file that describes it (machines.toml)")
+
+
+def _add_analyses(command) -> None:
+    fit = command("fit", _call, "Fit the published studies' models 6.1 to 6.6 to the runs of a study.", builds=False)
+    pareto = command("pareto", _call, "Fronts of latency against energy per request, and the best settings for each SLA.", builds=False)
+    for analysis in (fit, pareto):
+        analysis.add_argument(
+            "places", nargs="+", metavar="STUDY|FILE", help="a study's folder, or its table as Parquet or CSV; repeatable"
+        )
+        analysis.add_argument("--by", metavar="COLUMNS", help="the columns that make groups, like arm,load,rate_wanted (those that vary)")
+        analysis.add_argument("--where", metavar="SQL", help="only rows that fulfil this condition, like 'itr_us >= 50'")
+        analysis.add_argument("--latency", metavar="COLUMN", help="p50_us, p99_us, p999_us, ... (p99_us; of NetPIPE's rows p50_us)")
+        analysis.add_argument("--replicates", type=int, default=1000, metavar="N", help="of the bootstrap; 0: no intervals (1000)")
+        analysis.add_argument("--seed", type=int, default=1, metavar="N", help="of the bootstrap (1)")
+        analysis.add_argument("--json", dest="as_json", action="store_true")
+        analysis.add_argument("--csv", dest="as_csv", action="store_true")
+        analysis.add_argument("--keep-saturated", action="store_true", help="also runs that reached less than 99 %% of their rate")
+    fit.add_argument("--plain-residuals", action="store_true", help="minimise differences in us and J, not in percent")
+    fit.add_argument("--residuals", metavar="FILE", help="write measured and predicted values of each row there, as CSV")
+    fit.add_argument("--link-gbps", type=float, default=10.0, metavar="N", help="of NetPIPE's rows: speed of the link (10)")
+    fit.add_argument("--link-delay-us", type=float, default=0.0, metavar="N", help="of NetPIPE's rows: delay of the link, one way (0)")
+    pareto.add_argument("--sla", metavar="US,...", help="limits of the latency in us (100,200,300,400,500)")
+    pareto.add_argument("--default-itr", type=float, metavar="US", help="the ITR of `DVFS alone` (the adaptive one, or each)")
+    pareto.add_argument("--sure", type=float, default=0.5, metavar="SHARE", help="a setting is within an SLA in at least this share (0.5)")
+    pareto.add_argument("--table", choices=("front", "band", "settings", "best"), default="front", help="of --csv (front)")
 
 
 def _add_log_actions(log: argparse.ArgumentParser) -> None:
@@ -341,9 +368,12 @@ CALLS = {
     "doctor": "doctor.doctor",
     "clean": "cleaning.clean",
     "compare": "compare.command.compare",
+    "fit": "study.fit.fit",
+    "pareto": "study.pareto.pareto",
 }
-# These need numpy and other packages. If they are missing, the launcher restarts itself in an environment with them.
-WITH_PACKAGES = ("compare", "log")
+# These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
+# and pyarrow, "study" also scikit-learn, scipy and duckdb.
+WITH_PACKAGES = {"compare": "log", "log": "log"} | dict.fromkeys(("fit", "pareto", "search", "sweep", "tune", "view"), "study")
 
 
 def _call(arguments) -> int:
@@ -433,8 +463,8 @@ def _log(arguments) -> int:
 def _require_packages(command: str) -> None:
     from tools import pythons
 
-    if command in WITH_PACKAGES and not pythons.has_log_packages():
-        pythons.start_over(pythons.log_environment(), sys.argv)
+    if command in WITH_PACKAGES:
+        pythons.require(WITH_PACKAGES[command])
 
 
 def _log_reading(arguments) -> int:

@@ -6,8 +6,8 @@ the times of another program (the peer) in the same run.
 """
 
 import dataclasses
+import importlib
 import json
-import sys
 from collections.abc import Callable, Sequence
 
 from tools import pythons, run
@@ -42,12 +42,17 @@ from tools.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """`measure` takes a `Selection` if the benchmark has rows that can be chosen. `reads_logs`: it needs numpy."""
+    """`measure` takes a `Selection` if the benchmark has rows that can be chosen. `packages`: those that it needs (pythons.require)."""
 
     measure: Callable[..., list[Row]]
     show: Callable[[Sequence[Row]], str] = table
     has_selection: bool = False
-    reads_logs: bool = False
+    packages: str = ""
+
+
+def _later(module: str, name: str) -> Callable:
+    """A function of a module that needs packages at its import."""
+    return lambda *arguments: getattr(importlib.import_module(f"tools.bench.{module}"), name)(*arguments)
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -59,7 +64,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "card": Benchmark(card.rows),
     "driver": Benchmark(driver.rows),
     "linux-card": Benchmark(linux_card.rows),
-    "linux-log": Benchmark(linux_log.rows, reads_logs=True),
+    "linux-log": Benchmark(linux_log.rows, packages="log"),
     "hostile": Benchmark(hostile.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
     "model-judges": Benchmark(model_judges.rows, model_judges.show),
@@ -73,6 +78,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cleaners": Benchmark(cleaners.rows, cleaners.show),
     "counts": Benchmark(counts.rows),
     "report-page": Benchmark(report_page.rows),
+    "fit": Benchmark(_later("fit", "rows"), _later("fit", "show"), packages="study"),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 
@@ -85,8 +91,10 @@ def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), with_li
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
         if (rows or with_linux) and not BENCHMARKS[name].has_selection:
             raise UsageError(f"{'--rows' if rows else '--linux'}: {name} has no such choice", "it is one of the benchmark 'request'")
-    if any(BENCHMARKS[name].reads_logs for name in names) and not pythons.has_log_packages():
-        pythons.start_over(pythons.log_environment(), sys.argv)
+    # The environment for studies has the log's packages, too.
+    for packages in ("study", "log"):
+        if any(BENCHMARKS[name].packages == packages for name in names):
+            pythons.require(packages)
     run.require_build_packages()
     found: list[Row] = []
     for number, name in enumerate(names):

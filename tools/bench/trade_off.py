@@ -22,6 +22,7 @@ from tools import build
 from tools.bench import modelled, study_models
 from tools.bench.rows import Row, aligned
 from tools.model import experiment, linux, results
+from tools.study.published import CORES, TABLE_6_1
 
 MODEL = "e5-2690"
 ITR_US = (2, 50, 100, 200, 300)
@@ -69,15 +70,8 @@ class Arm:
 RATES = (12_500, 37_500)
 ARMS = tuple(Arm(system, rate) for system in ("linux", "neap") for rate in RATES)
 
-# Table 6.1 of the dissertation: requests/s of 16 cores, then Z, a, phi, log gamma, b.
-PUBLISHED = (
-    ("Linux 200K", 12_500, 86.3, -0.48, 1.09, -12.82, 0.71),
-    ("Linux 400K", 25_000, 251.67, 0.71, 1.08, -12.79, 0.76),
-    ("Linux 600K", 37_500, 687.97, 1.34, 1.02, -12.75, 0.89),
-    ("EbbRT 200K", 12_500, 55.88, -0.96, 0.98, -12.89, 0.68),
-    ("EbbRT 400K", 25_000, 55.63, -1.00, 0.98, -12.85, 0.66),
-    ("EbbRT 600K", 37_500, 51.72, -1.04, 1.03, -12.85, 0.68),
-)
+# Table 6.1: requests/s of a core, then Z, a, phi, log gamma, b.
+PUBLISHED = tuple((row.name, row.rate // CORES, row.z, row.a, row.phi, row.log_gamma, row.b) for row in TABLE_6_1)
 
 FIGURES = {
     "p50_us": "us",
