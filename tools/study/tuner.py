@@ -184,11 +184,11 @@ class Tuner:
         gain = np.where(safe & ~tried, expected * meets, 0.0)
         promise = np.where((latency.mean <= -guard) & ~tried, np.maximum(improvement, 0) * meets, 0.0)
         largest, wanted = float(gain.max()), int(promise.argmax())
-        if max(largest, promise[wanted]) < goal.gain:
+        if max(largest, promise[wanted]) <= goal.gain:
             return self._end(f"no setting promises to save {100 * goal.gain:g} %")
         is_collecting = goal.trials - made <= COLLECTING_TRIALS
         is_worthwhile = largest >= max(2 * goal.gain, WORTHWHILE_SHARE * promise[wanted])
-        if is_worthwhile or promise[wanted] < goal.gain or (is_collecting and largest > 0):
+        if (is_worthwhile or promise[wanted] <= goal.gain) and largest > 0 or (is_collecting and largest > 0):
             return Proposal(int(gain.argmax()), GAIN)
         candidates = np.flatnonzero(safe if goal.repeatable else safe & ~tried)
         if not len(candidates):

@@ -64,8 +64,8 @@ def test_no_setting_is_asked_twice_if_trials_have_no_noise() -> None:
 
 
 def test_noise_calls_for_second_trials_of_the_same_setting() -> None:
-    grid = product([axis(ITR, range(10, 200, 40)), axis(FREQUENCY, [1.2, 2.0])])
-    found = searched(grid, lambda i, f: 60 / f + i, lambda i, f: f**0.9 * i**-0.3, Goal(190, trials=20, gain=0.0), noise=0.03)
+    grid = product([axis(ITR, range(10, 410, 40)), axis(FREQUENCY, [1.2, 1.6, 2.0, 2.4])])
+    found = searched(grid, lambda i, f: 60 / f + i, lambda i, f: f**0.9 * i**-0.3, Goal(250, trials=20, gain=0.0), noise=0.03)
     places = [trial.place for trial in found.trials]
     assert len(set(places)) < len(places) and any(trial.why == KNOWLEDGE for trial in found.trials)
 
