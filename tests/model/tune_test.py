@@ -12,7 +12,15 @@ from tools.study import tune
 def test_a_search_on_the_model_machine(tmp_path: Path, capsys) -> None:
     out = tmp_path / "trials.parquet"
     status = tune.tune(
-        [], model="e5-2690", sla="250", itr="2,50,100,150,200,300", frequency="1.2,2.0,2.9", rate=20_000, trials=9, out=str(out), as_json=True
+        [],
+        model="e5-2690",
+        sla="250",
+        itr="2,50,100,150,200,300",
+        frequency="1.2,2.0,2.9",
+        rate=20_000,
+        trials=9,
+        out=str(out),
+        as_json=True,
     )
     found = json.loads(capsys.readouterr().out)
     assert status == 0 and 5 <= len(found["trials"]) <= 9

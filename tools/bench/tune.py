@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench tune`: how near the tuner comes to the best setting of a dense grid, and whether it violates the SLA on the way.
 
-The grid has 499 ITRs (2 to 998 us) and 18 frequencies (1.2 to 2.9 GHz). Latency is that of table 6.1 (twin.py), power that of the companion
-model, ~ f^0.9 ITR^-0.11. A trial has errors of 2 % in latency and of 1 % in power (standard deviation). The true values are known: the excess is
-that of the result's true power over the least true power within the SLA, and a violation is a trial whose true latency is above the SLA.
-Random search makes as many trials, and its result is the best of those whose measured latency meets the SLA.
+The grid has 499 ITRs (2 to 998 us) and 18 frequencies (1.2 to 2.9 GHz). Latency is that of table 6.1 (twin.py), power that of the
+companion model, ~ f^0.9 ITR^-0.11. A trial has errors of 2 % in latency and of 1 % in power (standard deviation). The true values are
+known: the excess is that of the result's true power over the least true power within the SLA, and a violation is a trial whose true latency
+is above the SLA. Random search makes as many trials, and its result is the best of those whose measured latency meets the SLA.
 """
 
 import concurrent.futures
@@ -92,9 +92,7 @@ def measure(seeds: int = SEEDS, published: Sequence[Published] = TABLE_6_1) -> d
     """By the row of table 6.1: the outcomes of the tuner and of random search, one for each seed."""
     with concurrent.futures.ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         begun = {of.name: [pool.submit(tuned, of, seed) for seed in range(seeds)] for of in published}
-        return {
-            of.name: ([one.result() for one in begun[of.name]], [random_search(of, seed) for seed in range(seeds)]) for of in published
-        }
+        return {of.name: ([one.result() for one in begun[of.name]], [random_search(of, seed) for seed in range(seeds)]) for of in published}
 
 
 def rows() -> list[Row]:
@@ -109,10 +107,31 @@ def rows_of(found: dict[str, tuple[list[Outcome], list[Outcome]]]) -> list[Row]:
         of_random = [one.excess for one in random if one.excess is not None]
         excess = [float("inf") if one.excess is None else one.excess for one in ours]
         made += [
-            Row(f"{key}.excess_median", "%", float(np.median(excess)), MEDIAN_MAX if has_targets else None, float(np.median(of_random)), "random"),
+            Row(
+                f"{key}.excess_median",
+                "%",
+                float(np.median(excess)),
+                MEDIAN_MAX if has_targets else None,
+                float(np.median(of_random)),
+                "random",
+            ),
             Row(f"{key}.excess_p95", "%", _p95(excess), P95_MAX if has_targets else None, _p95(of_random), "random"),
-            Row(f"{key}.violations_first_{FREE_TRIALS}", "trials", _violations(ours, 1, FREE_TRIALS), None, _violations(random, 1, FREE_TRIALS), "random"),
-            Row(f"{key}.violations_later", "trials", _violations(ours, FREE_TRIALS + 1, TRIALS), VIOLATIONS_MAX, _violations(random, FREE_TRIALS + 1, TRIALS), "random"),
+            Row(
+                f"{key}.violations_first_{FREE_TRIALS}",
+                "trials",
+                _violations(ours, 1, FREE_TRIALS),
+                None,
+                _violations(random, 1, FREE_TRIALS),
+                "random",
+            ),
+            Row(
+                f"{key}.violations_later",
+                "trials",
+                _violations(ours, FREE_TRIALS + 1, TRIALS),
+                VIOLATIONS_MAX,
+                _violations(random, FREE_TRIALS + 1, TRIALS),
+                "random",
+            ),
             Row(f"{key}.trials_mean", "trials", float(np.mean([one.trials for one in ours]))),
             Row(f"{key}.cpu_mean", "s", float(np.mean([one.cpu_s for one in ours]))),
         ]
@@ -134,15 +153,42 @@ def by_trial(outcomes: Sequence[Outcome]) -> list[int]:
 
 
 def show(found: Sequence[Row]) -> str:
-    cells = [("table 6.1", "excess median %", "95th %", f"above SLA 1-{FREE_TRIALS}", f"{FREE_TRIALS + 1}-{TRIALS}", "trials", "CPU s", "random: median %", "95th %", "above SLA")]
+    cells = [
+        (
+            "table 6.1",
+            "excess median %",
+            "95th %",
+            f"above SLA 1-{FREE_TRIALS}",
+            f"{FREE_TRIALS + 1}-{TRIALS}",
+            "trials",
+            "CPU s",
+            "random: median %",
+            "95th %",
+            "above SLA",
+        )
+    ]
     values = {row.name: row for row in found}
     for name in dict.fromkeys(row.name.partition(".")[0] for row in found):
-        row = {what: values[f"{name}.{what}"] for what in ("excess_median", "excess_p95", f"violations_first_{FREE_TRIALS}", "violations_later")}
+        row = {
+            what: values[f"{name}.{what}"]
+            for what in ("excess_median", "excess_p95", f"violations_first_{FREE_TRIALS}", "violations_later")
+        }
         mean, cpu = values[f"{name}.trials_mean"].value or 0, values[f"{name}.cpu_mean"].value or 0
         median, p95, early, late = row.values()
         random = (early.peer or 0) + (late.peer or 0)
         cells.append(
-            (name, f"{median.value:.2f}", f"{p95.value:.2f}", f"{early.value:.0f}", f"{late.value:.0f}", f"{mean:.1f}", f"{cpu:.2f}", f"{median.peer:.2f}", f"{p95.peer:.2f}", f"{random:.0f}")
+            (
+                name,
+                f"{median.value:.2f}",
+                f"{p95.value:.2f}",
+                f"{early.value:.0f}",
+                f"{late.value:.0f}",
+                f"{mean:.1f}",
+                f"{cpu:.2f}",
+                f"{median.peer:.2f}",
+                f"{p95.peer:.2f}",
+                f"{random:.0f}",
+            )
         )
     missed = [f"{row.name} is {row.value:.2f}, and should be below {row.target:g}" for row in found if row.missed]
     note = f"{SEEDS} seeds, {TRIALS} trials each, SLA {SLA_US:g} us; `above SLA`: trials of all seeds whose true latency exceeds it"

@@ -6,9 +6,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -170,7 +169,7 @@ def _on_table(
     return 0 if found.best is not None else 1
 
 
-def _search_table(table: Table, wanted: Options, sla_us: float, power: Table | None = None) -> Search:
+def _search_table(table: Table, wanted: Options, sla_us: float) -> Search:
     def measure(setting: Setting, _safe: Setting) -> Measured:
         place = table.grid.place([one.values.index(setting[one.name]) for one in table.grid.axes])
         latency_us, cost = table.measure(place)
@@ -197,9 +196,11 @@ def _table_day(runs: runs_table.Runs, axes: Sequence[str], wanted: Options, trac
         static = tune_report.static_of([tables[nearest[hour.hour]] for hour in trace], sla_us)
         for mode, free in modes(next(iter(tables.values())).grid).items():
             parts = {rate: _part(table, free) for rate, table in tables.items()}
-            found = tune_day.day(
-                trace, sla_us, mode, lambda hour: _search_table(parts[nearest[hour.hour]], wanted, sla_us), tune_day.HOUR_SECONDS
-            )
+
+            def searched(hour: Hour, parts: Mapping[float, Table] = parts, sla_us: float = sla_us) -> Search:
+                return _search_table(parts[nearest[hour.hour]], wanted, sla_us)
+
+            found = tune_day.day(trace, sla_us, mode, searched, tune_day.HOUR_SECONDS)
             if static is not None:
                 found = dataclasses.replace(found, static_j=static[1] * tune_day.HOUR_SECONDS, static_setting=tune_grid.shown(static[0]))
             days.append(found)
@@ -260,7 +261,9 @@ def _on_machine(
         found, parked = tune_plant(plants(load.rate), grid, wanted, wanted.slas[0], rows, load.rate, quiet=as_json)
     finally:
         rows.write()
-    report = tune_report.Report("the modelled machine" if plants(load.rate).modelled else "the machine", wanted.latency, wanted.cost, parked)
+    report = tune_report.Report(
+        "the modelled machine" if plants(load.rate).modelled else "the machine", wanted.latency, wanted.cost, parked
+    )
     print(tune_report.json_text(report, found, None, []) if as_json else tune_report.text(report, found, None, [], with_trials=False))
     return 0 if found.best is not None else 1
 
@@ -268,8 +271,8 @@ def _on_machine(
 def tune_plant(
     plant: Plant, grid: Grid, wanted: Options, sla_us: float, rows: tune_rows.Rows, rate: float, *, quiet: bool = False
 ) -> tuple[Search, str]:
-    """Searches on a machine, and leaves it at the best setting, or at the safest one. Prints each trial when it ends. Returns the search and
-    a sentence about the machine's setting."""
+    """Searches on a machine, and leaves it at the best setting, or at the safest one. Prints each trial when it ends. Returns the search
+    and a sentence about the machine's setting."""
     if not quiet:
         print(tune_report.trial_head(wanted.cost), flush=True)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Tuning under a day's load: each hour has its rate, and begins with a new search.
 
-The trials' energy is part of the hour. The rest of the hour runs at the setting that the search found. If it found none, the hour runs at the
-safest setting. So a day costs the trials and the hours' rests, and can be compared with other ways to choose settings: ITR alone, DVFS alone,
-both, and the best setting that is never changed (static; known for tables only).
+The trials' energy is part of the hour. The rest of the hour runs at the setting that the search found, or at the safest setting. So a day
+takes the energy of the trials and of the hours' rests. It can be compared for ITR alone, DVFS alone and both, and with the best setting that
+is never changed (static; known for tables only).
 """
 
 from __future__ import annotations

@@ -108,7 +108,9 @@ def product(axes: Sequence[Axis]) -> Grid:
     """All combinations. Raises UsageError for a grid that leaves nothing to choose, or too much."""
     count = math.prod(len(one.values) for one in axes)
     if count < 2:
-        raise UsageError("the grid has one setting, so there is nothing to tune", "--itr and --frequency take lists, like 2:100:2 or 1.2,2.9")
+        raise UsageError(
+            "the grid has one setting, so there is nothing to tune", "--itr and --frequency take lists, like 2:100:2 or 1.2,2.9"
+        )
     if count > SETTINGS_MAX:
         raise UsageError(f"the grid has {count:,} settings; at most {SETTINGS_MAX:,} can be searched", "larger steps make it smaller")
     return Grid(tuple(axes), np.array(list(itertools.product(*(range(len(one.values)) for one in axes)))))

@@ -2,7 +2,7 @@
 """The machines on which `./neap tune --live` makes its trials.
 
 A real machine serves requests while it is tuned. So its present setting is a safe one whenever no trial is in progress: after a violation,
-after an error, after Ctrl-C, and if the connection ended. If the machine cannot be reached to set it back, the error says which setting it has.
+after an error, after Ctrl-C, and if the connection ended. If the machine cannot be reached to set it back, the error names its last setting.
 On the model machine a trial is a short run of its own, in virtual time: nothing has to be set back.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tools.control_client import Control, Lost, Refused
+from tools.control_client import Control, Refused
 from tools.errors import Failure, UsageError
 from tools.study.schema import SET
 from tools.study.tune_grid import FREQUENCY, IDLE, ITR, LIMIT, Value, shown
@@ -47,7 +47,8 @@ class Measured:
 
 
 class Plant(Protocol):
-    """What is tuned. `measure`: one trial; after a violation of `sla_us` it MUST leave the machine at `safe`. `park`: leaves it at a setting."""
+    """A machine that can be tuned. `measure` makes one trial; after a violation of `sla_us` it MUST leave the machine at `safe`. `park` leaves
+    the machine at a setting, and returns a sentence that names the machine's setting."""
 
     repeatable: bool
     modelled: bool
@@ -223,12 +224,6 @@ class RealPlant:
                 raise Refused(f"{name}={value}: {answer}", "--itr, --frequency and --axis take values that the machine accepts")
         self._present = dict(setting)
 
-    def require_alive(self) -> None:
-        """Raises Lost if the connection has ended."""
-        if self._connection is None:
-            raise Lost(f"{self._address[0]}:{self._address[1]} ended the connection")
-        self._connection.ask("status")
-
 
 class LoadStep:
     """Offers load by `./neap load`, whose window the machine's log covers; the log has the energy."""
@@ -266,7 +261,9 @@ class LoadStep:
         total = summary.summarise(run, windows)["total"]
         watts = total["watts"]
         if watts is None:
-            raise Failure("the machine's log has no energy, so there is nothing to tune", "the CPU needs RAPL; --model tunes a modelled machine")
+            raise Failure(
+                "the machine's log has no energy, so there is nothing to tune", "the CPU needs RAPL; --model tunes a modelled machine"
+            )
         window = windows[-1]
         name = load.latency.removesuffix("_us").replace("p999", "p99.9")
         latency = window.latency_us.get(name)

@@ -137,7 +137,9 @@ def test_a_lost_machine_is_named_with_its_last_setting_and_the_remedy() -> None:
     with Machine(ends=3, deaf=True) as machine:
         real = plant(machine)
         real.measure(SAFE, SAFE, 500.0)
-        with pytest.raises(Failure, match=r"cannot be reached .* was last set to ITR 2 us, 2.9 GHz; when it is back: ./neap ctl .*'itr,2us'"):
+        with pytest.raises(
+            Failure, match=r"cannot be reached .* was last set to ITR 2 us, 2.9 GHz; when it is back: ./neap ctl .*'itr,2us'"
+        ):
             real.measure(RISKY, SAFE, 500.0)
 
 

@@ -73,11 +73,14 @@ def text(report: Report, found: Search, optimum: Optimum | None, excluded: Seque
     lines.append(f"{above}; guard band {100 * goal.guard:g} %")
     if found.additional_j is not None:
         lines.append(
-            f"the search took {found.energy_j:.3f} J in {found.seconds:g} s of trials, {found.additional_j:.3f} J more than the best setting"
+            f"the search took {found.energy_j:.3f} J in {found.seconds:g} s of trials, "
+            f"{found.additional_j:.3f} J more than the best setting"
         )
     if optimum is not None:
         excess = "" if found.best is None else f"; the result takes {100 * _excess(found, optimum):.2f} % more"
-        lines.append(f"best of the whole table: {shown(optimum.setting)}, {optimum.latency_us:.1f} us, {optimum.cost:.3f} {report.unit}{excess}")
+        lines.append(
+            f"best of the whole table: {shown(optimum.setting)}, {optimum.latency_us:.1f} us, {optimum.cost:.3f} {report.unit}{excess}"
+        )
     if report.parked:
         lines.append(report.parked)
     lines += [f"{one.rows} rows are left out: {one.reason}" for one in excluded]
@@ -121,7 +124,9 @@ def json_text(report: Report, found: Search, optimum: Optimum | None, excluded: 
             for trial, one in zip(found.trials, found.measured, strict=True)
         ],
         "ended_because": found.ended_because,
-        "best": None if found.setting is None else {"setting": found.setting, "latency_us": _best_latency(found), "cost": _mean_cost(found)},
+        "best": None
+        if found.setting is None
+        else {"setting": found.setting, "latency_us": _best_latency(found), "cost": _mean_cost(found)},
         "refusal": None if found.setting is not None else found.refusal(),
         "search_j": found.energy_j,
         "additional_j": found.additional_j,
@@ -133,7 +138,8 @@ def json_text(report: Report, found: Search, optimum: Optimum | None, excluded: 
 
 
 def static_of(tables: Sequence[Table], sla_us: float) -> tuple[Mapping[str, Value], float] | None:
-    """The setting that meets the SLA in all hours with the least sum of power, and that sum; None if there is none. `tables`: one an hour."""
+    """The setting that meets the SLA in all hours with the least sum of power, and that sum; None if there is none. `tables`: one for each
+    hour."""
     candidates: dict[tuple, list[float]] = {}
     for table in tables:
         for at in np.flatnonzero(table.mean_latency <= sla_us):
@@ -163,9 +169,16 @@ def day_text(days: Sequence[Day], nearest: Mapping[float, float], excluded: Sequ
             )
         )
     hours = len(days[0].hours) if days else 0
-    notes = [f"{hours} hours, each of {HOUR_SECONDS:g} s and with a search of its own; `of it the search`: what trials took beyond their result"]
+    notes = [
+        f"{hours} hours, each of {HOUR_SECONDS:g} s and with a search of its own; `of it the search`: what trials took beyond their result"
+    ]
     notes += [f"static, SLA {day.sla_us:g} us: {day.static_setting}" for day in days if day.static_setting and day.mode == days[0].mode]
-    if any(abs(rate - hour.hour.rate) > 0.01 * hour.hour.rate for day in days[:1] for hour in day.hours if (rate := nearest.get(hour.hour.hour))):
+    if any(
+        abs(rate - hour.hour.rate) > 0.01 * hour.hour.rate
+        for day in days[:1]
+        for hour in day.hours
+        if (rate := nearest.get(hour.hour.hour))
+    ):
         notes.append("hours whose rate the table does not have use the nearest rate")
     notes += [f"{one.rows} rows are left out: {one.reason}" for one in excluded]
     return "\n".join([aligned(cells), *notes])

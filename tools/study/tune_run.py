@@ -55,7 +55,7 @@ class Search:
 
     @property
     def additional_j(self) -> float | None:
-        """What the trials took beyond the best setting, had it been in force all the time."""
+        """The energy of the trials, minus that of the best setting in the same time."""
         power = self.best_power_w
         return None if power is None else self.energy_j - power * self.seconds
 

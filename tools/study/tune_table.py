@@ -78,7 +78,9 @@ def from_runs(runs: Runs, latency: str, cost: str, axes: Sequence[str] | None = 
     if axes:
         runs.require(*names)
     if not names:
-        raise UsageError(f"{runs.source}: all rows have one setting, so there is nothing to tune", f"settings: {', '.join(OWN_SETTINGS)}, set_*")
+        raise UsageError(
+            f"{runs.source}: all rows have one setting, so there is nothing to tune", f"settings: {', '.join(OWN_SETTINGS)}, set_*"
+        )
     _require_one_group(runs)
     for name in names:
         missing = f"{name} is not set, so it has no place on the axis"
@@ -108,7 +110,9 @@ def _require_one_group(runs: Runs) -> None:
         values = [value for value in runs.values(mixed[0]).tolist() if value is not None]
         example = values[0] if values else ""
         condition = f"{mixed[0]} = {example!r}" if isinstance(example, str) else f"{mixed[0]} = {example}"
-        raise UsageError(f"{runs.source}: the rows differ in {', '.join(mixed)}, and a tuner needs one such group", f'--where "{condition}"')
+        raise UsageError(
+            f"{runs.source}: the rows differ in {', '.join(mixed)}, and a tuner needs one such group", f'--where "{condition}"'
+        )
 
 
 def _order(value: Any) -> tuple[int, float, str]:
@@ -116,7 +120,7 @@ def _order(value: Any) -> tuple[int, float, str]:
 
 
 def modes(grid: Grid) -> dict[str, str | None]:
-    """What a day's comparison tunes: by name, the free axis; None: all of them."""
+    """The ways to choose settings that a day compares: by name, the free axis; None: all axes."""
     names = [one.name for one in grid.axes]
     found: dict[str, str | None] = {"ITR alone": ITR} if ITR in names else {}
     found |= {"DVFS alone": FREQUENCY} if FREQUENCY in names else {}

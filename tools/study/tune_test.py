@@ -22,7 +22,9 @@ def table(rates=(LINUX_400K,), itr=range(10, 500, 20), ghz=twin.GHZ, noise=0.01,
     found = []
     for of in rates:
         for row in twin.rows(of, 1, noise=noise, itr_us=list(itr), ghz=ghz, repeats=repeats):
-            row["power_w"] = 100 * of.rate / 4e5 * row["frequency_ghz"] ** 0.9 * row["itr_us"] ** -0.11 * (1 + noise * np.sin(len(found)) / 2)
+            row["power_w"] = (
+                100 * of.rate / 4e5 * row["frequency_ghz"] ** 0.9 * row["itr_us"] ** -0.11 * (1 + noise * np.sin(len(found)) / 2)
+            )
             found.append(row)
     return found
 

@@ -149,7 +149,9 @@ class Tuner:
             return False
         corner = ratio[self.trials[0].place]
         # The largest growth on each axis alone, of trials that are no riskier there.
-        alone = {axis: value for at, value in ratio.items() if (axis := _only_axis(ranks[at])) is not None and ranks[at][axis] <= wanted[axis]}
+        alone = {
+            axis: value for at, value in ratio.items() if (axis := _only_axis(ranks[at])) is not None and ranks[at][axis] <= wanted[axis]
+        }
         if (axis := _only_axis(wanted)) is not None:
             # Twice the relative growth that the moderate value had; without one, a half of the SLA must be left.
             return alone[axis] * (alone[axis] / corner) ** 2 <= 1 if axis in alone else corner <= CORNER_MAX
