@@ -15,6 +15,7 @@ import sys
 from tools import process
 from tools.command_list import COMMANDS
 from tools.errors import Failure, UsageError
+from tools.study import tune_options
 
 # A word of `build` that is no application.
 NEAP_TRACE = "neap-trace"
@@ -234,6 +235,7 @@ def _parser() -> Parser:
     compare.add_argument("--jobs", type=int, metavar="N", help="machines at a time (the number of the host's cores)")
 
     _add_analyses(command)
+    tune_options.add(command("tune", _call, tune_options.SUMMARY, builds=False))
 
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
@@ -370,6 +372,7 @@ CALLS = {
     "compare": "compare.command.compare",
     "fit": "study.fit.fit",
     "pareto": "study.pareto.pareto",
+    "tune": "study.tune.tune",
 }
 # These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
 # and pyarrow, "study" also scikit-learn, scipy and duckdb.

@@ -38,13 +38,17 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
-                                         wakeup idle-policies counts linux-log fit
+                                         wakeup idle-policies counts linux-log fit tune
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
   fit STUDY|FILE [--by COLUMNS] [--where SQL] [--latency COLUMN]
                                          fit the published models of latency, energy and NetPIPE to a study's runs
   pareto STUDY|FILE [--by COLUMNS] [--sla US,...] [--latency COLUMN]
                                          fronts of latency against energy per request, and the best settings for each SLA
+  tune STUDY|FILE [--sla US] [--trials N] [--day FILE]
+                                         the setting of least power within an SLA, in few trials, on a table of runs
+  tune --live APP|HOST[:PORT] | --model CPU [--itr VALUES] [--frequency VALUES]
+                                         the same on a machine, which is at a safe setting whenever no trial is in progress
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine

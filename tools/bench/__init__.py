@@ -79,6 +79,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "counts": Benchmark(counts.rows),
     "report-page": Benchmark(report_page.rows),
     "fit": Benchmark(_later("fit", "rows"), _later("fit", "show"), packages="study"),
+    "tune": Benchmark(_later("tune", "rows"), _later("tune", "show"), packages="study"),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 
