@@ -342,8 +342,9 @@ CALLS = {
     "clean": "cleaning.clean",
     "compare": "compare.command.compare",
 }
-# These need numpy and other packages. If they are missing, the launcher restarts itself in an environment with them.
-WITH_PACKAGES = ("compare", "log")
+# These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
+# and pyarrow, "study" also scikit-learn, scipy and duckdb.
+WITH_PACKAGES = {"compare": "log", "log": "log"} | dict.fromkeys(("fit", "pareto", "search", "sweep", "tune", "view"), "study")
 
 
 def _call(arguments) -> int:
@@ -433,8 +434,11 @@ def _log(arguments) -> int:
 def _require_packages(command: str) -> None:
     from tools import pythons
 
-    if command in WITH_PACKAGES and not pythons.has_log_packages():
+    needed = WITH_PACKAGES.get(command)
+    if needed == "log" and not pythons.has_log_packages():
         pythons.start_over(pythons.log_environment(), sys.argv)
+    if needed == "study" and not pythons.has_study_packages():
+        pythons.start_over(pythons.study_environment(), sys.argv)
 
 
 def _log_reading(arguments) -> int:

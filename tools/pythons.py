@@ -2,7 +2,8 @@
 """Virtual environments with Python packages, in the cache. They are made on first use from requirements files, whose hashes pip checks.
 
 The launcher itself needs only the standard library. The log's decoder and plots run in an environment of their own
-(tools/log/requirements.txt). Tests run in an environment that also has the packages for tests (tools/requirements.txt).
+(tools/log/requirements.txt). The study's commands run in one that also has the packages for fits, tuning and queries
+(tools/study/requirements.txt). Tests run in an environment with all of these and the packages for tests (tools/requirements.txt).
 """
 
 import os
@@ -16,21 +17,36 @@ from tools.process import run_logged
 
 TESTS = Path(__file__).with_name("requirements.txt")
 LOG = Path(__file__).with_name("log") / "requirements.txt"
+STUDY = Path(__file__).with_name("study") / "requirements.txt"
+
+FOR_LOGS = (LOG,)
+FOR_STUDIES = (LOG, STUDY)
+FOR_TESTS = (LOG, STUDY, TESTS)
 
 
 def environment() -> Path:
     """Returns the `bin` directory of the environment for tests, which is made if it does not exist."""
-    return _environment([LOG, TESTS], "fetching the Python packages that tests need")
+    return _environment(FOR_TESTS, "fetching the Python packages that tests need")
 
 
 def log_environment() -> Path:
     """Returns the `bin` directory of the environment for decoding logs, which is made if it does not exist."""
-    return _environment([LOG], "fetching the Python packages that ./neap log needs (once)")
+    return _environment(FOR_LOGS, "fetching the Python packages that ./neap log needs (once)")
+
+
+def study_environment() -> Path:
+    """Returns the `bin` directory of the environment for the study's commands, which is made if it does not exist."""
+    return _environment(FOR_STUDIES, "fetching the Python packages that studies need (once)")
 
 
 def has_log_packages() -> bool:
-    """True if this Python runs in the environment for logs or in the environment for tests. Both have the log's packages."""
-    return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
+    """True if this Python runs in an environment with the log's packages."""
+    return _runs_in(FOR_LOGS, FOR_STUDIES, FOR_TESTS)
+
+
+def has_study_packages() -> bool:
+    """True if this Python runs in an environment with the study's packages. It then has the log's packages, too."""
+    return _runs_in(FOR_STUDIES, FOR_TESTS)
 
 
 def start_over(directory: Path, words: Sequence[str]) -> NoReturn:
@@ -38,6 +54,10 @@ def start_over(directory: Path, words: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(directory / "python", [str(directory / "python"), str(Path(words[0]).resolve()), *words[1:]])
+
+
+def _runs_in(*environments: Sequence[Path]) -> bool:
+    return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in environments)
 
 
 def _entry(requirements: Sequence[Path]) -> cache.Entry:

@@ -11,7 +11,6 @@ import dataclasses
 import fnmatch
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,12 @@ from typing import Any
 from tools import cache
 from tools.errors import Failure, UsageError
 from tools.model import cpu_model, linux
+from tools.toml_tables import TEXT_CHARACTERS_MAX, is_number, list_of, made, parse, read_text, require
 
 DEFAULT = Path(__file__).with_name("workloads.toml")
-PLAN_BYTES_MAX = 1 << 20
 SYSTEMS = ("neap", "linux", "linux-13")
 ARMS_MAX, WORKLOADS_MAX, ROUNDS_MAX, CORES_MAX = 6, 200, 100, 16
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,39}")
-ABOUT_CHARACTERS_MAX = 120
 # The driver's budget of an event; more frames at once would be several events.
 FRAMES_A_CORE_MAX = 64
 
@@ -152,12 +150,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def read(path: Path) -> Plan:
     """Raises Failure or UsageError that names the file and the member."""
     try:
-        with path.open("rb") as file:
-            text = file.read(PLAN_BYTES_MAX + 1)
-        if len(text) > PLAN_BYTES_MAX:
-            raise ValueError(f"a file of more than {PLAN_BYTES_MAX >> 20} MiB")
-        table = tomllib.loads(text.decode())
-    except (OSError, ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        table = parse(read_text(path))
+    except (OSError, ValueError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise Failure(f"{path}: {error.strerror if isinstance(error, OSError) else error}", "docs/compare.md has the members") from None
     try:
         return _plan(table)
@@ -169,98 +163,59 @@ def _plan(table: Mapping[str, Any]) -> Plan:
     known = {"title", "model", "cores", "rounds", "seed", "arms", "workloads", "ping_pong", "log"}
     if unknown := sorted(set(table) - known):
         raise ValueError(f"there is no member '{unknown[0]}'; the file's members are {', '.join(sorted(known))}")
-    arms = tuple(_made(Arm, each, f"arms[{at}]") for at, each in enumerate(_list(table, "arms", ARMS_MAX)))
-    workloads = tuple(_made(Workload, each, f"workloads[{at}]") for at, each in enumerate(_list(table, "workloads", WORKLOADS_MAX)))
-    ping_pong = tuple(_made(PingPong, each, f"ping_pong[{at}]") for at, each in enumerate(_list(table, "ping_pong", WORKLOADS_MAX)))
-    log = _made(Log, table["log"], "log") if "log" in table else None
+    arms = tuple(made(Arm, each, "arms", at) for at, each in enumerate(list_of(table, "arms", ARMS_MAX)))
+    workloads = tuple(made(Workload, each, "workloads", at) for at, each in enumerate(list_of(table, "workloads", WORKLOADS_MAX)))
+    ping_pong = tuple(made(PingPong, each, "ping_pong", at) for at, each in enumerate(list_of(table, "ping_pong", WORKLOADS_MAX)))
+    log = made(Log, table["log"], "log") if "log" in table else None
     cores = table.get("cores", [1])
-    _require(isinstance(cores, list) and cores and all(_is_number(n, 1, CORES_MAX) for n in cores), f"cores is a list of 1 to {CORES_MAX}")
+    require(isinstance(cores, list) and cores and all(is_number(n, 1, CORES_MAX) for n in cores), f"cores is a list of 1 to {CORES_MAX}")
     rounds, seed = table.get("rounds", 3), table.get("seed", 1)
-    _require(_is_number(rounds, 1, ROUNDS_MAX), f"rounds is a number from 1 to {ROUNDS_MAX}")
-    _require(_is_number(seed, 0, (1 << 32) - 1), "seed is a number from 0 to 2^32 - 1")
+    require(is_number(rounds, 1, ROUNDS_MAX), f"rounds is a number from 1 to {ROUNDS_MAX}")
+    require(is_number(seed, 0, (1 << 32) - 1), "seed is a number from 0 to 2^32 - 1")
     model = table.get("model", "e5-2690")
-    _require(model in cpu_model.names(), f"model is one of {', '.join(cpu_model.names())}")
+    require(model in cpu_model.names(), f"model is one of {', '.join(cpu_model.names())}")
     title = table.get("title", "a comparison")
-    _require(isinstance(title, str) and len(title) <= ABOUT_CHARACTERS_MAX, f"title is a text of at most {ABOUT_CHARACTERS_MAX} characters")
+    require(isinstance(title, str) and len(title) <= TEXT_CHARACTERS_MAX, f"title is a text of at most {TEXT_CHARACTERS_MAX} characters")
     plan = Plan(title, model, tuple(dict.fromkeys(cores)), rounds, seed, arms, workloads, ping_pong, log)
     _check(plan)
     return plan
 
 
-def _list(table: Mapping[str, Any], name: str, most: int) -> list[Any]:
-    value = table.get(name, [])
-    _require(isinstance(value, list) and len(value) <= most, f"{name} is a list of at most {most} tables, written [[{name}]]")
-    return value
-
-
-def _made(kind, table: Any, where: str):
-    """An instance of the dataclass, from a table with its fields. A list becomes a tuple. Raises ValueError."""
-    _require(isinstance(table, dict), f"{where} is a table")
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    if unknown := sorted(set(table) - set(fields)):
-        raise ValueError(f"{where} has no member '{unknown[0]}'; its members are {', '.join(fields)}")
-    given: dict[str, Any] = {}
-    for name, value in table.items():
-        wanted = fields[name].type
-        if wanted == "int":
-            _require(_is_number(value, 0, 1 << 40), f"{where}.{name} is a whole number")
-        elif wanted in ("float", "float | None"):
-            good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1e9
-            _require(good, f"{where}.{name} is a number from 0 to 1e9")
-        elif wanted == "str":
-            _require(
-                isinstance(value, str) and len(value) <= ABOUT_CHARACTERS_MAX and value.isprintable(), f"{where}.{name} is a short text"
-            )
-        elif wanted == "tuple[str, ...]":
-            _require(isinstance(value, list) and all(isinstance(each, str) for each in value), f"{where}.{name} is a list of texts")
-        else:
-            _require(
-                isinstance(value, list) and value and all(_is_number(n, 1, 1 << 24) for n in value), f"{where}.{name} is a list of numbers"
-            )
-        given[name] = tuple(value) if isinstance(value, list) else value
-    if missing := [name for name, field in fields.items() if name not in given and field.default is dataclasses.MISSING]:
-        raise ValueError(f"{where} lacks the member '{missing[0]}'")
-    return kind(**given)
-
-
 def _check(plan: Plan) -> None:
-    _require(len(plan.arms) >= 1, "there is no arm; write [[arms]]")
-    _require(bool(plan.workloads or plan.ping_pong), "there is no workload; write [[workloads]]")
+    require(len(plan.arms) >= 1, "there is no arm; write [[arms]]")
+    require(bool(plan.workloads or plan.ping_pong), "there is no workload; write [[workloads]]")
     names = [one.name for one in plan.workloads] + [row for one in plan.ping_pong for row in one.rows()]
     for what, given in (("arms", [arm.name for arm in plan.arms]), ("rows", names)):
         for name in given:
-            _require(NAME.fullmatch(name) is not None, f"'{name}' is no name: letters, digits, spaces and _ . - only, at most 40")
-            _require(given.count(name) == 1, f"two {what} are named '{name}'")
+            require(NAME.fullmatch(name) is not None, f"'{name}' is no name: letters, digits, spaces and _ . - only, at most 40")
+            require(given.count(name) == 1, f"two {what} are named '{name}'")
     for arm in plan.arms:
-        _require(arm.system in SYSTEMS, f"{arm.name}: system is one of {', '.join(SYSTEMS)}, not '{arm.system}'")
+        require(arm.system in SYSTEMS, f"{arm.name}: system is one of {', '.join(SYSTEMS)}, not '{arm.system}'")
         if arm.is_linux:
             try:
                 linux.check(arm.words, cpu_model.load(plan.model))
             except UsageError as error:
                 raise ValueError(f"{arm.name}: {error.message}") from None
-        _require(not any(word.startswith("ip=") for word in arm.words), f"{arm.name}: ip= is the comparison's own word")
+        require(not any(word.startswith("ip=") for word in arm.words), f"{arm.name}: ip= is the comparison's own word")
     for one in plan.workloads:
-        _require(one.mix in ("fixed", "etc", "usr"), f"{one.name}: mix is fixed, etc or usr, not '{one.mix}'")
-        _require(one.protocol in ("text", "meta", "binary"), f"{one.name}: protocol is text, meta or binary, not '{one.protocol}'")
-        _require(one.arrivals in ("bursts", "poisson"), f"{one.name}: arrivals is bursts or poisson, not '{one.arrivals}'")
-        _require(1 <= one.connections <= 4096, f"{one.name}: connections is 1 to 4096, not {one.connections}")
-        _require(1 <= one.depth <= 64, f"{one.name}: depth is 1 to 64, not {one.depth}")
-        _require(one.update <= 1, f"{one.name}: update is a share from 0 to 1, not {one.update}")
-        _require(not one.is_idle or one.window_ms is not None, f"{one.name}: with rate = 0 the member window_ms is needed")
-        _require(one.is_idle or one.requests >= 1, f"{one.name}: requests is 1 or more")
-        for cores in plan.cores:
-            _require(
-                0 < one.window_ms_of(cores) <= 60_000, f"{one.name}: the window is longer than a minute; fewer requests, or a higher rate"
-            )
+        check_workload(one, plan.cores)
     if plan.log:
-        _require(plan.log.workload in [one.name for one in plan.workloads], f"log: there is no workload '{plan.log.workload}'")
-        _require(1 <= plan.log.cores <= CORES_MAX, f"log: cores is 1 to {CORES_MAX}")
+        require(plan.log.workload in [one.name for one in plan.workloads], f"log: there is no workload '{plan.log.workload}'")
+        require(1 <= plan.log.cores <= CORES_MAX, f"log: cores is 1 to {CORES_MAX}")
 
 
-def _is_number(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
+def check_workload(one: Workload, cores: Sequence[int], *path: str | int) -> None:
+    """Raises Mistake for a workload that cannot run. `path`: of its table."""
+    require(one.mix in ("fixed", "etc", "usr"), f"{one.name}: mix is fixed, etc or usr, not '{one.mix}'", *path, "mix")
+    require(
+        one.protocol in ("text", "meta", "binary"), f"{one.name}: protocol is text, meta or binary, not '{one.protocol}'", *path, "protocol"
+    )
+    require(one.arrivals in ("bursts", "poisson"), f"{one.name}: arrivals is bursts or poisson, not '{one.arrivals}'", *path, "arrivals")
+    require(1 <= one.connections <= 4096, f"{one.name}: connections is 1 to 4096, not {one.connections}", *path, "connections")
+    require(1 <= one.depth <= 64, f"{one.name}: depth is 1 to 64, not {one.depth}", *path, "depth")
+    require(one.update <= 1, f"{one.name}: update is a share from 0 to 1, not {one.update}", *path, "update")
+    require(not one.is_idle or one.window_ms is not None, f"{one.name}: with rate = 0 the member window_ms is needed", *path, "rate")
+    require(one.is_idle or one.requests >= 1, f"{one.name}: requests is 1 or more", *path, "requests")
+    for number in cores:
+        is_short = 0 < one.window_ms_of(number) <= 60_000
+        require(is_short, f"{one.name}: the window is longer than a minute; fewer requests, or a higher rate", *path, "requests")
