@@ -50,10 +50,20 @@ function paintFrame(context, place, look, title, keys) {
   }
 }
 
-// Draws tick lines behind the points, or with `texts` their numbers beside the panels.
+// Returns the ticks of an axis. `names`: if its values are numbers of names.
+function axisTicks(names, scale, span, wanted) {
+  return names ? [...names.keys()].filter((at) => at >= span[0] && at <= span[1]) : ticksOf(scale, span[0], span[1], Math.max(2, wanted));
+}
+
+function axisTexts(names, ticks, letters) {
+  const short = (name) => (name.length > letters ? `${name.slice(0, letters - 1)}\u2026` : name);
+  return names ? ticks.map((at) => short(names[at])) : tickTexts(ticks);
+}
+
+// Draws tick lines behind the points, or with `texts` their numbers beside the panels. An axis of names has `namesX` or `namesY`.
 function paintTicks(context, place, axes, look, texts) {
-  const across = ticksOf(axes.scaleX, axes.x[0], axes.x[1], Math.max(2, place.width / 75));
-  const up = ticksOf(axes.scaleY, axes.y[0], axes.y[1], Math.max(2, place.height / 34));
+  const across = axisTicks(axes.namesX, axes.scaleX, axes.x, place.width / 75);
+  const up = axisTicks(axes.namesY, axes.scaleY, axes.y, place.height / 34);
   const xOf = (value) => place.left + ((scaleOf[axes.scaleX].to(value) - axes.x[0]) / (axes.x[1] - axes.x[0] || 1)) * place.width;
   const yOf = (value) => place.top + (1 - (scaleOf[axes.scaleY].to(value) - axes.y[0]) / (axes.y[1] - axes.y[0] || 1)) * place.height;
   if (!texts) {
@@ -71,7 +81,7 @@ function paintTicks(context, place, axes, look, texts) {
   if (place.isFirst) {
     context.textAlign = "right";
     context.textBaseline = "middle";
-    const shown = tickTexts(up);
+    const shown = axisTexts(axes.namesY, up, 9);
     let last = Infinity;
     up.forEach((value, at) => {
       const y = yOf(value);
@@ -82,7 +92,7 @@ function paintTicks(context, place, axes, look, texts) {
   }
   if (place.isLast) {
     context.textBaseline = "top";
-    const shown = tickTexts(across);
+    const shown = axisTexts(axes.namesX, across, 16);
     let right = -Infinity;
     across.forEach((value, at) => {
       const half = context.measureText(shown[at]).width / 2, rightmost = place.left + place.width - half;
