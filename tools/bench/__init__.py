@@ -34,6 +34,7 @@ from tools.bench import (
     sleep_states,
     stream,
     trade_off,
+    view,
     wakeup,
 )
 from tools.bench.rows import Row, Selection, table
@@ -73,6 +74,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cleaners": Benchmark(cleaners.rows, cleaners.show),
     "counts": Benchmark(counts.rows),
     "report-page": Benchmark(report_page.rows),
+    "view": Benchmark(view.rows),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 

@@ -23,6 +23,9 @@ IDLE_W, POLLING_W = 14.0, 62.0
 ARMS = {"Neap": ("neap", 9e3, 38.0, 0.9), "Linux static": ("linux", 26e3, 96.0, 0.75), "Linux dynamic": ("linux", 27e3, 99.0, 0.6)}
 DYNAMIC = "Linux dynamic"
 HISTOGRAM_BUCKETS = 60
+LOG_SECONDS = 0.5
+TOTALS = ("energy_j", "instructions", "cycles", "llc_misses", "ref_cycles", "interrupts", "wake_ups", "frames_in", "frames_out")
+TOTALS += ("bytes_in", "bytes_out")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,8 +112,11 @@ def write(folder: Path, grid: Grid | None = None, logs: int = 0) -> list[dict]:
     folder.mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows[:logs]):
         row["log"] = f"runs/{row['run']}/log"
+        # The window is that of the log.
+        row |= {name: row[name] * LOG_SECONDS / row["window_s"] for name in TOTALS}
+        row |= {"requests": round(row["requests"] * LOG_SECONDS / row["window_s"]), "window_s": LOG_SECONDS}
         shape = synthetic_log.Shape(
-            cores=2, packages=1, records=3000, seconds=0.5, itr_us=int(row["itr_us"] or 8), changes=0, performance=0x1800,
+            cores=2, packages=1, records=3000, seconds=LOG_SECONDS, itr_us=int(row["itr_us"] or 8), changes=0, performance=0x1800,
             power_limit_mw=135_000, watts=row["power_w"], run=number + 1, idle_records=True,
         )  # fmt: skip
         synthetic_log.write(folder / row["log"], shape)

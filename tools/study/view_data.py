@@ -122,7 +122,7 @@ class Data:
                 looks.append((None, Series(UNSET.get(name, f"no {name}") if len(found) > 1 or name in UNSET else "", colour=7, dashed=False)))
             elif self.source.kind(name).is_number:
                 shade = 0.15 + 0.85 * numbers.index(value) / max(1, len(numbers) - 1)
-                looks.append((value, Series(value_text(name, value), colour=-1, shade=shade)))
+                looks.append((value, Series(value_text(name, value), colour=numbers.index(value), shade=shade)))
             else:
                 looks.append((value, Series(str(value), colour=found.index(value))))
         return looks

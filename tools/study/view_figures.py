@@ -125,9 +125,10 @@ def _curves(curve: Curve) -> Callable[[Figure, Data], Made]:
                     if row[curve.x] is None:
                         layers.append(Level(_level(series, of, curve.x, value), row["y"]))
             if layers:
-                panels.append(Panel(title_of(keys), layers))
+                panels.append((keys, layers))
         if not panels:
             raise Failure(f"no run has {KNOWN[curve.y].title}")
+        panels = _levels_beside(panels)
         y, first = KNOWN[curve.y], data.panels(curve.keys)[0]
         y_values = [row[-4] for row in rows]
         note = "A point is the mean of its runs, a bar extends from the least to the greatest."
@@ -140,6 +141,24 @@ def _curves(curve: Curve) -> Callable[[Figure, Data], Made]:
         )  # fmt: skip
 
     return made
+
+
+def _levels_beside(found: Sequence[tuple[dict, list]]) -> list[Panel]:
+    """Returns the panels. An arm of levels alone, such as Linux with adaptive ITR, is drawn in the panels of the other arms."""
+    def others(keys: dict) -> dict:
+        return {name: value for name, value in keys.items() if name != "arm"}
+
+    levels = [(keys, layers) for keys, layers in found if "arm" in keys and all(isinstance(layer, Level) for layer in layers)]
+    curves = [each for each in found if each not in levels]
+    panels = []
+    for keys, layers in curves:
+        beside = [
+            dataclasses.replace(layer, series=dataclasses.replace(layer.series, name=f"{at['arm']} ({layer.series.name})"))
+            for at, own in levels if others(at) == others(keys) for layer in own
+        ]  # fmt: skip
+        panels.append(Panel(title_of(keys), [*layers, *beside]))
+    alone = [(keys, layers) for keys, layers in levels if not any(others(keys) == others(at) for at, _ in curves)]
+    return panels + [Panel(title_of(keys), layers) for keys, layers in alone]
 
 
 def _level(series: Series, of: str, x: str, value: Any) -> Series:
@@ -204,7 +223,7 @@ def _best_settings(figure: Figure, data: Data) -> Made:
                 if row:
                     rows.append([*keys.values(), sla, arm, setting_text(row, data.settings, names), row["mean_energy_uj"], row["mean_p99_us"]])
         panels.append(Panel(title_of(keys), [Cells([str(arm) for arm in arms], [f"{number_text(sla)} us" for sla in slas], values, texts)]))
-    note = "A cell has the least energy per request of an arm under the limit, and the setting that reaches it. Darker is more energy."
+    note = "A cell has the least energy per request of an arm under the limit, and the setting that reaches it. Darker is more energy within a panel."
     return Made(
         figure.name, figure.title, panels, "arm", "limit of p99", notes=[note, *data.notes()],
         header=[*keys_of_all[0], "sla_us", "arm", "setting", "energy_uj", "p99_us"], rows=rows,
@@ -235,7 +254,7 @@ def _map(y: str) -> Callable[[Figure, Data], Made]:
             if best:
                 panels.append(Panel(title_of(keys), [Cells(columns, lines, values, texts, best[1:])]))
             rows += [[*keys.values(), itr, ghz, row["y"], row["n"]] for (itr, ghz), row in found.items()]
-        note = f"A cell is the mean {KNOWN[y].label}. Darker is more. The frame marks the least of a panel."
+        note = f"A cell is the mean {KNOWN[y].label}. Darker is more within a panel. The frame marks the least of a panel."
         return Made(
             figure.name, figure.title, panels, KNOWN["itr_us"].label, KNOWN["frequency_ghz"].label, notes=[note, *data.notes()],
             header=[*keys_of_all[0], "itr_us", "frequency_ghz", y, "runs"], rows=rows,
@@ -297,7 +316,12 @@ def _sleep_states(figure: Figure, data: Data) -> Made:
     )  # fmt: skip
 
 
-def _latency_cdf(figure: Figure, data: Data) -> Made:
+def _distribution(is_tail: bool) -> Callable[[Figure, Data], Made]:
+    return lambda figure, data: _latency(figure, data, is_tail)
+
+
+def _latency(figure: Figure, data: Data, is_tail: bool) -> Made:
+    """The share of requests up to a latency, or above it on a logarithmic scale, which shows the tail."""
     panels, rows = [], []
     names = varied(data)
     sla = data.options.slas_us[0] if data.options.slas_us else None
@@ -316,13 +340,14 @@ def _latency_cdf(figure: Figure, data: Data) -> Made:
             total = sum(row["n"] for row in buckets)
             if not total:
                 continue
-            # The part above a latency, on a logarithmic scale, shows the tail that a share of 99 to 100 % hides.
             below, x, y = 0, [], []
             for row in buckets:
                 below += row["n"]
                 x.append(row["upper"])
-                y.append(100 * below / total)
+                y.append(100 * (total - below if is_tail else below) / total)
                 rows.append([*keys.values(), arm, setting_text(best, data.settings, names), row["upper"], y[-1]])
+            if is_tail:
+                x, y = x[:-1], y[:-1]  # nothing is above the last bucket, and a logarithmic scale has no 0
             layers.append(Line(data.arm_series(arm), x, y, steps=True, markers=False))
             said.append(f"{title_of(keys) + ', ' if keys else ''}{arm}: {setting_text(best, data.settings, names)}")
         panels.append(Panel(title_of(keys), layers))
@@ -330,8 +355,8 @@ def _latency_cdf(figure: Figure, data: Data) -> Made:
         raise Failure("no run of these has a histogram")
     text = f"Settings with the least energy per request{f' and p99 of at most {number_text(sla)} us' if sla else ''}: {'; '.join(said)}."
     return Made(
-        figure.name, figure.title, panels, "latency (us)", "share of requests up to here (%)", LOG, notes=[text, *data.notes()],
-        header=[*keys_of_all[0], "arm", "setting", "upper_us", "percent"], rows=rows, from_zero=True,
+        figure.name, figure.title, panels, "latency (us)", f"share of requests {'above' if is_tail else 'up to here'} (%)", LOG, LOG if is_tail else LINEAR, notes=[text, *data.notes()],
+        header=[*keys_of_all[0], "arm", "setting", "upper_us", "percent"], rows=rows, from_zero=not is_tail,
     )  # fmt: skip
 
 
@@ -347,9 +372,7 @@ def _timeline(figure: Figure, data: Data) -> Made:
     counts = np.zeros(view_timeline.INTERVAL_ROWS * 800)
     counts[arrays["gap_cell"]] = arrays["gap_n"]
     gaps = tuple(1e6 * each for each in about["gap_span"])
-    logs = tuple(math.log10(each) for each in gaps)
-    panels = [Panel("time since the interrupt before: number of interrupts (pale: few, dark: many)", [Density(counts.reshape(-1, 800), span, gaps)], "interval (us)", LOG, 200)]
-    del logs
+    panels = [Panel("time since the interrupt before, all cores: number of interrupts (pale: few, dark: many)", [Density(counts.reshape(-1, 800), span, gaps)], "interval (us)", LOG, 200)]
 
     def envelope(name: str, series: Series) -> Envelope:
         return Envelope(series, span, *(arrays[f"{name}_{end}"] for end in ("low", "mean", "high")))
@@ -362,14 +385,15 @@ def _timeline(figure: Figure, data: Data) -> Made:
         panels.append(Panel("power", layers, "power (W)", LINEAR, 130))
     known = data.source.rows("SELECT * FROM runs WHERE rowid = ?", [row])[0]
     names = [name for name in ("arm", "load", "rate_wanted", *data.settings, "repeat") if known.get(name) is not None]
-    said = ", ".join(f"{name} {known[name]}" for name in names)
+    said = ", ".join(value_text(name, known[name]) if name != "repeat" else f"repeat {known[name]}" for name in names)
+    modelled = [note for note in data.notes() if note.startswith("Modelled")]
     rows = []
     for at in range(800):
         time = span[0] + (at + 0.5) * (span[1] - span[0]) / 800
         rows += [[time, name, *(float(arrays[f"{name}_{end}"][at]) for end in ("low", "mean", "high"))] for name in _strips(about)]
     note = "Pale: from the least to the greatest value of all cores in a pixel's time. Strong: the mean."
     return Made(
-        figure.name, f"{figure.title}: run {known.get('run') or row}", panels, "time (s)", "", notes=[said, note, *data.notes()],
+        figure.name, f"{figure.title}: run {known.get('run') or row}", panels, "time (s)", "", notes=[said, note, *modelled],
         header=["time_s", "strip", "least", "mean", "greatest"], rows=rows, wide=True, from_zero=True,
     )  # fmt: skip
 
@@ -391,7 +415,8 @@ _LISTED = [
     Figure("energy-rate", "Energy per request against the rate", "energy per request by load", ("energy_uj", "p99_us", "power_w", "rate_wanted", "arm"), _by_rate("energy_uj", False)),
     Figure("power-rate", "Power against the rate, with idle and polling", "energy proportionality, baselines", ("energy_uj", "p99_us", "power_w", "rate_wanted", "arm"), _by_rate("power_w", True)),
     Figure("sleep-states", "Time in each sleep state by rate", "residency of C-states by load", ("c0", "rate_wanted"), _sleep_states),
-    Figure("latency-cdf", "Distribution of latency", "CDF of latency", ("run", "p99_us", "energy_uj", "arm"), _latency_cdf, True),
+    Figure("latency-cdf", "Distribution of latency", "CDF of latency", ("run", "p99_us", "energy_uj", "arm"), _distribution(False), True),
+    Figure("latency-tail", "Share of requests above a latency", "tail of the latency", ("run", "p99_us", "energy_uj", "arm"), _distribution(True), True),
     Figure("timeline", "Interrupts, sleep and power over time", "timeline of one run", ("log",), _timeline),
 ]  # fmt: skip
 FIGURES: dict[str, Figure] = {each.name: each for each in _LISTED}

@@ -27,6 +27,7 @@ PANELS_MAX = 12
 NUMBERS_AS_CATEGORIES_MAX = 16
 MEANS_X_MAX = 400
 BARS = 200
+SOME_RUNS = 5000
 NEAREST_PIXELS = 12
 # Modes of a picture.
 POINTS, MEANS, COUNT, CUMULATIVE = "points", "means", "count", "cumulative"
@@ -134,6 +135,9 @@ def _categories(source: Source, name: str, most: int) -> Categories | None:
         values = {float(at): value for at, value in enumerate(kind.values)}
     elif kind.is_number:
         key = f"coalesce(round(({what})::DOUBLE, 9), -1e300)"
+        # A look at some runs tells a quantity with many values, without a hash table of all of them.
+        if source.one(f"SELECT count(DISTINCT k) FROM (SELECT {key} AS k FROM runs LIMIT {SOME_RUNS})")[0] > most:
+            return None
         found = source.all(f"SELECT DISTINCT {key} AS k FROM runs ORDER BY k LIMIT {most + 1}")
         values = {float(each): each for (each,) in found if each != -1e300}
     else:

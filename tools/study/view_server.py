@@ -8,6 +8,7 @@ the time of a question, rows of an answer. A request whose Host is not this serv
 
 import contextlib
 import hmac
+import html
 import json
 import secrets
 import socket
@@ -22,7 +23,7 @@ import numpy as np
 
 from tools.errors import Failure, UsageError
 from tools.log import page_template
-from tools.study import view_figures, view_query, view_svg, view_timeline
+from tools.study import schema, view_figures, view_filter, view_query, view_svg, view_table, view_timeline
 from tools.study.view_source import Source
 
 HERE = Path(__file__).parent / "page"
@@ -35,6 +36,8 @@ CONNECTIONS_MAX = 32
 SECONDS_MAX = 20.0  # until a request has arrived
 TARGET_BYTES_MAX = 16 << 10
 ROWS_AT_ONCE = 20_000
+# Numbers that the page offers as filters, beside swept settings.
+SETTINGS = ("itr_us", "frequency_ghz", "rapl_w", "rate_wanted", "repeat", "cores")
 # The page of a run has these bytes at most; `./neap log report` makes longer ones.
 REPORT_BYTES_MAX = 256 << 20
 # Pages with scripts in their text, as ./neap log report writes them, and no connection to any other host.
@@ -158,14 +161,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def pieces(self, found: Iterator[bytes], kind: str, name: str) -> None:
         """Sends an answer of unknown length, in chunks. An error after the first chunk ends the connection."""
-        first = next(found, b"")
+        first = next(found, b"")  # an error of the query is an answer of its own
         self.send_response(HTTPStatus.OK)
         self._headers(kind, NO_SCRIPTS, name)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for piece in (first, *()):
-            self._chunk(piece)
         try:
+            self._chunk(first)
             for piece in found:
                 self._chunk(piece)
         except Failure:
@@ -180,14 +182,17 @@ class Handler(BaseHTTPRequestHandler):
 
 def packed(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
     """Returns numbers for a browser: the length of a JSON text, the text, and the arrays, each at a multiple of 8 bytes."""
-    listed, parts, at = [], [], 0
+    listed: list[list] = []
+    parts: list[bytes] = []
+    at = 0
     for name, values in arrays.items():
-        data = np.ascontiguousarray(values, "<i4" if values.dtype.kind in "iu" else "<f4" if values.dtype == np.float32 else "<f8").tobytes()
-        listed.append([name, {"i": "Int32", "f": "Float"}[values.dtype.kind] + ("" if values.dtype.kind == "i" else "32" if values.dtype == np.float32 else "64"), at, len(values)])
+        kind, code = ("Int32", "<i4") if values.dtype.kind in "iu" else ("Float32", "<f4") if values.dtype == np.float32 else ("Float64", "<f8")
+        data = np.ascontiguousarray(values, code).tobytes()
+        listed.append([name, kind, at, len(values)])
         parts.append(data + bytes(-len(data) % 8))
         at += len(parts[-1])
     text = json.dumps({**about, "arrays": listed}, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + 8) % 8)
+    text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *parts])
 
 
@@ -211,18 +216,12 @@ def page(source: Source, nonce: str) -> str:
         "points_max": view_query.POINTS_MAX,
     }
     replacements = {
-        page_template.TITLE: page_template_title(source),
+        page_template.TITLE: html.escape(f"runs of {', '.join(place.name or str(place) for place in source.places)}"),
         "@STYLE@": "\n".join(path.read_text() for path in STYLES),
         "@DATA@": page_template.json_text(data),
         "@SCRIPT@": "\n".join(path.read_text() for path in SCRIPTS),
     }
     return page_template.fill((HERE / "page.html").read_text().replace("@NONCE@", nonce), replacements)
-
-
-def page_template_title(source: Source) -> str:
-    import html
-
-    return html.escape(f"runs of {', '.join(place.name or str(place) for place in source.places)}")
 
 
 def _described(source: Source, name: str) -> dict:
@@ -234,9 +233,11 @@ def _filters(source: Source) -> list[dict]:
     """Returns the columns that the page offers as filters: texts with their values, settings and rates with theirs."""
     found = []
     for name in source.quantities:
-        known = view_query.categories(source, name, view_query.CATEGORIES_MAX)
-        is_setting = name in ("itr_us", "frequency_ghz", "rapl_w", "rate_wanted", "repeat", "cores") or name.startswith("set_")
+        is_setting = name in SETTINGS or name.startswith(schema.SET)
         is_text = not source.kind(name).is_number
+        if not (is_setting or is_text):
+            continue
+        known = view_query.categories(source, name, view_query.CATEGORIES_MAX)
         if known and len(known.values) > 1 and (is_text or is_setting):
             found.append({"name": name, "values": list(known.values)})
         elif is_setting and known is None:
@@ -290,14 +291,7 @@ def _run_of(source: Source, row: int) -> dict:
 def _csv(handler: Handler, asked: Mapping[str, str]) -> None:
     source = handler.server.source
     query, values = view_query.shown_rows(source, view_query.parse(asked, source))
-    handler.pieces(csv_pieces(source, query, values), "text/csv; charset=utf-8", "runs.csv")
-
-
-def csv_pieces(source: Source, query: str, values: list) -> Iterator[bytes]:
-    """Gives a result as CSV, a piece for each ROWS_AT_ONCE rows."""
-    from tools.study import view_table
-
-    yield from view_table.csv_pieces(source, query, values, ROWS_AT_ONCE)
+    handler.pieces(view_table.csv_pieces(source, query, values, ROWS_AT_ONCE), "text/csv; charset=utf-8", "runs.csv")
 
 
 def _timeline(handler: Handler, asked: Mapping[str, str]) -> None:
@@ -317,8 +311,6 @@ def _report(handler: Handler, asked: Mapping[str, str]) -> None:
 
 
 def _figure(handler: Handler, asked: Mapping[str, str]) -> None:
-    from tools.study import view_filter
-
     source = handler.server.source
     filters = view_filter.parse_json(asked["filters"]) if asked.get("filters") else []
     row = _whole(asked, "row") if asked.get("row") else None

@@ -122,6 +122,12 @@ class Source:
                 self._kept.popitem(last=False)
         return made
 
+    def forget(self) -> None:
+        """Drops all kept results, so that a measurement begins as a new server does."""
+        with self._guard, self._pictures_guard:
+            self._kept.clear()
+            self._pictures.clear()
+
     @contextlib.contextmanager
     def picture(self, query: str, values: Sequence[Any]) -> Iterator[str]:
         """Gives the name of a table with the result of a query, which MUST NOT change meanwhile. Zooms into one picture compute its

@@ -24,6 +24,7 @@ MARKERS = ("circle", "square", "triangle", "diamond")
 WIDTH = 1000
 LEFT, RIGHT, GAP_X, TITLE, GAP_Y = 64, 16, 62, 20, 46
 PANEL_HEIGHT = 250
+TABLE_HEIGHT_MIN = 100  # the title beside it needs this
 LETTER = 0.55  # of the font's size: the mean width of a letter
 
 
@@ -47,7 +48,7 @@ def draw(made: Made) -> str:
         place = (left + column * (wide + GAP_X + (40 if is_table else 0)), top, wide, tall)
         scale = panel.y_scale or made.y_scale
         own_y = y if panel.y_label is None else _span(_values([panel], False), scale, made.from_zero)
-        _panel(canvas, panel, place, (x, made.x_scale, made.x_label), (own_y, scale, panel.y_label or made.y_label))
+        _panel(canvas, panel, place, (x, made.x_scale, made.x_label if not made.wide or at == len(made.panels) - 1 else ""), (own_y, scale, panel.y_label or made.y_label))
         bottom = max(bottom, top + tall + GAP_Y)
     for note in made.notes:
         for line in _wrapped(note, WIDTH - 20, 11.5):
@@ -122,7 +123,7 @@ def _series_of(made: Made) -> list[Series]:
             for each in layer.series if isinstance(layer, Stack) else [layer.series] if hasattr(layer, "series") else []:
                 if each.name:
                     found.setdefault(each.name, each)
-    return sorted(found.values(), key=lambda each: (each.colour, -1 if each.shade is None else each.shade))
+    return sorted(found.values(), key=lambda each: (each.dashed, each.shade is None, each.shade or 0.0, each.colour))
 
 
 def _head(canvas: _Canvas, made: Made) -> float:
@@ -152,7 +153,7 @@ def _head(canvas: _Canvas, made: Made) -> float:
 
 
 def _marker(canvas: _Canvas, series: Series, x: float, y: float, size: float = 3.6, opacity: float | None = None) -> None:
-    kind = MARKERS[(series.colour if series.shade is None else round(10 * series.shade)) % len(MARKERS)]
+    kind = MARKERS[series.colour % len(MARKERS)]
     look = {"fill": colour_of(series), "stroke": PAPER, "stroke_width": 0.7, "fill_opacity": opacity}
     if kind == "circle":
         canvas.add("circle", cx=x, cy=y, r=size, **look)
@@ -246,7 +247,8 @@ def _axes(canvas: _Canvas, place: tuple, x: tuple, y: tuple, categories: Sequenc
                 canvas.text(at, top + tall + 15, text, 11, DIM, "middle")
                 last = at + _width(text, 11) / 2
     canvas.add("rect", x=left, y=top, width=wide, height=tall, fill="none", stroke=DIM, stroke_width=0.8)
-    canvas.text(left + wide / 2, top + tall + 31, x_label, 12, anchor="middle")
+    if x_label:
+        canvas.text(left + wide / 2, top + tall + 31, x_label, 12, anchor="middle")
     canvas.text(0, 0, y_label, 12, anchor="middle", transform=f"translate({left - 48:.1f} {top + tall / 2:.1f}) rotate(-90)")
 
 
@@ -327,7 +329,7 @@ def _stack(canvas: _Canvas, layer: Stack, place: tuple, at_y) -> None:
 
 
 def _table_height(panel: Panel) -> float:
-    return max((30.0 + 14 * (max((len(text) for row in layer.texts for text in row), default=1) - 1)) * len(layer.rows) for layer in panel.layers)
+    return max(TABLE_HEIGHT_MIN, *((30.0 + 14 * (max((len(text) for row in layer.texts for text in row), default=1) - 1)) * len(layer.rows) for layer in panel.layers))
 
 
 def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: str) -> None:

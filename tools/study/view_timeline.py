@@ -9,6 +9,7 @@ structure at any zoom: at the whole run as an envelope and a density, in a milli
 import collections
 import dataclasses
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tools.study.view_source import Source
 COLUMNS_MAX = 2000
 INTERVAL_ROWS = 48
 RUNS_KEPT = 3
+SHORTEST_SHARE = 0.001
+GAP_SECONDS_MIN = 1e-7
 FILE_BYTES_MAX = 4 << 30
 # With fewer records in a column, a part of a column has mostly one or none.
 RECORDS_A_PART = 8
@@ -108,7 +111,9 @@ class _Run:
             )
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         gaps = joined["gap"][(joined["gap"] > 0) & joined["is_interrupt"]]
-        self.gap_bounds = (float(np.log10(gaps.min())), float(np.log10(gaps.max())) + 1e-9) if len(gaps) else (-6.0, -3.0)
+        # Two cores' messages, or a damaged record, may leave nanoseconds between two interrupts. They are drawn in the lowest row.
+        least = max(float(np.quantile(gaps, SHORTEST_SHARE)), GAP_SECONDS_MIN) if len(gaps) else 1e-6
+        self.gap_bounds = (float(np.log10(least)), float(np.log10(max(gaps.max(), least))) + 1e-9) if len(gaps) else (-6.0, -3.0)
         if self.gap_bounds[1] - self.gap_bounds[0] < 0.3:
             self.gap_bounds = self.gap_bounds[0] - 0.3, self.gap_bounds[1] + 0.3
         power = [(number, *_watts(log, members, begin)) for number, members in packages(cores).items()]
@@ -163,7 +168,7 @@ class _Run:
     def _density(self, view: View, low: float, high: float, scale: float, column: str, one: str) -> dict[str, np.ndarray]:
         gap_low, gap_high = self.gap_bounds
         found = self._arrays(
-            f"SELECT {column} AS at, least(floor((log10(gap) - ?) * ?)::INTEGER, {INTERVAL_ROWS - 1}) AS up, count(*)::INTEGER AS n "
+            f"SELECT {column} AS at, greatest(0, least(floor((log10(gap) - ?) * ?)::INTEGER, {INTERVAL_ROWS - 1})) AS up, count(*)::INTEGER AS n "
             f"FROM records WHERE is_interrupt AND gap > 0 AND t BETWEEN ? AND ?{one} GROUP BY 1, 2",
             [low, scale, gap_low, INTERVAL_ROWS / (gap_high - gap_low), low, high],
         )
@@ -232,12 +237,9 @@ def _filled(found: dict[str, np.ndarray], key: str, keys: list[int], columns: in
     at = np.minimum(following, columns)
     for name, values in made.items():
         made[name] = np.where(following > columns, np.nan, np.take_along_axis(values, at, axis=1))[:, :columns]
-    with np.errstate(all="ignore"):
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a column may have no value at all
-            return np.nanmin(made["low"], axis=0), np.nanmean(made["mean"], axis=0), np.nanmax(made["high"], axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column may have no value at all
+        return np.nanmin(made["low"], axis=0), np.nanmean(made["mean"], axis=0), np.nanmax(made["high"], axis=0)
 
 
 def _named(name: str, found: tuple) -> dict[str, np.ndarray]:
