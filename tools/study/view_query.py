@@ -28,6 +28,8 @@ NUMBERS_AS_CATEGORIES_MAX = 16
 MEANS_X_MAX = 400
 BARS = 200
 SOME_RUNS = 5000
+# With more cells of all panels and colours together, only those with runs are counted.
+DENSE_MAX = 8_000_000
 NEAREST_PIXELS = 12
 # Modes of a picture.
 POINTS, MEANS, COUNT, CUMULATIVE = "points", "means", "count", "cumulative"
@@ -185,18 +187,18 @@ def answer(source: Source, picture: Picture) -> tuple[dict, dict[str, np.ndarray
     colour = categories(source, picture.colour, most)
     if picture.colour and colour is None and not source.kind(picture.colour).is_number:
         raise UsageError(f"{picture.colour} has too many values for colours (more than {CATEGORIES_MAX})", "choose another one")
-    with _Made(source, picture, group, colour) as made:
-        about = {
-            "mode": picture.mode,
-            "x": made.spans[0],
-            "y": made.spans[1] if picture.y else None,
-            "panels": list(group.values) if group else [None],
-            "categories": list(colour.values) if colour else None,
-            "colour_span": made.colour_span(),
-            "x_values": _names(source, picture.x),
-            "y_values": _names(source, picture.y),
-        }
-        more, arrays = {POINTS: made.points, MEANS: made.means, COUNT: made.bars, CUMULATIVE: made.bars}[picture.mode]()
+    made = _Made(source, picture, group, colour)
+    about = {
+        "mode": picture.mode,
+        "x": made.spans[0],
+        "y": made.spans[1] if picture.y else None,
+        "panels": list(group.values) if group else [None],
+        "categories": list(colour.values) if colour else None,
+        "colour_span": made.colour_span(),
+        "x_values": _names(source, picture.x),
+        "y_values": _names(source, picture.y),
+    }
+    more, arrays = {POINTS: made.points, MEANS: made.means, COUNT: made.bars, CUMULATIVE: made.bars}[picture.mode]()
     return {**about, **more}, arrays
 
 
@@ -216,24 +218,17 @@ class _Made:
         y = picture.y.sql(source) if picture.y else "0"
         self._is_mean = picture.colour is not None and colour is None
         tint = source.quantity(picture.colour).expression if self._is_mean and picture.colour else None
-        query = (
-            f"SELECT {x} AS x, {y} AS y, {group.key if group else '0'} AS g, {colour.key if colour else '0'} AS c, "
-            f"({tint or 'NULL'})::FLOAT AS t, rowid::INTEGER AS r FROM runs WHERE {where}"
+        self._query = (
+            f"SELECT {x} AS x, {y} AS y, {group.key if group else '0.0'} AS g, {colour.key if colour else '0.0'} AS c, "
+            f"({tint or 'NULL'})::DOUBLE AS t, rowid::INTEGER AS r FROM runs WHERE {where}"
         )
-        self._table = source.picture(query, values)
-
-    def __enter__(self) -> "_Made":
-        self._inner = self._table.__enter__()
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self._table.__exit__(*exception)
+        self._inner, self._values = f"({self._query})", values
 
     def colour_span(self) -> list[float] | None:
         if not self._is_mean:
             return None
-        query = f"SELECT min(t), max(t) FROM {self._inner}"
-        found = self.source.kept(query, lambda: self.source.one(query))
+        query = f"SELECT min(t), max(t) FROM {self._inner} WHERE isfinite(t)"
+        found = self.source.kept((query, *self._values), lambda: self.source.one(query, self._values))
         return [0.0, 1.0] if found[0] is None else list(found)
 
     def _in_view(self) -> tuple[str, list[float]]:
@@ -243,46 +238,59 @@ class _Made:
         return text, values
 
     def _coded(self, found: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Returns the columns with the indices of panels and categories in place of their keys."""
         for name, known in (("g", self.group), ("c", self.colour)):
             values = np.asarray(found[name], np.float64)
             found[name] = known.codes(values).astype(np.int32) if known else np.zeros(len(values), np.int32)
         return found
 
+    def _coordinates(self) -> dict[str, np.ndarray]:
+        found = self.source.picture(self._query, self._values)
+        if "code" not in found:
+            coded = self._coded(found)
+            colours = len(self.colour.values) if self.colour else 1
+            found |= {name: _filled(found[name]) for name in ("x", "y", "t")}
+            found["r"] = np.asarray(found["r"], np.int32)
+            found["code"] = coded["g"] * colours + coded["c"]
+        return found
+
     def points(self) -> tuple[dict, dict[str, np.ndarray]]:
         x, y = self.picture.x, self.picture.y
         assert y is not None
-        view, bounds_ = self._in_view()
+        found = self._coordinates()
         (x_low, x_high), (y_low, y_high) = self.spans
-        cell = (
-            f"least(floor((y - ?) * ?)::INTEGER, {y.cells - 1}) * {x.cells} + least(floor((x - ?) * ?)::INTEGER, {x.cells - 1})"
-        )
-        factors = [y_low, y.cells / (y_high - y_low), x_low, x.cells / (x_high - x_low)]
-        found = self.source.arrays(
-            f"SELECT g, c, {cell} AS cell, count(*)::INTEGER AS n, avg(t) AS t, min(r)::INTEGER AS r "
-            f"FROM {self._inner} WHERE {view} GROUP BY 1, 2, 3",
-            [*factors, *bounds_],
-        )
-        inside = int(np.sum(found["n"])) if len(found["n"]) else 0
-        if inside > POINTS_MAX:
-            coded = self._coded(found)
-            return {"kind": "cells", "inside": inside}, {
-                **{name: coded[name] for name in ("g", "c")},
-                **{name: np.asarray(found[name], np.int32) for name in ("cell", "n", "r")},
-                "t": _filled(found["t"]),
-            }
-        found = self.source.arrays(f"SELECT * FROM {self._inner} WHERE {view} ORDER BY r", [*bounds_])
-        coded = self._coded(found)
-        return {"kind": "points", "inside": inside}, {
-            **{name: coded[name] for name in ("g", "c")},
-            "r": np.asarray(found["r"], np.int32),
-            **{name: _filled(found[name]) for name in ("x", "y", "t")},
+        at = np.flatnonzero((found["x"] >= x_low) & (found["x"] <= x_high) & (found["y"] >= y_low) & (found["y"] <= y_high))
+        if len(at) <= POINTS_MAX:
+            return {"kind": "points", "inside": len(at)}, {name: found[name][at] for name in ("g", "c", "r", "x", "y", "t")}
+        column = np.minimum(((found["x"][at] - x_low) * (x.cells / (x_high - x_low))).astype(np.int32), x.cells - 1)
+        row = np.minimum(((found["y"][at] - y_low) * (y.cells / (y_high - y_low))).astype(np.int32), y.cells - 1)
+        cells = x.cells * y.cells
+        key = found["code"][at].astype(np.int64) * cells + row * x.cells + column
+        codes = (len(self.group.values) if self.group else 1) * (len(self.colour.values) if self.colour else 1)
+        if codes * cells > DENSE_MAX:
+            there, key = np.unique(key, return_inverse=True)
+            size = len(there)
+        else:
+            there, size = None, codes * cells
+        counts = np.bincount(key, minlength=size)
+        first = np.empty(size, np.int32)
+        first[key] = found["r"][at]  # any run of a cell
+        sums = np.bincount(key, weights=np.nan_to_num(found["t"][at]), minlength=size) if self._is_mean else None
+        filled = np.flatnonzero(counts)
+        where = filled if there is None else there[filled]
+        colours = len(self.colour.values) if self.colour else 1
+        code, cell = where // cells, where % cells
+        return {"kind": "cells", "inside": len(at)}, {
+            **{"g": (code // colours).astype(np.int32), "c": (code % colours).astype(np.int32), "cell": cell.astype(np.int32)},
+            **{"n": counts[filled].astype(np.int32), "r": first[filled]},
+            "t": (sums[filled] / counts[filled]).astype(np.float32) if sums is not None else np.zeros(0, np.float32),
         }
 
     def means(self) -> tuple[dict, dict[str, np.ndarray]]:
         """Returns mean, least and greatest y for each x of each colour. If x has too many values, they are put into equal spans."""
         view, bounds_ = self._in_view()
         low, high = self.spans[0]
-        many = self.source.one(f"SELECT count(DISTINCT x) FROM {self._inner} WHERE {view}", [*bounds_])[0] > MEANS_X_MAX
+        many = self.source.one(f"SELECT count(DISTINCT x) FROM {self._inner} WHERE {view}", [*self._values, *bounds_])[0] > MEANS_X_MAX
         colour = "c" if self.colour else "0.0"
         key, factors = ("x", []) if not many else (f"? + (least(floor((x - ?) * ?), {BARS - 1}) + 0.5) * ?", [low, low])
         if many:
@@ -293,7 +301,7 @@ class _Made:
         found = self.source.arrays(
             f"SELECT g, {colour} AS c, {key} AS x, avg({power}) AS y, min(y) AS low, max(y) AS high, count(*)::INTEGER AS n, "
             f"min(r)::INTEGER AS r FROM {self._inner} WHERE {view} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-            [*factors, *bounds_],
+            [*factors, *self._values, *bounds_],
         )
         coded = self._coded(found)
         y = _filled(found["y"])
@@ -314,7 +322,7 @@ class _Made:
         found = self.source.arrays(
             f"SELECT g, {colour} AS c, greatest(-1, least(floor((x - ?) * ?), {BARS}))::INTEGER AS cell, count(*)::INTEGER AS n "
             f"FROM {self._inner} WHERE isfinite(x) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-            [low, BARS / (high - low)],
+            [low, BARS / (high - low), *self._values],
         )
         coded = self._coded(found)
         arrays = {name: coded[name] for name in ("g", "c")} | {name: np.asarray(found[name], np.int32) for name in ("cell", "n")}

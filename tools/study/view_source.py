@@ -8,11 +8,10 @@ Files come from other programs, so DuckDB may not open any further file once the
 """
 
 import collections
-import contextlib
 import dataclasses
 import glob
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from tools.study.view_columns import Quantity, quoted
 RUNS, HISTOGRAMS = "runs.parquet", "histograms.parquet"
 PLACES_MAX = 32
 COLUMNS_MAX = 500
-ROWS_MAX = 20_000_000
+ROWS_MAX = 10_000_000
 # A text with more values is no category, such as a run's name.
 TEXT_VALUES_MAX = 1000
 QUERY_SECONDS_MAX = 30.0
@@ -60,9 +59,7 @@ class Source:
         self._connection = duckdb.connect(":memory:", config={"memory_limit": MEMORY_MAX})
         self._guard = threading.Lock()
         self._kept: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-        self._pictures: collections.OrderedDict[tuple, str] = collections.OrderedDict()
-        self._pictures_made = 0
-        self._pictures_guard = threading.Lock()
+        self._pictures: collections.OrderedDict[tuple, dict[str, Any]] = collections.OrderedDict()
         self._load()
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
@@ -124,26 +121,24 @@ class Source:
 
     def forget(self) -> None:
         """Drops all kept results, so that a measurement begins as a new server does."""
-        with self._guard, self._pictures_guard:
+        with self._guard:
             self._kept.clear()
             self._pictures.clear()
 
-    @contextlib.contextmanager
-    def picture(self, query: str, values: Sequence[Any]) -> Iterator[str]:
-        """Gives the name of a table with the result of a query, which MUST NOT change meanwhile. Zooms into one picture compute its
-        coordinates once. The last PICTURES_MAX tables are kept."""
+    def picture(self, query: str, values: Sequence[Any]) -> dict[str, Any]:
+        """Returns the columns of a query as numpy arrays, which are kept for the last PICTURES_MAX queries. So zooms into one picture compute
+        its coordinates once."""
         key = (query, *values)
-        with self._pictures_guard:
-            if key not in self._pictures:
-                self._pictures_made += 1
-                name = f"picture{self._pictures_made}"
-                self._run(f"CREATE TABLE {name} AS {query}", values, lambda cursor: None)
-                self._pictures[key] = name
-            self._pictures.move_to_end(key)
+        with self._guard:
+            if key in self._pictures:
+                self._pictures.move_to_end(key)
+                return self._pictures[key]
+        made = self.arrays(query, values)
+        with self._guard:
+            self._pictures[key] = made
             while len(self._pictures) > PICTURES_MAX:
-                _, oldest = self._pictures.popitem(last=False)
-                self._run(f"DROP TABLE {oldest}", (), lambda cursor: None)
-            yield self._pictures[key]
+                self._pictures.popitem(last=False)
+        return made
 
     def arrow(self, query: str, values: Sequence[Any] = ()) -> Any:
         """Returns a result as a table of pyarrow."""

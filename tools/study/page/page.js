@@ -100,8 +100,8 @@ function readOut(panel, x, y) {
   if (about.y) said += `   ${text("y", up)}`;
   if (about.kind === "cells") {
     const column = Math.min(shown.asked.x_cells - 1, Math.floor(across * shown.asked.x_cells)), row = Math.min(shown.asked.y_cells - 1, Math.floor(up * shown.asked.y_cells));
-    const known = shown.painted.cells.panels[panel.number].get(row * shown.asked.x_cells + column);
-    said += `   ${known ? known.n.toLocaleString("en-US") : "no"} run${known && known.n === 1 ? "" : "s"} here`;
+    const count = shown.painted.cells.panels[panel.number].n[row * shown.asked.x_cells + column];
+    said += `   ${count ? count.toLocaleString("en-US") : "no"} run${count === 1 ? "" : "s"} here`;
   } else if (about.kind === "points") said += `   ${columns.x.length.toLocaleString("en-US")} points`;
   byId("readout").textContent = said;
 }

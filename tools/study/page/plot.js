@@ -21,60 +21,63 @@ function colouringOf(about, look) {
 
 const rampAt = (colouring, look, value) => look.ramp[shade((value - colouring.low) / (colouring.high - colouring.low || 1))];
 
-// Returns for each panel its cells: the number of runs, the colour's sum or the counts of categories, and the row of one run.
-function cellsByPanel({ about, columns }, asked, colouring) {
-  const panels = about.panels.map(() => new Map());
-  const { g, c, cell, n, r, t } = columns;
+// Returns the cells of each panel: the number of runs, and the index of the colour's row in the answer.
+function cellsByPanel({ about, columns }, asked) {
+  const size = asked.x_cells * asked.y_cells;
+  const panels = about.panels.map(() => ({ n: new Int32Array(size), kinds: new Uint8Array(size), seen: new Uint8Array(size), of: new Int32Array(size) }));
+  const { g, cell, n } = columns;
   let max = 0;
   for (let i = 0; i < cell.length; i++) {
-    const cells = panels[g[i]];
-    if (!cells) continue;
-    let known = cells.get(cell[i]);
-    if (!known) cells.set(cell[i], known = { n: 0, r: r[i], sum: 0, of: colouring.kind === "category" ? [] : null });
-    known.n += n[i];
-    if (t[i] === t[i]) known.sum += t[i] * n[i];
-    if (known.of) known.of.push([c[i], n[i]]);
-    if (known.n > max) max = known.n;
+    const panel = panels[g[i]];
+    if (!panel) continue;
+    panel.kinds[cell[i]]++;
+    const sum = panel.n[cell[i]] += n[i];
+    if (sum > max) max = sum;
+  }
+  // If a cell has several categories, neighbouring cells have their colours in turn.
+  for (let i = 0; i < cell.length; i++) {
+    const panel = panels[g[i]], at = cell[i];
+    if (!panel) continue;
+    const turn = ((at % asked.x_cells) + Math.floor(at / asked.x_cells)) % panel.kinds[at];
+    if (panel.seen[at]++ === turn) panel.of[at] = i;
   }
   return { panels, max };
 }
 
-function colourOfCell(known, column, row, colouring, look, max) {
-  if (known.of) {
-    // If a cell has several categories, neighbouring cells have their colours in turn.
-    const shown = known.of.length === 1 ? known.of[0] : known.of[(column + row) % known.of.length];
-    return colouring.colours[shown[0]] || [128, 128, 128];
-  }
-  if (colouring.kind === "mean") return rampAt(colouring, look, known.sum / known.n);
-  return look.ramp[shade(max > 1 ? 0.08 + (0.92 * Math.log(known.n)) / Math.log(max) : 0.6)];
+function colourOfCell(panel, at, columns, colouring, look, max) {
+  if (colouring.kind === "category") return colouring.colours[columns.c[panel.of[at]]] || look.ramp[0];
+  if (colouring.kind === "mean") return rampAt(colouring, look, columns.t[panel.of[at]]);
+  return look.ramp[shade(max > 1 ? 0.08 + (0.92 * Math.log(panel.n[at])) / Math.log(max) : 0.6)];
 }
 
-function paintCells(context, place, cells, asked, colouring, look, max) {
-  const columns = asked.x_cells, rows = asked.y_cells;
-  const picture = new ImageData(columns, rows), full = Math.log(1 + max), alone = [];
-  for (const [at, known] of cells) {
-    const column = at % columns, row = Math.floor(at / columns), to = 4 * ((rows - 1 - row) * columns + column);
-    const [red, green, blue] = colourOfCell(known, column, row, colouring, look, max);
-    picture.data[to] = red; picture.data[to + 1] = green; picture.data[to + 2] = blue;
-    picture.data[to + 3] = colouring.kind === "density" ? 255 : 140 + (115 * Math.log(1 + known.n)) / full;
-    if (known.n === 1 && alone.length < isolatedMax && isAlone(cells, column, row, columns)) alone.push([column, row, [red, green, blue]]);
+function paintCells(context, place, panel, { columns }, asked, colouring, look, max) {
+  const across = asked.x_cells, rows = asked.y_cells, picture = new ImageData(across, rows), full = Math.log(1 + max), alone = [];
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < across; column++) {
+      const at = row * across + column;
+      if (!panel.n[at]) continue;
+      const to = 4 * ((rows - 1 - row) * across + column), colour = colourOfCell(panel, at, columns, colouring, look, max);
+      picture.data[to] = colour[0]; picture.data[to + 1] = colour[1]; picture.data[to + 2] = colour[2];
+      picture.data[to + 3] = colouring.kind === "density" ? 255 : 140 + (115 * Math.log(1 + panel.n[at])) / full;
+      if (panel.n[at] === 1 && alone.length < isolatedMax && isAlone(panel.n, column, row, across, rows)) alone.push([column, row, colour]);
+    }
   }
   const canvas = document.createElement("canvas");
-  canvas.width = columns;
+  canvas.width = across;
   canvas.height = rows;
   canvas.getContext("2d").putImageData(picture, 0, 0);
   context.imageSmoothingEnabled = false;
   context.drawImage(canvas, place.left, place.top, place.width, place.height);
   for (const [column, row, colour] of alone) {
-    paintPoint(context, place.left + ((column + 0.5) / columns) * place.width, place.top + (1 - (row + 0.5) / rows) * place.height, colour, 2);
+    paintPoint(context, place.left + ((column + 0.5) / across) * place.width, place.top + (1 - (row + 0.5) / rows) * place.height, colour, 2);
   }
 }
 
 // A run far from all others would be a single pixel, so it is drawn as a point.
-function isAlone(cells, column, row, columns) {
-  for (let up = -2; up <= 2; up++) {
-    for (let across = -2; across <= 2; across++) {
-      if ((across || up) && column + across >= 0 && column + across < columns && cells.has((row + up) * columns + column + across)) return false;
+function isAlone(n, column, row, across, rows) {
+  for (let up = Math.max(0, row - 2); up <= Math.min(rows - 1, row + 2); up++) {
+    for (let at = Math.max(0, column - 2); at <= Math.min(across - 1, column + 2); at++) {
+      if ((at !== column || up !== row) && n[up * across + at]) return false;
     }
   }
   return true;
@@ -177,7 +180,7 @@ function paintBars(context, place, series, about, most, colouring, look) {
 function paintPicture(context, width, height, places, found, asked, look) {
   const { about } = found, colouring = colouringOf(about, look), isBars = about.kind === "bars";
   context.clearRect(0, 0, width, height);
-  const cells = about.kind === "cells" ? cellsByPanel(found, asked, colouring) : null;
+  const cells = about.kind === "cells" ? cellsByPanel(found, asked) : null;
   const bars = isBars ? about.panels.map((_, at) => heightsOf(found, at, about.mode === "cumulative")) : null;
   const most = isBars ? (about.mode === "cumulative" ? 100 : Math.max(1, ...bars.flatMap((each) => each.flatMap(({ heights }) => heights))) * 1.04) : 1;
   const axes = { scaleX: asked.x_scale, scaleY: isBars ? "linear" : asked.y_scale, x: about.x, y: isBars ? [0, most] : about.y,
@@ -191,7 +194,7 @@ function paintPicture(context, width, height, places, found, asked, look) {
     context.beginPath();
     context.rect(place.left, place.top, place.width, place.height);
     context.clip();
-    if (cells) paintCells(context, place, cells.panels[at], asked, colouring, look, cells.max);
+    if (cells) paintCells(context, place, cells.panels[at], found, asked, colouring, look, cells.max);
     else if (about.kind === "points") paintSinglePoints(context, place, at, found, colouring, look);
     else if (about.kind === "means") paintMeans(context, place, at, found, colouring, look);
     else paintBars(context, place, bars[at], about, most, colouring, look);
