@@ -214,7 +214,8 @@ def _parser() -> Parser:
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
         "report-page the page of a log of five million records. "
-        "view measures the page of a study of a million runs. cleaners compares the figures of the published studies' scripts with the truth.",
+        "view measures the page of a study of a million runs. "
+        "cleaners compares the figures of the published studies' scripts with the truth.",
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
@@ -238,7 +239,9 @@ def _parser() -> Parser:
     view.add_argument("--figures", action="store_true", help="list the ready figures")
     view.add_argument("--figure", metavar="NAME", help="make a ready figure, into --out FILE.svg, .html or .csv")
     view.add_argument("--out", metavar="FILE", help="without --figure: all runs, as .parquet or .csv; of --layout: a folder")
-    view.add_argument("--where", action="append", default=[], metavar="NAME=VALUES", help="only these runs: NAME=A,B or NAME=LOW..HIGH; repeatable")
+    view.add_argument(
+        "--where", action="append", default=[], metavar="NAME=VALUES", help="only runs with NAME=A,B or NAME=LOW..HIGH; repeatable"
+    )
     view.add_argument("--run", metavar="RUN", help="of the figure timeline: the name of the run")
     view.add_argument("--sla", dest="slas", type=float, action="append", default=[], metavar="US", help="limit of p99; repeatable")
     view.add_argument("--layout", metavar="NAME", help="write the runs as the published studies' files: linux, ebbrt, log")

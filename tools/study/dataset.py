@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
 """Datasets in the published layout of the studies: read as a table of runs, and written from a study of Neap.
 
-A dataset is a folder, with folders in it, of files `*.i_Core_ITR_DVFS_RAPL` and their relatives (tools/log/study_layout.py). A run is the files
-of all its cores. Its energy, counters and latencies come from these files; what they lack is null. The clock, the unit of energy and the
-packages are those that the studies' scripts assume (tools/log/study_reader.py).
+A dataset is a folder, with folders in it, of files `*.i_Core_ITR_DVFS_RAPL` and their relatives (tools/log/study_layout.py). A run is the
+files of all its cores. Its energy, counters and latencies come from these files; what they lack is null. The clock, the unit of energy and
+the packages are those that the studies' scripts assume (tools/log/study_reader.py).
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,10 +16,10 @@ import pyarrow as pa
 from tools import progress
 from tools.errors import Failure, UsageError
 from tools.foreign import shown
-from tools.log import decode, repeats, study, study_reader, summary
+from tools.log import repeats, study, study_reader, summary
 from tools.log.decode import RunLog
 from tools.log.load_results import LoadWindow
-from tools.log.study_layout import LAYOUTS, Setting
+from tools.log.study_layout import LAYOUTS, Layout, Setting
 from tools.log.study_reader import Name
 from tools.log.trim import trim
 from tools.study import schema
@@ -144,46 +144,42 @@ def write(source: Source, layout: str, folder: Path) -> tuple[int, list[str]]:
     rows = source.rows("SELECT rowid AS row, * FROM runs WHERE log IS NOT NULL ORDER BY rowid") if "log" in source.columns else []
     if not rows:
         raise Failure("no run of this study has a log, which the published layout consists of")
-    written, remarks, taken = 0, [], set()
+    remarks: list[str] = []
+    taken: set[tuple] = set()
     with progress.step(f"writes {len(rows)} runs in the layout {layout}"):
         for row in rows:
             arm = folder / (re.sub(r"[^A-Za-z0-9_.-]+", "-", str(row.get("arm") or "")).strip("-.") or "runs")
-            for wanted in _wanted(row, layout):
-                if (arm, wanted.setting, wanted.qps, wanted.repetition) in taken:
-                    continue
-                taken.add((arm, wanted.setting, wanted.qps, wanted.repetition))
-                _, said = _write_run(source, row, wanted, arm)
-                remarks += said
-                written += 1
-                break
-    return written, list(dict.fromkeys(remarks))
+            _, said = _write_run(source, row, LAYOUTS[layout], arm, taken)
+            remarks += said
+    return len(rows), list(dict.fromkeys(remarks))
 
 
-def _wanted(row: dict, layout: str) -> Iterator[study.Wanted]:
-    """Gives the parts of the files' names that the log may not know, with the row's repeat and then higher ones, until a name is free."""
+def _write_run(source: Source, row: dict, layout: Layout, folder: Path, taken: set[tuple]) -> tuple[list[Path], list[str]]:
+    """Writes one run. `taken`: the names that earlier runs have; an equal name gets the next free repetition."""
+    (found,) = repeats.load(source.log_places(row["row"]), [])
+    windows = found.windows or _window_of(row, found.run)
+    setting = _setting(row, found.run)
+    rate = windows[-1].offered if windows and windows[-1].offered is not None else row.get("rate_wanted") or row.get("rate_reached") or 0
+    qps = f"{rate:.0f}" if layout.other_files else None
+    repetition = max(0, int(row.get("repeat") or 1) - 1)
+    while (folder, str(setting).lower(), qps, repetition) in taken:
+        repetition += 1
+    taken.add((folder, str(setting).lower(), qps, repetition))
+    if windows and windows[-1].offered is not None:
+        qps = f"{windows[-1].offered:g}"
+    return study.write(found.run, study.Wanted(layout, setting, qps, repetition), folder, windows)
+
+
+def _setting(row: dict, run: RunLog) -> Setting:
+    """Returns the settings of the files' names: those of the log, and those of the table that the log does not know."""
     itr, ghz, rapl = row.get("itr_us"), row.get("frequency_ghz"), row.get("rapl_w")
-    setting = Setting(
-        ADAPTIVE_ITR if itr is None else f"{itr:g}",
-        f"0x{GOVERNOR:x}" if ghz is None else f"0x{round(ghz / GHZ_A_RATIO) << 8:x}",
-        RAPL_OFF if rapl is None else f"{rapl:g}",
-    )
-    rate = row.get("rate_wanted") or row.get("rate_reached")
-    first = max(0, int(row.get("repeat") or 1) - 1)
-    for repetition in range(first, first + 10_000):
-        yield study.Wanted(LAYOUTS[layout], setting, f"{rate:.0f}" if rate else "0", repetition)
-
-
-def _write_run(source: Source, row: dict, wanted: study.Wanted, folder: Path) -> tuple[list[Path], list[str]]:
-    places = source.log_places(row["row"])
-    run = decode.load(places)
-    cores = [trim(core) for core in run.cores]
-    known = study.logged_settings(cores, may_change=True)
-    assert wanted.setting is not None
-    # The log's own settings count; the table's are for those that the log does not know.
-    setting = Setting(*(known[name] or getattr(wanted.setting, name) for name in ("itr", "dvfs", "rapl")))
-    windows = repeats.load(places, [])[0].windows or _window_of(row, run)
-    qps = f"{windows[-1].offered:g}" if windows and windows[-1].offered is not None else wanted.qps
-    return study.write(run, study.Wanted(wanted.layout, setting, qps, wanted.repetition), folder, windows)
+    known = study.logged_settings([trim(core) for core in run.cores], may_change=True)
+    of_table = {
+        "itr": ADAPTIVE_ITR if itr is None else f"{itr:g}",
+        "dvfs": f"0x{GOVERNOR:x}" if ghz is None else f"0x{round(ghz / GHZ_A_RATIO) << 8:x}",
+        "rapl": RAPL_OFF if rapl is None else f"{rapl:g}",
+    }
+    return Setting(*(known[name] or of_table[name] for name in ("itr", "dvfs", "rapl")))
 
 
 def _window_of(row: dict, run: RunLog) -> list[LoadWindow]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Makes studies of any size for tests and for `./neap bench view`, with the columns of the table of runs (schema.py).
 
-The figures follow simple laws, so that pictures look like those of a real study: latency is work divided by the frequency plus a part of ITR,
-power grows with frequency and with the share of time awake, and interrupts decrease with ITR. A small noise makes repeats differ.
+The figures follow simple laws, so that pictures look like those of a real study: latency is work divided by the frequency plus a part of
+ITR, power grows with frequency and with the share of time awake, and interrupts decrease with ITR. A small noise makes repeats differ.
 """
 
 import dataclasses
@@ -116,9 +116,18 @@ def write(folder: Path, grid: Grid | None = None, logs: int = 0) -> list[dict]:
         row |= {name: row[name] * LOG_SECONDS / row["window_s"] for name in TOTALS}
         row |= {"requests": round(row["requests"] * LOG_SECONDS / row["window_s"]), "window_s": LOG_SECONDS}
         shape = synthetic_log.Shape(
-            cores=2, packages=1, records=3000, seconds=LOG_SECONDS, itr_us=int(row["itr_us"] or 8), changes=0, performance=0x1800,
-            power_limit_mw=135_000, watts=row["power_w"], run=number + 1, idle_records=True,
-        )  # fmt: skip
+            cores=2,
+            packages=1,
+            records=3000,
+            seconds=LOG_SECONDS,
+            itr_us=int(row["itr_us"] or 8),
+            changes=0,
+            performance=0x1800,
+            power_limit_mw=135_000,
+            watts=row["power_w"],
+            run=number + 1,
+            idle_records=True,
+        )
         synthetic_log.write(folder / row["log"], shape)
     parquet.write_table(schema.runs_table(rows), folder / schema.RUNS, compression="zstd")
     parquet.write_table(schema.histograms_table({row["run"]: histogram(row) for row in rows}), folder / schema.HISTOGRAMS)

@@ -107,7 +107,9 @@ def page(made: Made) -> str:
     cells = [[_cell(value) for value in row] for row in made.rows[:TABLE_ROWS_MAX]]
     rows = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in made.header)
-    more = f"<p>The first {TABLE_ROWS_MAX} of {len(made.rows):,} rows; --out FILE.csv has all.</p>" if len(made.rows) > TABLE_ROWS_MAX else ""
+    more = (
+        f"<p>The first {TABLE_ROWS_MAX} of {len(made.rows):,} rows; --out FILE.csv has all.</p>" if len(made.rows) > TABLE_ROWS_MAX else ""
+    )
     replacements = {
         page_template.TITLE: html.escape(made.title),
         "@STYLE@": (HERE / "figure.css").read_text(),

@@ -61,7 +61,7 @@ class Data:
             return [None]
         rows = self.query(f"SELECT DISTINCT {self.key(name)} AS v FROM runs WHERE {self.where}")
         found = [row["v"] for row in rows]
-        return sorted((each for each in found if each is not None)) + ([None] if None in found else [])
+        return sorted(each for each in found if each is not None) + ([None] if None in found else [])
 
     def panels(self, keys: Sequence[str] = PANEL_KEYS) -> list[dict[str, Any]]:
         """Returns the combinations of the keys that have more than one value. Raises Failure if they are too many for a page."""
@@ -93,7 +93,9 @@ class Data:
             values,
         )
 
-    def by_setting(self, panel: Mapping[str, Any], more: Sequence[str] = (), figures: Sequence[str] = ("p99_us", "energy_uj")) -> list[dict]:
+    def by_setting(
+        self, panel: Mapping[str, Any], more: Sequence[str] = (), figures: Sequence[str] = ("p99_us", "energy_uj")
+    ) -> list[dict]:
         """Returns a row for each arm, setting and value of `more`, with the means of `figures` over repeats."""
         where, values = self.within(panel)
         by = [name for name in dict.fromkeys(("arm", *more, *self.settings)) if name in self.source.columns]
@@ -102,7 +104,7 @@ class Data:
         count = ", ".join(str(at + 1) for at in range(len(by)))
         known = " AND ".join(f"{self.column(name)} IS NOT NULL" for name in figures)
         return self.query(
-            f"SELECT {keys}, {means}, count(*) AS n, min(rowid) AS first FROM runs WHERE {where} AND {known} GROUP BY {count} ORDER BY {count}",
+            f"SELECT {keys}, {means}, count(*) AS n FROM runs WHERE {where} AND {known} GROUP BY {count} ORDER BY {count}",
             values,
         )
 
@@ -119,7 +121,9 @@ class Data:
         looks = []
         for value in found:
             if value is None:
-                looks.append((None, Series(UNSET.get(name, f"no {name}") if len(found) > 1 or name in UNSET else "", colour=7, dashed=False)))
+                looks.append(
+                    (None, Series(UNSET.get(name, f"no {name}") if len(found) > 1 or name in UNSET else "", colour=7, dashed=False))
+                )
             elif self.source.kind(name).is_number:
                 shade = 0.15 + 0.85 * numbers.index(value) / max(1, len(numbers) - 1)
                 looks.append((value, Series(value_text(name, value), colour=numbers.index(value), shade=shade)))
@@ -195,6 +199,5 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def varied(data: Data) -> list[str]:
+    """Returns the settings that have more than one value in the figure's runs."""
     return [name for name in data.settings if len(data.values_of(name)) > 1]
-
-

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The ready figures of `./neap view STUDY --figure NAME`: each is the counterpart of a figure or a table in the studies.
 
-FIGURES lists them. Figures with a curve for each setting are described by a row of CURVES: what is across, what is up, and what a curve is.
-The others have a function of their own.
+FIGURES lists them. Those with a curve for each setting are in view_curves.py. The others have a function of their own here.
 """
 
 import dataclasses
@@ -16,63 +15,13 @@ from tools.errors import Failure, UsageError
 from tools.foreign import shown
 from tools.study import view_timeline
 from tools.study.view_columns import KNOWN, LINEAR, LOG
-from tools.study.view_data import UNSET, Data, Options, front, setting_text, title_of, value_text, varied
+from tools.study.view_curves import CURVES, Figure, curves, needs, scale_of
+from tools.study.view_data import Data, Options, front, setting_text, title_of, value_text, varied
 from tools.study.view_picture import Cells, Density, Envelope, Level, Line, Made, Panel, Points, Series, Stack, number_text
 from tools.study.view_source import Source
 
 STATES = ("c0", "c1", "c1e", "c3", "c6", "c7")
 POINTS_DRAWN_MAX = 4000
-# Texts of settings along a front would overlap if there were more.
-FRONT_TEXTS_MAX = 6
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """`needs`: columns of the table. `about`: its counterpart in the studies. `make` gives panels and all else."""
-
-    name: str
-    title: str
-    about: str
-    needs: tuple[str, ...]
-    make: Callable[["Figure", Data], Made]
-    needs_histograms: bool = False
-
-    def lacks(self, source: Source) -> str | None:
-        """Returns what a table lacks for this figure, or None."""
-        missing = [name for name in self.needs if name not in source.columns]
-        if missing:
-            return f"a column {' and '.join(missing)}"
-        return "histograms.parquet" if self.needs_histograms and not source.has_histograms else None
-
-
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    name: str
-    title: str
-    about: str
-    x: str
-    y: str
-    of: str
-    keys: tuple[str, ...] = ("arm", "load", "rate_wanted")
-    from_zero: bool = False
-
-
-CURVES = (
-    Curve("latency-itr", "p99 latency against ITR", "latency against ITR for each DVFS", "itr_us", "p99_us", "frequency_ghz"),
-    Curve("median-itr", "p50 latency against ITR", "latency against ITR for each DVFS", "itr_us", "p50_us", "frequency_ghz"),
-    Curve("energy-itr", "Energy per request against ITR", "energy against ITR for each DVFS", "itr_us", "energy_uj", "frequency_ghz"),
-    Curve("power-itr", "Power against ITR", "power against ITR for each DVFS", "itr_us", "power_w", "frequency_ghz"),
-    Curve("instructions-itr", "Instructions per request against ITR", "instructions against ITR", "itr_us", "instructions_per_request", "frequency_ghz"),
-    Curve("ipc-itr", "Instructions per cycle against ITR", "IPC against ITR", "itr_us", "ipc", "frequency_ghz"),
-    Curve("misses-itr", "LLC misses per request against ITR", "misses against ITR", "itr_us", "misses_per_request", "frequency_ghz"),
-    Curve("interrupts-itr", "Interrupts per request against ITR", "interrupts against ITR", "itr_us", "interrupts_per_request", "frequency_ghz"),
-    Curve("non-idle-itr", "Non-idle ratio against ITR", "reference cycles over TSC", "itr_us", "non_idle_percent", "frequency_ghz"),
-    Curve("delay-product-itr", "Energy-delay product against ITR", "energy-delay product", "itr_us", "delay_product", "frequency_ghz"),
-    Curve("instructions-joule-itr", "Instructions per joule against ITR", "instructions per watt", "itr_us", "instructions_per_joule", "frequency_ghz"),
-    Curve("latency-rate", "p99 latency against the rate", "latency against load", "rate_wanted", "p99_us", "arm", ("load",)),
-    Curve("interrupts-rate", "Interrupts per request against the rate", "interrupts vanish at high load", "rate_wanted", "interrupts_per_request", "arm", ("load",)),
-    Curve("non-idle-rate", "Non-idle ratio against the rate", "reference cycles over TSC by load", "rate_wanted", "non_idle_percent", "arm", ("load",)),
-)  # fmt: skip
 
 
 def make(source: Source, name: str, options: Options) -> Made:
@@ -92,83 +41,6 @@ def listing() -> str:
     """Returns a line for each figure."""
     width = max(map(len, FIGURES))
     return "\n".join(f"{each.name:<{width}}  {each.title} ({each.about})" for each in FIGURES.values())
-
-
-# ---- curves ----
-
-
-def _scale_of(values: Sequence[float], usual: str) -> str:
-    """A logarithmic axis needs positive values, and is of use if they differ much."""
-    known = [value for value in values if value is not None]
-    is_wide = bool(known) and min(known) > 0 and max(known) > 8 * min(known)
-    return LOG if is_wide else LINEAR if usual == LINEAR or not known or min(known) <= 0 else LINEAR
-
-
-def _curves(curve: Curve) -> Callable[[Figure, Data], Made]:
-    def made(figure: Figure, data: Data) -> Made:
-        of = curve.of if curve.of in data.source.columns else "arm"
-        looks = data.series(of)
-        panels, rows = [], []
-        x_values: list[float] = []
-        for keys in data.panels(curve.keys):
-            layers: list[Any] = []
-            found = data.means(keys, [name for name in (of, curve.x) if name in data.source.columns], curve.y)
-            for value, series in looks:
-                own = [row for row in found if row.get(of) == value]
-                points = [row for row in own if row[curve.x] is not None]
-                x_values += [row[curve.x] for row in points]
-                if points:
-                    columns = {name: [row[name] for row in points] for name in (curve.x, "y", "low", "high")}
-                    layers.append(Line(series, columns[curve.x], columns["y"], columns["low"], columns["high"]))
-                for row in own:
-                    rows.append([*(str(each) for each in keys.values()), value, row[curve.x], row["y"], row["low"], row["high"], row["n"]])
-                    if row[curve.x] is None:
-                        layers.append(Level(_level(series, of, curve.x, value), row["y"]))
-            if layers:
-                panels.append((keys, layers))
-        if not panels:
-            raise Failure(f"no run has {KNOWN[curve.y].title}")
-        panels = _levels_beside(panels)
-        y, first = KNOWN[curve.y], data.panels(curve.keys)[0]
-        y_values = [row[-4] for row in rows]
-        note = "A point is the mean of its runs, a bar extends from the least to the greatest."
-        if others := [name for name in varied(data) if name not in (of, curve.x)]:
-            note += f" Means are over all values of {', '.join(others)}."
-        return Made(
-            figure.name, figure.title, panels, KNOWN[curve.x].label, y.label, _scale_of(x_values, LINEAR), _scale_of(y_values, y.scale),
-            [note, *data.notes()], [*first, of, curve.x, curve.y, "least", "greatest", "runs"], rows,
-            legend_title="" if of == "arm" else KNOWN[of].title,
-        )  # fmt: skip
-
-    return made
-
-
-def _levels_beside(found: Sequence[tuple[dict, list]]) -> list[Panel]:
-    """Returns the panels. An arm of levels alone, such as Linux with adaptive ITR, is drawn in the panels of the other arms."""
-    def others(keys: dict) -> dict:
-        return {name: value for name, value in keys.items() if name != "arm"}
-
-    levels = [(keys, layers) for keys, layers in found if "arm" in keys and all(isinstance(layer, Level) for layer in layers)]
-    curves = [each for each in found if each not in levels]
-    panels = []
-    for keys, layers in curves:
-        beside = [
-            dataclasses.replace(layer, series=dataclasses.replace(layer.series, name=f"{at['arm']} ({layer.series.name})"))
-            for at, own in levels if others(at) == others(keys) for layer in own
-        ]  # fmt: skip
-        panels.append(Panel(title_of(keys), [*layers, *beside]))
-    alone = [(keys, layers) for keys, layers in levels if not any(others(keys) == others(at) for at, _ in curves)]
-    return panels + [Panel(title_of(keys), layers) for keys, layers in alone]
-
-
-def _level(series: Series, of: str, x: str, value: Any) -> Series:
-    """A run without the setting across, such as one with adaptive ITR, is a level in all of the panel."""
-    name = UNSET.get(x, f"no {x}")
-    if value is None and of in UNSET:
-        name = f"{name} and {UNSET[of]}"
-    elif series.name:
-        name = f"{name}, {series.name}"
-    return dataclasses.replace(series, name=name, dashed=True, colour=7 if value is None else series.colour)
 
 
 # ---- the best settings ----
@@ -194,10 +66,20 @@ def _pareto(figure: Figure, data: Data) -> Made:
     first = data.panels(("load", "rate_wanted"))[0]
     y_values = [row[-3] for row in rows]
     return Made(
-        figure.name, figure.title, panels, KNOWN["energy_uj"].label, KNOWN["p99_us"].label, LINEAR, _scale_of(y_values, LOG),
-        ["A point is a setting, the mean of its repeats. A line is an arm's Pareto front: no other setting has less of both.", *data.notes()],
-        [*first, "arm", "setting", "energy_uj", "p99_us", "runs", "on_front"], rows,
-    )  # fmt: skip
+        figure.name,
+        figure.title,
+        panels,
+        KNOWN["energy_uj"].label,
+        KNOWN["p99_us"].label,
+        LINEAR,
+        scale_of(y_values),
+        [
+            "A point is a setting, the mean of its repeats. A line is an arm's Pareto front: no other setting has less of both.",
+            *data.notes(),
+        ],
+        [*first, "arm", "setting", "energy_uj", "p99_us", "runs", "on_front"],
+        rows,
+    )
 
 
 def _best(found: Sequence[dict], arm: Any, sla: float | None) -> dict | None:
@@ -217,22 +99,39 @@ def _best_settings(figure: Figure, data: Data) -> Made:
             chosen = [_best(found, arm, sla) for arm in arms]
             values.append([row["mean_energy_uj"] if row else math.nan for row in chosen])
             texts.append(
-                [(f"{number_text(row['mean_energy_uj'])} uJ", *_two_lines(setting_text(row, data.settings, names))) if row else ("no setting",) for row in chosen]
-            )  # fmt: skip
+                [
+                    (f"{number_text(row['mean_energy_uj'])} uJ", *_two_lines(setting_text(row, data.settings, names)))
+                    if row
+                    else ("no setting",)
+                    for row in chosen
+                ]
+            )
             for arm, row in zip(arms, chosen):
                 if row:
-                    rows.append([*keys.values(), sla, arm, setting_text(row, data.settings, names), row["mean_energy_uj"], row["mean_p99_us"]])
+                    rows.append(
+                        [*keys.values(), sla, arm, setting_text(row, data.settings, names), row["mean_energy_uj"], row["mean_p99_us"]]
+                    )
         panels.append(Panel(title_of(keys), [Cells([str(arm) for arm in arms], [f"{number_text(sla)} us" for sla in slas], values, texts)]))
-    note = "A cell has the least energy per request of an arm under the limit, and the setting that reaches it. Darker is more energy within a panel."
+    note = "A cell has the least energy per request of an arm under the limit, and its setting. Darker is more energy within a panel."
     return Made(
-        figure.name, figure.title, panels, "arm", "limit of p99", notes=[note, *data.notes()],
-        header=[*keys_of_all[0], "sla_us", "arm", "setting", "energy_uj", "p99_us"], rows=rows,
-    )  # fmt: skip
+        figure.name,
+        figure.title,
+        panels,
+        "arm",
+        "limit of p99",
+        notes=[note, *data.notes()],
+        header=[*keys_of_all[0], "sla_us", "arm", "setting", "energy_uj", "p99_us"],
+        rows=rows,
+    )
 
 
 def _two_lines(text: str) -> tuple[str, ...]:
     parts = text.split(", ")
-    return (text,) if len(text) < 22 or len(parts) < 2 else (", ".join(parts[: (len(parts) + 1) // 2]), ", ".join(parts[(len(parts) + 1) // 2 :]))
+    return (
+        (text,)
+        if len(text) < 22 or len(parts) < 2
+        else (", ".join(parts[: (len(parts) + 1) // 2]), ", ".join(parts[(len(parts) + 1) // 2 :]))
+    )
 
 
 def _map(y: str) -> Callable[[Figure, Data], Made]:
@@ -248,7 +147,10 @@ def _map(y: str) -> Callable[[Figure, Data], Made]:
             own_frequencies = [ghz for ghz in frequencies if any(at[1] == ghz for at in found)]
             values = [[found[itr, ghz]["y"] if (itr, ghz) in found else math.nan for itr in own_itrs] for ghz in own_frequencies]
             texts = [[(number_text(value),) if math.isfinite(value) else () for value in row] for row in values]
-            best = min(((value, at, column) for at, row in enumerate(values) for column, value in enumerate(row) if math.isfinite(value)), default=None)
+            best = min(
+                ((value, at, column) for at, row in enumerate(values) for column, value in enumerate(row) if math.isfinite(value)),
+                default=None,
+            )
             columns = [value_text("itr_us", itr) if itr is None else number_text(itr) for itr in own_itrs]
             lines = [value_text("frequency_ghz", ghz) if ghz is None else number_text(ghz) for ghz in own_frequencies]
             if best:
@@ -256,9 +158,15 @@ def _map(y: str) -> Callable[[Figure, Data], Made]:
             rows += [[*keys.values(), itr, ghz, row["y"], row["n"]] for (itr, ghz), row in found.items()]
         note = f"A cell is the mean {KNOWN[y].label}. Darker is more within a panel. The frame marks the least of a panel."
         return Made(
-            figure.name, figure.title, panels, KNOWN["itr_us"].label, KNOWN["frequency_ghz"].label, notes=[note, *data.notes()],
-            header=[*keys_of_all[0], "itr_us", "frequency_ghz", y, "runs"], rows=rows,
-        )  # fmt: skip
+            figure.name,
+            figure.title,
+            panels,
+            KNOWN["itr_us"].label,
+            KNOWN["frequency_ghz"].label,
+            notes=[note, *data.notes()],
+            header=[*keys_of_all[0], "itr_us", "frequency_ghz", y, "runs"],
+            rows=rows,
+        )
 
     return made
 
@@ -275,19 +183,33 @@ def _by_rate(y: str, baselines: bool) -> Callable[[Figure, Data], Made]:
             found = data.by_setting(keys, ("rate_wanted",), ("p99_us", "energy_uj", "power_w"))
             layers: list[Any] = []
             for arm in data.values_of("arm"):
-                best = [(rate, _best([row for row in found if row["rate_wanted"] == rate], arm, sla)) for rate in data.values_of("rate_wanted")]
+                best = [
+                    (rate, _best([row for row in found if row["rate_wanted"] == rate], arm, sla)) for rate in data.values_of("rate_wanted")
+                ]
                 known = [(rate, row) for rate, row in best if row and rate is not None]
                 layers.append(Line(data.arm_series(arm), [rate for rate, _ in known], [row[f"mean_{y}"] for _, row in known]))
-                rows += [[*keys.values(), arm, rate, setting_text(row, data.settings, names), row[f"mean_{y}"], row["mean_p99_us"]] for rate, row in known]
+                rows += [
+                    [*keys.values(), arm, rate, setting_text(row, data.settings, names), row[f"mean_{y}"], row["mean_p99_us"]]
+                    for rate, row in known
+                ]
             for number, (name, title) in enumerate((("idle_w", "idle"), ("polling_w", "polling")) if baselines else ()):
                 if name in data.source.columns and (each := data.means(keys, (), name)):
                     layers.append(Level(Series(title, colour=7 - 2 * number, dashed=True), each[0]["y"]))
             panels.append(Panel(title_of(keys), layers))
-        note = "At each rate, the setting of each arm with the least energy per request" + (f" and p99 of at most {number_text(sla)} us." if sla else ".")
+        note = "At each rate, the setting of each arm with the least energy per request" + (
+            f" and p99 of at most {number_text(sla)} us." if sla else "."
+        )
         return Made(
-            figure.name, figure.title, panels, KNOWN["rate_wanted"].label, KNOWN[y].label, notes=[note, *data.notes()], from_zero=True,
-            header=[*keys_of_all[0], "arm", "rate_wanted", "setting", y, "p99_us"], rows=rows,
-        )  # fmt: skip
+            figure.name,
+            figure.title,
+            panels,
+            KNOWN["rate_wanted"].label,
+            KNOWN[y].label,
+            notes=[note, *data.notes()],
+            from_zero=True,
+            header=[*keys_of_all[0], "arm", "rate_wanted", "setting", y, "p99_us"],
+            rows=rows,
+        )
 
     return made
 
@@ -298,22 +220,45 @@ def _by_rate(y: str, baselines: bool) -> Callable[[Figure, Data], Made]:
 def _sleep_states(figure: Figure, data: Data) -> Made:
     panels, rows = [], []
     there = [state for state in STATES if state in data.source.columns]
-    shades = [Series(state.upper() if state != "c0" else "C0 (awake)", colour=at, shade=None if state == "c0" else 0.1 + 0.9 * at / len(STATES)) for at, state in enumerate(STATES)]
+    shades = [
+        Series(state.upper() if state != "c0" else "C0 (awake)", colour=at, shade=None if state == "c0" else 0.1 + 0.9 * at / len(STATES))
+        for at, state in enumerate(STATES)
+    ]
     looks = [dataclasses.replace(shades[STATES.index(state)], colour=1 if state == "c0" else STATES.index(state) + 10) for state in there]
     keys_of_all = data.panels(("arm", "load"))
     for keys in keys_of_all:
-        columns = [(rate, [row[0]["y"] if (row := data.means({**keys, "rate_wanted": rate}, (), state)) else 0.0 for state in there]) for rate in data.values_of("rate_wanted")]
+        columns = [
+            (rate, [row[0]["y"] if (row := data.means({**keys, "rate_wanted": rate}, (), state)) else 0.0 for state in there])
+            for rate in data.values_of("rate_wanted")
+        ]
         columns = [(rate, [100 * (value or 0.0) for value in values]) for rate, values in columns if any(values)]
         if columns:
-            panels.append(Panel(title_of(keys), [Stack([number_text(rate) if rate is not None else "closed loop" for rate, _ in columns], looks, [values for _, values in columns])]))
+            panels.append(
+                Panel(
+                    title_of(keys),
+                    [
+                        Stack(
+                            [number_text(rate) if rate is not None else "closed loop" for rate, _ in columns],
+                            looks,
+                            [values for _, values in columns],
+                        )
+                    ],
+                )
+            )
         rows += [[*keys.values(), rate, *values] for rate, values in columns]
     if not panels:
         raise Failure("no run has residencies of sleep states")
     return Made(
-        figure.name, figure.title, panels, KNOWN["rate_wanted"].label, "share of core time (%)",
+        figure.name,
+        figure.title,
+        panels,
+        KNOWN["rate_wanted"].label,
+        "share of core time (%)",
         notes=["Means over all settings of the panel's runs; --where chooses some.", *data.notes()],
-        header=[*keys_of_all[0], "rate_wanted", *(f"{state}_percent" for state in there)], rows=rows, from_zero=True,
-    )  # fmt: skip
+        header=[*keys_of_all[0], "rate_wanted", *(f"{state}_percent" for state in there)],
+        rows=rows,
+        from_zero=True,
+    )
 
 
 def _distribution(is_tail: bool) -> Callable[[Figure, Data], Made]:
@@ -335,8 +280,10 @@ def _latency(figure: Figure, data: Data, is_tail: bool) -> Made:
                 continue
             where, values = data.within({**keys, **{name: best[name] for name in ("arm", *data.settings) if name in best}})
             buckets = data.query(
-                f"SELECT upper_us AS upper, sum(count)::BIGINT AS n FROM histograms WHERE run IN (SELECT run FROM runs WHERE {where}) GROUP BY 1 ORDER BY 1", values
-            )  # fmt: skip
+                "SELECT upper_us AS upper, sum(count)::BIGINT AS n FROM histograms "
+                f"WHERE run IN (SELECT run FROM runs WHERE {where}) GROUP BY 1 ORDER BY 1",
+                values,
+            )
             total = sum(row["n"] for row in buckets)
             if not total:
                 continue
@@ -355,9 +302,18 @@ def _latency(figure: Figure, data: Data, is_tail: bool) -> Made:
         raise Failure("no run of these has a histogram")
     text = f"Settings with the least energy per request{f' and p99 of at most {number_text(sla)} us' if sla else ''}: {'; '.join(said)}."
     return Made(
-        figure.name, figure.title, panels, "latency (us)", f"share of requests {'above' if is_tail else 'up to here'} (%)", LOG, LOG if is_tail else LINEAR, notes=[text, *data.notes()],
-        header=[*keys_of_all[0], "arm", "setting", "upper_us", "percent"], rows=rows, from_zero=not is_tail,
-    )  # fmt: skip
+        figure.name,
+        figure.title,
+        panels,
+        "latency (us)",
+        f"share of requests {'above' if is_tail else 'up to here'} (%)",
+        LOG,
+        LOG if is_tail else LINEAR,
+        notes=[text, *data.notes()],
+        header=[*keys_of_all[0], "arm", "setting", "upper_us", "percent"],
+        rows=rows,
+        from_zero=not is_tail,
+    )
 
 
 def _timeline(figure: Figure, data: Data) -> Made:
@@ -372,7 +328,15 @@ def _timeline(figure: Figure, data: Data) -> Made:
     counts = np.zeros(view_timeline.INTERVAL_ROWS * 800)
     counts[arrays["gap_cell"]] = arrays["gap_n"]
     gaps = tuple(1e6 * each for each in about["gap_span"])
-    panels = [Panel("time since the interrupt before, all cores: number of interrupts (pale: few, dark: many)", [Density(counts.reshape(-1, 800), span, gaps)], "interval (us)", LOG, 200)]
+    panels = [
+        Panel(
+            "time since the interrupt before, all cores: number of interrupts (pale: few, dark: many)",
+            [Density(counts.reshape(-1, 800), span, gaps)],
+            "interval (us)",
+            LOG,
+            200,
+        )
+    ]
 
     def envelope(name: str, series: Series) -> Envelope:
         return Envelope(series, span, *(arrays[f"{name}_{end}"] for end in ("low", "mean", "high")))
@@ -381,7 +345,10 @@ def _timeline(figure: Figure, data: Data) -> Made:
     if about["knows_sleep"]:
         panels.append(Panel("time asleep", [envelope("asleep", Series("", 2))], "% of time", LINEAR, 130))
     if about["packages"]:
-        layers = [envelope(f"watts{number}", Series(f"package {number}" if len(about["packages"]) > 1 else "", at)) for at, number in enumerate(about["packages"])]
+        layers = [
+            envelope(f"watts{number}", Series(f"package {number}" if len(about["packages"]) > 1 else "", at))
+            for at, number in enumerate(about["packages"])
+        ]
         panels.append(Panel("power", layers, "power (W)", LINEAR, 130))
     known = data.source.rows("SELECT * FROM runs WHERE rowid = ?", [row])[0]
     names = [name for name in ("arm", "load", "rate_wanted", *data.settings, "repeat") if known.get(name) is not None]
@@ -393,30 +360,71 @@ def _timeline(figure: Figure, data: Data) -> Made:
         rows += [[time, name, *(float(arrays[f"{name}_{end}"][at]) for end in ("low", "mean", "high"))] for name in _strips(about)]
     note = "Pale: from the least to the greatest value of all cores in a pixel's time. Strong: the mean."
     return Made(
-        figure.name, f"{figure.title}: run {known.get('run') or row}", panels, "time (s)", "", notes=[said, note, *modelled],
-        header=["time_s", "strip", "least", "mean", "greatest"], rows=rows, wide=True, from_zero=True,
-    )  # fmt: skip
+        figure.name,
+        f"{figure.title}: run {known.get('run') or row}",
+        panels,
+        "time (s)",
+        "",
+        notes=[said, note, *modelled],
+        header=["time_s", "strip", "least", "mean", "greatest"],
+        rows=rows,
+        wide=True,
+        from_zero=True,
+    )
 
 
 def _strips(about: dict) -> list[str]:
     return ["rate", *(["asleep"] if about["knows_sleep"] else []), *(f"watts{number}" for number in about["packages"])]
 
 
-def _needs(curve: Curve) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for each in (curve.x, curve.y) for name in KNOWN[each].needs))
-
-
 _LISTED = [
-    *(Figure(each.name, each.title, each.about, _needs(each), _curves(each)) for each in CURVES),
-    Figure("pareto", "p99 latency against energy per request, with Pareto fronts", "energy and p99 of all settings", ("p99_us", "energy_uj", "arm"), _pareto),
-    Figure("best-settings", "Best setting of each arm under a limit of p99", "table of best settings per SLA", ("p99_us", "energy_uj", "arm"), _best_settings),
-    Figure("energy-map", "Energy per request over ITR and frequency", "ITR x DVFS grid", ("energy_uj", "itr_us", "frequency_ghz"), _map("energy_uj")),
+    *(Figure(each.name, each.title, each.about, needs(each), curves(each)) for each in CURVES),
+    Figure(
+        "pareto",
+        "p99 latency against energy per request, with Pareto fronts",
+        "energy and p99 of all settings",
+        ("p99_us", "energy_uj", "arm"),
+        _pareto,
+    ),
+    Figure(
+        "best-settings",
+        "Best setting of each arm under a limit of p99",
+        "table of best settings per SLA",
+        ("p99_us", "energy_uj", "arm"),
+        _best_settings,
+    ),
+    Figure(
+        "energy-map",
+        "Energy per request over ITR and frequency",
+        "ITR x DVFS grid",
+        ("energy_uj", "itr_us", "frequency_ghz"),
+        _map("energy_uj"),
+    ),
     Figure("latency-map", "p99 latency over ITR and frequency", "ITR x DVFS grid", ("p99_us", "itr_us", "frequency_ghz"), _map("p99_us")),
-    Figure("energy-rate", "Energy per request against the rate", "energy per request by load", ("energy_uj", "p99_us", "power_w", "rate_wanted", "arm"), _by_rate("energy_uj", False)),
-    Figure("power-rate", "Power against the rate, with idle and polling", "energy proportionality, baselines", ("energy_uj", "p99_us", "power_w", "rate_wanted", "arm"), _by_rate("power_w", True)),
+    Figure(
+        "energy-rate",
+        "Energy per request against the rate",
+        "energy per request by load",
+        ("energy_uj", "p99_us", "power_w", "rate_wanted", "arm"),
+        _by_rate("energy_uj", False),
+    ),
+    Figure(
+        "power-rate",
+        "Power against the rate, with idle and polling",
+        "energy proportionality, baselines",
+        ("energy_uj", "p99_us", "power_w", "rate_wanted", "arm"),
+        _by_rate("power_w", True),
+    ),
     Figure("sleep-states", "Time in each sleep state by rate", "residency of C-states by load", ("c0", "rate_wanted"), _sleep_states),
     Figure("latency-cdf", "Distribution of latency", "CDF of latency", ("run", "p99_us", "energy_uj", "arm"), _distribution(False), True),
-    Figure("latency-tail", "Share of requests above a latency", "tail of the latency", ("run", "p99_us", "energy_uj", "arm"), _distribution(True), True),
+    Figure(
+        "latency-tail",
+        "Share of requests above a latency",
+        "tail of the latency",
+        ("run", "p99_us", "energy_uj", "arm"),
+        _distribution(True),
+        True,
+    ),
     Figure("timeline", "Interrupts, sleep and power over time", "timeline of one run", ("log",), _timeline),
-]  # fmt: skip
+]
 FIGURES: dict[str, Figure] = {each.name: each for each in _LISTED}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Filters of runs: arms, loads, and ranges of settings and figures, as the page and `--where` give them.
 
-A filter names a quantity, and either values or a range. In a command it is `arm=Neap,Linux` or `rate_wanted=200000..400000`; either end of a
-range may be missing.
+A filter names a quantity, and either values or a range. In a command it is `arm=Neap,Linux` or `rate_wanted=200000..400000`. Either end of
+a range may be missing.
 """
 
 import dataclasses
@@ -46,7 +46,9 @@ class Filter:
             parts = [f"abs({what} - ?) <= 1e-9 * greatest(1, abs(?))" for _ in known]
             found = [each for value in known for each in (value, value)]
         else:
-            parts, found = ([f"{what}::VARCHAR IN ({', '.join('?' for _ in known)})"], [str(value) for value in known]) if known else ([], [])
+            parts, found = (
+                ([f"{what}::VARCHAR IN ({', '.join('?' for _ in known)})"], [str(value) for value in known]) if known else ([], [])
+            )
         if None in self.values:
             parts.append(f"{what} IS NULL")
         return f"({' OR '.join(parts)})" if parts else "false", found

@@ -61,7 +61,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """What the page asks for. `colour`: a quantity, or None for the number of runs. `group`: a quantity whose values are panels, or None."""
+    """A question of the page. `colour`: a quantity; None: the number of runs. `group`: a quantity with a panel for each value, or None."""
 
     x: Axis
     y: Axis | None
@@ -374,7 +374,21 @@ def _json(value: Any) -> Any:
 def shown_rows(source: Source, picture: Picture) -> tuple[str, list[Any]]:
     """Returns the query for the runs in view with the columns that identify them and the chosen quantities."""
     where, values = view_filter.condition(picture.filters, source)
-    known = ("study", "run", "arm", "system", "load", "repeat", "seed", "status", "itr_us", "frequency_ghz", "idle", "rapl_w", "rate_wanted")
+    known = (
+        "study",
+        "run",
+        "arm",
+        "system",
+        "load",
+        "repeat",
+        "seed",
+        "status",
+        "itr_us",
+        "frequency_ghz",
+        "idle",
+        "rapl_w",
+        "rate_wanted",
+    )
     names = [name for name in known if name in source.columns] + [name for name in source.columns if name.startswith("set_")]
     chosen = [axis.name for axis in (picture.x, picture.y) if axis] + [name for name in (picture.colour, picture.group) if name]
     quantities = [f"({source.quantity(name).expression}) AS {quoted(name)}" for name in dict.fromkeys(chosen) if name not in names]

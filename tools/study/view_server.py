@@ -145,9 +145,11 @@ class Handler(BaseHTTPRequestHandler):
         if name:
             self.send_header("Content-Disposition", f'attachment; filename="{name}"')
         for header, value in (
-            ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
             ("Cross-Origin-Resource-Policy", "same-origin"),
-        ):  # fmt: skip
+        ):
             self.send_header(header, value)
 
     def _text(self, status: HTTPStatus, text: str) -> None:
@@ -186,7 +188,9 @@ def packed(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
     parts: list[bytes] = []
     at = 0
     for name, values in arrays.items():
-        kind, code = ("Int32", "<i4") if values.dtype.kind in "iu" else ("Float32", "<f4") if values.dtype == np.float32 else ("Float64", "<f8")
+        kind, code = (
+            ("Int32", "<i4") if values.dtype.kind in "iu" else ("Float32", "<f4") if values.dtype == np.float32 else ("Float64", "<f8")
+        )
         data = np.ascontiguousarray(values, code).tobytes()
         listed.append([name, kind, at, len(values)])
         parts.append(data + bytes(-len(data) % 8))
@@ -317,7 +321,9 @@ def _figure(handler: Handler, asked: Mapping[str, str]) -> None:
     made = view_figures.make(source, asked.get("name", ""), view_figures.Options(tuple(filters), row=row))
     if asked.get("as") == "csv":
         return handler.send(made.csv().encode(), "text/csv; charset=utf-8", name=f"{made.name}.csv")
-    return handler.send(view_svg.draw(made).encode(), "image/svg+xml; charset=utf-8", name="" if asked.get("as") != "file" else f"{made.name}.svg")
+    return handler.send(
+        view_svg.draw(made).encode(), "image/svg+xml; charset=utf-8", name="" if asked.get("as") != "file" else f"{made.name}.svg"
+    )
 
 
 ANSWERS: dict[str, Callable[[Handler, Mapping[str, str]], None]] = {

@@ -39,7 +39,7 @@ PLACE = "_place"
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a quantity of this table is: `is_number`, and for a text stored as ENUM its values in order."""
+    """The type of a quantity. `values`: those of a text that is stored as ENUM, in order."""
 
     is_number: bool
     values: tuple[str, ...] | None = None
@@ -126,8 +126,8 @@ class Source:
             self._pictures.clear()
 
     def picture(self, query: str, values: Sequence[Any]) -> dict[str, Any]:
-        """Returns the columns of a query as numpy arrays, which are kept for the last PICTURES_MAX queries. So zooms into one picture compute
-        its coordinates once."""
+        """Returns the columns of a query as numpy arrays, which are kept for the last PICTURES_MAX queries. So zooms into one picture
+        compute its coordinates once."""
         key = (query, *values)
         with self._guard:
             if key in self._pictures:
@@ -256,4 +256,3 @@ class Source:
             else:
                 found[name] = Kind(kind not in ("VARCHAR", "BOOLEAN") and not kind.startswith(("TIMESTAMP", "DATE", "STRUCT", "MAP")))
         return found
-

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Draws a ready figure as SVG, without a browser. Panels share their axes, so that they can be compared by eye.
 
-Series differ by colour and by marker, so a print without colours can be read. Ordered quantities, such as the frequency, have a ramp from pale
-to dark. Colours are those of the pages (tools/log/page/scales.js).
+Series differ by colour and by marker, so a print without colours can be read. Ordered quantities, such as the frequency, have a ramp from
+pale to dark. Colours are those of the pages (tools/log/page/scales.js).
 """
 
 import base64
@@ -48,7 +48,13 @@ def draw(made: Made) -> str:
         place = (left + column * (wide + GAP_X + (40 if is_table else 0)), top, wide, tall)
         scale = panel.y_scale or made.y_scale
         own_y = y if panel.y_label is None else _span(_values([panel], False), scale, made.from_zero)
-        _panel(canvas, panel, place, (x, made.x_scale, made.x_label if not made.wide or at == len(made.panels) - 1 else ""), (own_y, scale, panel.y_label or made.y_label))
+        _panel(
+            canvas,
+            panel,
+            place,
+            (x, made.x_scale, made.x_label if not made.wide or at == len(made.panels) - 1 else ""),
+            (own_y, scale, panel.y_label or made.y_label),
+        )
         bottom = max(bottom, top + tall + GAP_Y)
     for note in made.notes:
         for line in _wrapped(note, WIDTH - 20, 11.5):
@@ -300,8 +306,14 @@ def _line(canvas: _Canvas, layer: Line, at_x, at_y) -> None:
     colour, points = colour_of(layer.series), [(at_x(a), at_y(b)) for a, b in zip(layer.x, layer.y)]
     path = []
     for number, (a, b) in enumerate(points):
-        path.append(f"{'L' if number else 'M'}{a:.1f} {points[number - 1][1]:.1f}L{a:.1f} {b:.1f}" if layer.steps and number else f"{'L' if number else 'M'}{a:.1f} {b:.1f}")
-    canvas.add("path", d="".join(path), fill="none", stroke=colour, stroke_width=1.8, stroke_dasharray="6 3" if layer.series.dashed else None)
+        path.append(
+            f"{'L' if number else 'M'}{a:.1f} {points[number - 1][1]:.1f}L{a:.1f} {b:.1f}"
+            if layer.steps and number
+            else f"{'L' if number else 'M'}{a:.1f} {b:.1f}"
+        )
+    canvas.add(
+        "path", d="".join(path), fill="none", stroke=colour, stroke_width=1.8, stroke_dasharray="6 3" if layer.series.dashed else None
+    )
     if layer.low and layer.high:
         for (a, _), low, high in zip(points, layer.low, layer.high):
             if at_y(low) - at_y(high) > 1.5:
@@ -321,15 +333,25 @@ def _stack(canvas: _Canvas, layer: Stack, place: tuple, at_y) -> None:
         for series, value in zip(layer.series, values):
             if value > 0:
                 canvas.add(
-                    "rect", x=left + each * (number + 0.12), y=at_y(below + value), width=0.76 * each,
-                    height=at_y(below) - at_y(below + value), fill=colour_of(series),
-                )  # fmt: skip
+                    "rect",
+                    x=left + each * (number + 0.12),
+                    y=at_y(below + value),
+                    width=0.76 * each,
+                    height=at_y(below) - at_y(below + value),
+                    fill=colour_of(series),
+                )
             below += value
         canvas.text(left + each * (number + 0.5), top + tall + 15, name, 11, DIM, "middle")
 
 
 def _table_height(panel: Panel) -> float:
-    return max(TABLE_HEIGHT_MIN, *((30.0 + 14 * (max((len(text) for row in layer.texts for text in row), default=1) - 1)) * len(layer.rows) for layer in panel.layers))
+    return max(
+        TABLE_HEIGHT_MIN,
+        *(
+            (30.0 + 14 * (max((len(text) for row in layer.texts for text in row), default=1) - 1)) * len(layer.rows)
+            for layer in panel.layers
+        ),
+    )
 
 
 def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: str) -> None:
@@ -344,11 +366,28 @@ def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: s
             if math.isfinite(value):
                 colour = colour_of(Series("", shade=(value - low) / (most - low or 1)))
             best = layer.marked == (number, column)
-            canvas.add("rect", x=x + 1, y=y + 1, width=each - 2, height=high - 2, fill=colour, stroke="#b3005e" if best else None, stroke_width=3 if best else None)
+            canvas.add(
+                "rect",
+                x=x + 1,
+                y=y + 1,
+                width=each - 2,
+                height=high - 2,
+                fill=colour,
+                stroke="#b3005e" if best else None,
+                stroke_width=3 if best else None,
+            )
             lines = layer.texts[number][column]
             for at, text in enumerate(lines):
                 size = min(11.5, 11.5 * (each - 8) / max(1.0, _width(text, 11.5)))
-                canvas.text(x + each / 2, y + high / 2 + 4 + 14 * (at - (len(lines) - 1) / 2), text, size, _on(colour), "middle", font_weight=600 if at == 0 else None)
+                canvas.text(
+                    x + each / 2,
+                    y + high / 2 + 4 + 14 * (at - (len(lines) - 1) / 2),
+                    text,
+                    size,
+                    _on(colour),
+                    "middle",
+                    font_weight=600 if at == 0 else None,
+                )
     for column, name in enumerate(layer.columns):
         canvas.text(left + (column + 0.5) * each, top + tall + 15, name, 11, DIM, "middle")
     for number, name in enumerate(layer.rows):
@@ -386,9 +425,15 @@ def _density(canvas: _Canvas, layer: Density, place: tuple, x: tuple, y: tuple) 
     ends = [left + wide * _part(each, x[0], x[1]) for each in layer.x]
     sides = [top + tall * (1 - _part(each, y[0], y[1])) for each in layer.y]
     canvas.add(
-        "image", x=ends[0], y=sides[1], width=ends[1] - ends[0], height=sides[0] - sides[1], preserveAspectRatio="none",
-        style="image-rendering:pixelated", href=f"data:image/png;base64,{data}",
-    )  # fmt: skip
+        "image",
+        x=ends[0],
+        y=sides[1],
+        width=ends[1] - ends[0],
+        height=sides[0] - sides[1],
+        preserveAspectRatio="none",
+        style="image-rendering:pixelated",
+        href=f"data:image/png;base64,{data}",
+    )
 
 
 def png(pixels: np.ndarray) -> bytes:

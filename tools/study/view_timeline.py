@@ -161,14 +161,17 @@ class _Run:
             "cores": self.cores,
             "packages": self.packages,
             "knows_sleep": self.knows_sleep,
-            "records": int(self._connection.execute(f"SELECT count(*) FROM records WHERE t BETWEEN ? AND ?{one}", [low, high]).fetchall()[0][0]),
+            "records": int(
+                self._connection.execute(f"SELECT count(*) FROM records WHERE t BETWEEN ? AND ?{one}", [low, high]).fetchall()[0][0]
+            ),
         }
         return about, arrays
 
     def _density(self, view: View, low: float, high: float, scale: float, column: str, one: str) -> dict[str, np.ndarray]:
         gap_low, gap_high = self.gap_bounds
         found = self._arrays(
-            f"SELECT {column} AS at, greatest(0, least(floor((log10(gap) - ?) * ?)::INTEGER, {INTERVAL_ROWS - 1})) AS up, count(*)::INTEGER AS n "
+            f"SELECT {column} AS at, greatest(0, least(floor((log10(gap) - ?) * ?)::INTEGER, {INTERVAL_ROWS - 1})) AS up, "
+            "count(*)::INTEGER AS n "
             f"FROM records WHERE is_interrupt AND gap > 0 AND t BETWEEN ? AND ?{one} GROUP BY 1, 2",
             [low, scale, gap_low, INTERVAL_ROWS / (gap_high - gap_low), low, high],
         )
@@ -177,7 +180,9 @@ class _Run:
 
     def _rates(self, view: View, low: float, high: float, one: str, cores: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns interrupts per second of a core: least, mean and greatest of all cores and parts of a column."""
-        count = self._connection.execute(f"SELECT count(*) FROM records WHERE is_interrupt AND t BETWEEN ? AND ?{one}", [low, high]).fetchall()
+        count = self._connection.execute(
+            f"SELECT count(*) FROM records WHERE is_interrupt AND t BETWEEN ? AND ?{one}", [low, high]
+        ).fetchall()
         parts = PARTS if count[0][0] >= RECORDS_A_PART * PARTS * view.columns * len(cores) else 1
         cells = view.columns * parts
         found = self._arrays(
@@ -199,7 +204,8 @@ class _Run:
             [low, scale, low, high],
         )
         after = self._arrays(
-            f"SELECT core, arg_min(asleep / gap, t) AS mean FROM records WHERE gap > 0 AND t > ? AND t - gap < ?{one} GROUP BY 1", [high, high]
+            f"SELECT core, arg_min(asleep / gap, t) AS mean FROM records WHERE gap > 0 AND t > ? AND t - gap < ?{one} GROUP BY 1",
+            [high, high],
         )
         return tuple(100 * each for each in _filled(found, "core", cores, view.columns, after))
 

@@ -14,7 +14,8 @@ function fillChoices() {
   const numbers = page.quantities.filter((each) => each.number || each.values);
   for (const id of ["x", "y"]) byId(id).append(...numbers.map(({ name, label }) => option(name, label)));
   byId("colour").append(option("", "number of runs"), ...numbers.map(({ name, label }) => option(name, label)));
-  byId("group").append(option("", "(one panel)"), ...page.filters.filter(({ values }) => values).map(({ name }) => option(name, quantities.get(name).title)));
+  byId("group").append(option("", "(one panel)"), ...page.filters.filter(({ values }) => values).map(({ name }) => option(name,
+    quantities.get(name).title)));
   for (const id of ["x", "y", "colour", "group", "mode", "x_scale", "y_scale"]) {
     byId(id).addEventListener("change", () => choose(id, byId(id).value));
   }
@@ -82,7 +83,8 @@ function fillFilters() {
       box.dataset.value = JSON.stringify(value);
       box.addEventListener("change", () => {
         const now = allowed(name, values);
-        allow(name, box.checked ? values.filter((each) => each === value || now.includes(each)) : now.filter((each) => each !== value), values);
+        allow(name, box.checked ? values.filter((each) => each === value || now.includes(each)) : now.filter((each) => each !== value),
+          values);
       });
       return element("label", "", box, ` ${valueText(value)}`);
     });
@@ -143,7 +145,8 @@ function showLegend(about, colouring, look) {
       made.className = now.includes(value) ? "" : "off";
       made.title = "show or hide";
       made.addEventListener("click", () => {
-        const others = now.includes(value) ? now.filter((each) => each !== value) : filterable.values.filter((each) => each === value || now.includes(each));
+        const others = now.includes(value) ? now.filter((each) => each !== value) : filterable.values.filter((each) => each === value
+          || now.includes(each));
         allow(state.colour, others.length ? others : filterable.values, filterable.values);
       });
       return made;

@@ -11,11 +11,13 @@ function askedNow() {
   const group = page.filters.find(({ name }) => name === state.group);
   const { places } = arrange(Math.min(12, group && group.values ? group.values.length : 1), width);
   const asked = {
-    x: state.x, x_scale: scaleNow("x"), x_cells: Math.max(1, Math.round(places[0].width / cellPixels)), x_span: state.view.x && state.view.x.join(","),
+    x: state.x, x_scale: scaleNow("x"), x_cells: Math.max(1, Math.round(places[0].width / cellPixels)), x_span: state.view.x
+      && state.view.x.join(","),
     colour: state.colour, group: state.group, mode: state.mode, filters: filtersText(),
   };
   if (isHistogram()) return { asked, width };
-  return { width, asked: { ...asked, y: state.y, y_scale: scaleNow("y"), y_cells: Math.max(1, Math.round(places[0].height / cellPixels)), y_span: state.view.y && state.view.y.join(",") } };
+  return { width, asked: { ...asked, y: state.y, y_scale: scaleNow("y"), y_cells: Math.max(1, Math.round(places[0].height / cellPixels)),
+    y_span: state.view.y && state.view.y.join(",") } };
 }
 
 async function draw() {
@@ -38,7 +40,8 @@ async function draw() {
   Object.assign(shown, { found, asked, places, painted });
   showLegend(found.about, painted.colouring, look);
   const kind = { cells: "as density", points: "as points", means: "as means", bars: "counted" }[found.about.kind];
-  byId("state").textContent = `${found.about.inside.toLocaleString("en-US")} of ${page.count.toLocaleString("en-US")} runs in view, ${kind}`;
+  const [inside, all] = [found.about.inside, page.count].map((count) => count.toLocaleString("en-US"));
+  byId("state").textContent = `${inside} of ${all} runs in view, ${kind}`;
   byId("as-csv").dataset.address = addressOf("rows.csv", asked);
   requestAnimationFrame(() => requestAnimationFrame(() => {
     root.drawMs = (performance.now() - begin).toFixed(1);
@@ -48,7 +51,8 @@ async function draw() {
 }
 
 function panelAt(x, y) {
-  const at = shown.places.findIndex(({ left, top, width, height }) => x >= left - 4 && x <= left + width + 4 && y >= top - 4 && y <= top + height + 4);
+  const at = shown.places.findIndex(({ left, top, width, height }) => x >= left - 4 && x <= left + width + 4 && y >= top - 4
+    && y <= top + height + 4);
   return at < 0 || !shown.found ? null : { place: shown.places[at], number: at };
 }
 
@@ -72,10 +76,12 @@ async function clicked(panel, across, up) {
 }
 
 async function showRun({ row, columns, has_log }) {
-  const names = ["arm", "load", "rate_wanted", "itr_us", "frequency_ghz", "idle", "repeat"].filter((name) => columns[name] !== null && columns[name] !== undefined);
+  const names = ["arm", "load", "rate_wanted", "itr_us", "frequency_ghz", "idle", "repeat"].filter((name) => columns[name] !== null
+    && columns[name] !== undefined);
   byId("run").hidden = false;
   byId("run").dataset.row = String(row);
-  byId("run-title").textContent = `Run ${columns.run || row}: ${names.map((name) => `${quantities.has(name) ? quantities.get(name).title : name} ${valueText(columns[name])}`).join(", ")}`;
+  const facts = names.map((name) => `${quantities.has(name) ? quantities.get(name).title : name} ${valueText(columns[name])}`);
+  byId("run-title").textContent = `Run ${columns.run || row}: ${facts.join(", ")}`;
   byId("run-table").replaceChildren(...Object.entries(columns).filter(([, value]) => value !== null).map(([name, value]) => {
     return element("tr", "", element("td", "", name), element("td", "", typeof value === "number" ? String(value) : value));
   }));
@@ -91,7 +97,8 @@ async function showRun({ row, columns, has_log }) {
 
 function readOut(panel, x, y) {
   if (!panel || !shown.found) { byId("readout").textContent = ""; return; }
-  const { about, columns } = shown.found, across = clamped((x - panel.place.left) / panel.place.width), up = clamped(1 - (y - panel.place.top) / panel.place.height);
+  const { about, columns } = shown.found, across = clamped((x - panel.place.left) / panel.place.width),
+    up = clamped(1 - (y - panel.place.top) / panel.place.height);
   const text = (axis, part) => {
     const at = atPart(about[axis], part), names = about[`${axis}_values`];
     return `${labelOf(state[axis])} ${names ? names[Math.round(at)] || "" : number(scaleOf[shown.asked[`${axis}_scale`]].from(at))}`;
@@ -99,7 +106,8 @@ function readOut(panel, x, y) {
   let said = text("x", across);
   if (about.y) said += `   ${text("y", up)}`;
   if (about.kind === "cells") {
-    const column = Math.min(shown.asked.x_cells - 1, Math.floor(across * shown.asked.x_cells)), row = Math.min(shown.asked.y_cells - 1, Math.floor(up * shown.asked.y_cells));
+    const column = Math.min(shown.asked.x_cells - 1, Math.floor(across * shown.asked.x_cells)), row = Math.min(shown.asked.y_cells - 1,
+      Math.floor(up * shown.asked.y_cells));
     const count = shown.painted.cells.panels[panel.number].n[row * shown.asked.x_cells + column];
     said += `   ${count ? count.toLocaleString("en-US") : "no"} run${count === 1 ? "" : "s"} here`;
   } else if (about.kind === "points") said += `   ${columns.x.length.toLocaleString("en-US")} points`;

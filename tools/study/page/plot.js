@@ -9,10 +9,12 @@ const isolatedMax = 4000; // points that stand alone in a density and are drawn 
 function colouringOf(about, look) {
   const { categories } = about;
   if (categories) {
-    const known = categories.filter((value) => value !== null), isOrdered = known.every((value) => typeof value === "number") && known.length > 1;
+    const known = categories.filter((value) => value !== null), isOrdered = known.every((value) => typeof value === "number")
+      && known.length > 1;
     return { kind: "category", categories, colours: categories.map((value, at) => {
       if (value === null) return channels(look.palette[7]);
-      return isOrdered ? look.ramp[shade(0.12 + (0.88 * known.indexOf(value)) / (known.length - 1))] : categoryColour(look, at, categories.length);
+      return isOrdered ? look.ramp[shade(0.12 + (0.88 * known.indexOf(value)) / (known.length - 1))] : categoryColour(look, at,
+        categories.length);
     }) };
   }
   if (about.colour_span) return { kind: "mean", low: about.colour_span[0], high: about.colour_span[1] };
@@ -24,7 +26,8 @@ const rampAt = (colouring, look, value) => look.ramp[shade((value - colouring.lo
 // Returns the cells of each panel: the number of runs, and the index of the colour's row in the answer.
 function cellsByPanel({ about, columns }, asked) {
   const size = asked.x_cells * asked.y_cells;
-  const panels = about.panels.map(() => ({ n: new Int32Array(size), kinds: new Uint8Array(size), seen: new Uint8Array(size), of: new Int32Array(size) }));
+  const panels = about.panels.map(() => ({ n: new Int32Array(size), kinds: new Uint8Array(size), seen: new Uint8Array(size),
+    of: new Int32Array(size) }));
   const { g, cell, n } = columns;
   let max = 0;
   for (let i = 0; i < cell.length; i++) {
@@ -69,7 +72,8 @@ function paintCells(context, place, panel, { columns }, asked, colouring, look, 
   context.imageSmoothingEnabled = false;
   context.drawImage(canvas, place.left, place.top, place.width, place.height);
   for (const [column, row, colour] of alone) {
-    paintPoint(context, place.left + ((column + 0.5) / across) * place.width, place.top + (1 - (row + 0.5) / rows) * place.height, colour, 2);
+    paintPoint(context, place.left + ((column + 0.5) / across) * place.width, place.top + (1 - (row + 0.5) / rows) * place.height, colour,
+      2);
   }
 }
 
@@ -141,7 +145,8 @@ function paintMeans(context, place, panel, { about, columns }, colouring, look) 
       if (at) context.lineTo(to.x(columns.x[i]), to.y(columns.y[i])); else context.moveTo(to.x(columns.x[i]), to.y(columns.y[i]));
     });
     context.stroke();
-    if (!half) for (const i of rows) { context.beginPath(); context.arc(to.x(columns.x[i]), to.y(columns.y[i]), pointRadius, 0, 2 * Math.PI); context.fill(); }
+    if (!half) for (const i of rows) { context.beginPath(); context.arc(to.x(columns.x[i]), to.y(columns.y[i]), pointRadius, 0,
+      2 * Math.PI); context.fill(); }
   }
 }
 
@@ -182,7 +187,8 @@ function paintPicture(context, width, height, places, found, asked, look) {
   context.clearRect(0, 0, width, height);
   const cells = about.kind === "cells" ? cellsByPanel(found, asked) : null;
   const bars = isBars ? about.panels.map((_, at) => heightsOf(found, at, about.mode === "cumulative")) : null;
-  const most = isBars ? (about.mode === "cumulative" ? 100 : Math.max(1, ...bars.flatMap((each) => each.flatMap(({ heights }) => heights))) * 1.04) : 1;
+  const most = isBars ? (about.mode === "cumulative" ? 100 : Math.max(1, ...bars.flatMap((each) => each.flatMap(({
+    heights }) => heights))) * 1.04) : 1;
   const axes = { scaleX: asked.x_scale, scaleY: isBars ? "linear" : asked.y_scale, x: about.x, y: isBars ? [0, most] : about.y,
     namesX: about.x_values, namesY: isBars ? null : about.y_values };
   about.panels.forEach((value, at) => {
@@ -203,7 +209,8 @@ function paintPicture(context, width, height, places, found, asked, look) {
     paintFrame(context, place, look, title, []);
     paintTicks(context, place, axes, look, true);
   });
-  const up = about.mode === "count" ? "number of runs" : about.mode === "cumulative" ? "share of the runs up to here (%)" : labelOf(asked.y);
+  const up = about.mode === "count" ? "number of runs" : about.mode === "cumulative" ? "share of the runs up to here (%)"
+    : labelOf(asked.y);
   paintAxisTitles(context, width, height, { x: labelOf(asked.x), y: up }, look);
   return { colouring, cells, axes };
 }

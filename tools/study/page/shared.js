@@ -65,7 +65,8 @@ function watchCanvas(canvas, frame, { panelAt, zoom, move, reset, click, hover, 
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  const parts = (panel, x, y) => [clamped((x - panel.place.left) / panel.place.width), clamped(1 - (y - panel.place.top) / panel.place.height)];
+  const parts = (panel, x, y) => [clamped((x - panel.place.left) / panel.place.width),
+    clamped(1 - (y - panel.place.top) / panel.place.height)];
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = at(event), panel = panelAt(x, y);
     if (!panel || event.button > 1) return;

@@ -13,7 +13,8 @@ class SvgContext {
     this.saved = [];
     this.dash = [];
     this.transforms = [];
-    Object.assign(this, { fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, globalAlpha: 1, font: "12px sans-serif", textAlign: "left" });
+    Object.assign(this, { fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, globalAlpha: 1, font: "12px sans-serif",
+      textAlign: "left" });
     this.textBaseline = "alphabetic";
     this.measure = new OffscreenCanvas(1, 1).getContext("2d");
   }
@@ -32,7 +33,10 @@ class SvgContext {
   moveTo(x, y) { this.path.push(`M${x.toFixed(2)} ${y.toFixed(2)}`); }
   lineTo(x, y) { this.path.push(`${this.path.length ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`); }
   closePath() { this.path.push("z"); }
-  rect(x, y, width, height) { this.path.push(`M${x.toFixed(2)} ${y.toFixed(2)}h${width.toFixed(2)}v${height.toFixed(2)}h${(-width).toFixed(2)}z`); }
+  rect(x, y, width, height) {
+    const [left, top, wide, tall] = [x, y, width, height].map((value) => value.toFixed(2));
+    this.path.push(`M${left} ${top}h${wide}v${tall}H${left}z`);
+  }
   arc(x, y, r) { this.path.push(`M${(x - r).toFixed(2)} ${y.toFixed(2)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`); }
   fill() { this.add("path", { d: this.path.join(""), fill: this.fillStyle }); }
   stroke() { this.add("path", { d: this.path.join(""), fill: "none", ...this.line() }); }
@@ -55,7 +59,8 @@ class SvgContext {
   }
 
   drawImage(canvas, x, y, width, height) {
-    this.add("image", { x, y, width, height, preserveAspectRatio: "none", style: "image-rendering:pixelated", href: canvas.toDataURL("image/png") });
+    this.add("image", { x, y, width, height, preserveAspectRatio: "none", style: "image-rendering:pixelated",
+      href: canvas.toDataURL("image/png") });
   }
 
   save() { this.saved.push([this.open, [...this.transforms]]); }

@@ -16,12 +16,14 @@ async function openTimeline(row, seconds) {
 }
 
 async function drawTimeline() {
-  const canvas = byId("timeline"), width = canvas.clientWidth || 1100, columns = Math.max(1, Math.min(2000, Math.round(width - margin.left - margin.right)));
+  const canvas = byId("timeline"), width = canvas.clientWidth || 1100, columns = Math.max(1, Math.min(2000,
+    Math.round(width - margin.left - margin.right)));
   if (timeline.abort) timeline.abort.abort();
   timeline.abort = new AbortController();
   byId("timeline-state").textContent = "reading\u2026";
   try {
-    timeline.found = await askColumns("timeline", { row: timeline.row, columns, core: timeline.core, span: timeline.span && timeline.span.join(",") }, timeline.abort.signal);
+    timeline.found = await askColumns("timeline", { row: timeline.row, columns, core: timeline.core, span: timeline.span
+      && timeline.span.join(",") }, timeline.abort.signal);
   } catch (error) {
     if (error.name === "AbortError") return;
     byId("timeline-state").textContent = error.message;
@@ -43,19 +45,22 @@ function stripsOf(about) {
   ];
 }
 
-const timelineHeight = () => margin.top + stripsOf(timeline.found.about).reduce((sum, { name }) => sum + (stripTall[name] || stripTall.other) + stripSpace, 0) + 26;
+const timelineHeight = () => margin.top + stripsOf(timeline.found.about).reduce((sum, { name }) => sum + (stripTall[name]
+  || stripTall.other) + stripSpace, 0) + 26;
 
 function paintTimeline(context, width, height, look) {
   const { about, columns } = timeline.found, left = margin.left, wide = width - margin.left - margin.right;
   context.clearRect(0, 0, width, height);
   let top = margin.top + 16;
   timeline.strips = stripsOf(about).map((strip, at, all) => {
-    const place = { left, top, width: wide, height: stripTall[strip.name] || stripTall.other, isFirst: true, isLast: at === all.length - 1 };
+    const place = { left, top, width: wide, height: stripTall[strip.name] || stripTall.other, isFirst: true,
+      isLast: at === all.length - 1 };
     const axes = { scaleX: "linear", x: about.span, ...axisOfStrip(strip, about, columns) };
     context.fillStyle = look.panel;
     context.fillRect(place.left, place.top, place.width, place.height);
     paintTicks(context, place, axes, look, false);
-    if (strip.name === "gap") paintGaps(context, place, about, columns, look); else paintEnvelope(context, place, axes, strip, columns, look);
+    if (strip.name === "gap") paintGaps(context, place, about, columns, look); else paintEnvelope(context, place, axes, strip, columns,
+      look);
     paintFrame(context, place, look, strip.title, []);
     paintTicks(context, place, axes, look, true);
     top += place.height + stripSpace;
@@ -118,9 +123,11 @@ function lookAtSpan(span) {
 
 function readTimeline(strip, x) {
   if (!strip || !timeline.found) { byId("timeline-readout").textContent = ""; return; }
-  const { about, columns } = timeline.found, at = Math.min(about.columns - 1, Math.floor(((x - strip.place.left) / strip.place.width) * about.columns));
+  const { about, columns } = timeline.found, at = Math.min(about.columns - 1,
+    Math.floor(((x - strip.place.left) / strip.place.width) * about.columns));
   const time = atPart(about.span, (at + 0.5) / about.columns);
-  const values = strip.name === "gap" ? "" : ["low", "mean", "high"].map((end, i) => `${["least", "mean", "greatest"][i]} ${number(columns[`${strip.name}_${end}`][at])}`).join("   ");
+  const values = strip.name === "gap" ? "" : ["low", "mean", "high"].map((end,
+    i) => `${["least", "mean", "greatest"][i]} ${number(columns[`${strip.name}_${end}`][at])}`).join("   ");
   byId("timeline-readout").textContent = `${time.toFixed(9)} s   ${strip.title}   ${values}`;
 }
 
@@ -128,7 +135,8 @@ function timelineCsv() {
   const { about, columns } = timeline.found, strips = stripsOf(about).filter(({ name }) => name !== "gap");
   const head = ["time_s", ...strips.flatMap(({ name }) => ["least", "mean", "greatest"].map((end) => `${name}_${end}`))];
   const lines = Array.from({ length: about.columns }, (_, at) => [
-    atPart(about.span, (at + 0.5) / about.columns), ...strips.flatMap(({ name }) => ["low", "mean", "high"].map((end) => columns[`${name}_${end}`][at])),
+    atPart(about.span, (at + 0.5) / about.columns), ...strips.flatMap(({ name }) => ["low", "mean",
+      "high"].map((end) => columns[`${name}_${end}`][at])),
   ].join(","));
   return [head.join(","), ...lines, ""].join("\n");
 }
@@ -137,7 +145,8 @@ function beginTimeline() {
   const whole = () => { timeline.span = null; return drawTimeline(); };
   watchCanvas(byId("timeline"), byId("timeline-frame"), {
     flat: true,
-    panelAt: (x, y) => timeline.strips.find(({ place }) => x >= place.left - 4 && x <= place.left + place.width + 4 && y >= place.top - 14 && y <= place.top + place.height),
+    panelAt: (x, y) => timeline.strips.find(({ place }) => x >= place.left - 4 && x <= place.left + place.width + 4 && y >= place.top - 14
+      && y <= place.top + place.height),
     zoom: (across) => lookAtSpan(across.map((part) => atPart(timeline.found.about.span, part))),
     move: (across) => lookAtSpan([across, 1 + across].map((part) => atPart(timeline.found.about.span, part))),
     reset: whole, click: () => {}, hover: readTimeline,
@@ -146,7 +155,8 @@ function beginTimeline() {
   byId("core").addEventListener("change", () => { timeline.core = byId("core").value; drawTimeline(); });
   byId("timeline-choices").addEventListener("submit", (event) => event.preventDefault());
   byId("timeline-svg").addEventListener("click", () => {
-    const width = byId("timeline").clientWidth, height = timelineHeight(), look = theme(), context = new SvgContext(width, height, look.paper);
+    const width = byId("timeline").clientWidth, height = timelineHeight(), look = theme(), context = new SvgContext(width, height,
+      look.paper);
     paintTimeline(context, width, height, look);
     saveAs("timeline.svg", context.text(), "image/svg+xml");
   });
