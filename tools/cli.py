@@ -215,6 +215,7 @@ def _parser() -> Parser:
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
         "report-page the page of a log of five million records. "
+        "view measures the page of a study of a million runs. "
         "cleaners compares the figures of the published studies' scripts with the truth, fit its own fits with table 6.1.",
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
@@ -236,6 +237,18 @@ def _parser() -> Parser:
 
     _add_analyses(command)
     tune_options.add(command("tune", _call, tune_options.SUMMARY, builds=False))
+    view = command("view", _call, "A page over all runs of a study, ready figures, and the published studies' datasets.", builds=False)
+    view.add_argument("places", nargs="*", metavar="STUDY", help="a study's folder, runs.parquet, a CSV file, or a published dataset")
+    view.add_argument("--figures", action="store_true", help="list the ready figures")
+    view.add_argument("--figure", metavar="NAME", help="make a ready figure, into --out FILE.svg, .html or .csv")
+    view.add_argument("--out", metavar="FILE", help="without --figure: all runs, as .parquet or .csv; of --layout: a folder")
+    view.add_argument(
+        "--where", action="append", default=[], metavar="NAME=VALUES", help="only runs with NAME=A,B or NAME=LOW..HIGH; repeatable"
+    )
+    view.add_argument("--run", metavar="RUN", help="of the figure timeline: the name of the run")
+    view.add_argument("--sla", dest="slas", type=float, action="append", default=[], metavar="US", help="limit of p99; repeatable")
+    view.add_argument("--layout", metavar="NAME", help="write the runs as the published studies' files: linux, ebbrt, log")
+    view.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page (a free one)")
 
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
@@ -373,6 +386,7 @@ CALLS = {
     "fit": "study.fit.fit",
     "pareto": "study.pareto.pareto",
     "tune": "study.tune.tune",
+    "view": "study.view.view",
 }
 # These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
 # and pyarrow, "study" also scikit-learn, scipy and duckdb.

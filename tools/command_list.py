@@ -38,7 +38,7 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
-                                         wakeup idle-policies counts linux-log fit tune
+                                         wakeup idle-policies counts linux-log report-page fit tune view
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
   fit STUDY|FILE [--by COLUMNS] [--where SQL] [--latency COLUMN]
@@ -49,6 +49,10 @@ commands:
                                          the setting of least power within an SLA, in few trials, on a table of runs
   tune --live APP|HOST[:PORT] | --model CPU [--itr VALUES] [--frequency VALUES]
                                          the same on a machine, which is at a safe setting whenever no trial is in progress
+  view STUDY ... [--figure NAME --out FILE]
+                                         a page over all runs of a study, or a ready figure; --figures lists them
+  view STUDY --out FILE|--layout NAME --out DIR
+                                         all runs as one table, or in the published studies' layout
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine

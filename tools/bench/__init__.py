@@ -34,6 +34,7 @@ from tools.bench import (
     sleep_states,
     stream,
     trade_off,
+    view,
     wakeup,
 )
 from tools.bench.rows import Row, Selection, table
@@ -80,6 +81,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "report-page": Benchmark(report_page.rows),
     "fit": Benchmark(_later("fit", "rows"), _later("fit", "show"), packages="study"),
     "tune": Benchmark(_later("tune", "rows"), _later("tune", "show"), packages="study"),
+    "view": Benchmark(view.rows),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 

@@ -63,7 +63,7 @@ def package_series(run: RunLog, number: int, members: list[CoreRun], begin: int,
         if series is None:
             continue
         hz = members[0].log.tsc_hz
-        chosen = _apart(series.tsc, max(int(READINGS_APART_SECONDS * hz), int(series.tsc[-1] - series.tsc[0]) // SERIES_POINTS, 1))
+        chosen = apart(series.tsc, max(int(READINGS_APART_SECONDS * hz), int(series.tsc[-1] - series.tsc[0]) // SERIES_POINTS, 1))
         tsc = series.tsc
         seconds = ticks_since(tsc[chosen], begin) / hz
         grown = np.diff(np.maximum.accumulate(series.joules)[chosen])
@@ -75,7 +75,7 @@ def package_series(run: RunLog, number: int, members: list[CoreRun], begin: int,
     return found
 
 
-def _apart(tsc: np.ndarray, distance: int) -> np.ndarray:
+def apart(tsc: np.ndarray, distance: int) -> np.ndarray:
     """Returns indices of readings that are at least `distance` ticks apart, the first one and the last one among them."""
     found = [0]
     while (following := int(np.searchsorted(tsc, tsc[found[-1]] + np.uint64(distance)))) < len(tsc):

@@ -24,7 +24,7 @@ from tools.log.tables import Making
 from tools.log.trim import trim
 
 HERE = Path(__file__).parent / "page"
-SCRIPTS = ("data.js", "runs.js", "quantities.js", "scales.js", "panels.js", "strips.js", "controls.js", "page.js")
+SCRIPTS = ("data.js", "runs.js", "quantities.js", "scales.js", "axes.js", "panels.js", "strips.js", "controls.js", "page.js")
 MODELLED = "modelled "
 NAME_CHARACTERS_MAX = 60
 
