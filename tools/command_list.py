@@ -38,9 +38,13 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
-                                         wakeup idle-policies counts linux-log
+                                         wakeup idle-policies counts linux-log sweep-kills
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
+  sweep STUDY.toml [--out DIR] [--jobs N] [--rigs FILE] [--retry-failed]
+                                         settings x loads x repeats x arms of a study, into tables; goes on after a kill
+  search itr-max|rapl-min|peak-rate STUDY.toml [--sla LIMIT]
+                                         the last value that meets a limit of latency, and what stopped the search
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine

@@ -33,6 +33,7 @@ from tools.bench import (
     request,
     sleep_states,
     stream,
+    sweep_kills,
     trade_off,
     wakeup,
 )
@@ -72,6 +73,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
     "cleaners": Benchmark(cleaners.rows, cleaners.show),
     "counts": Benchmark(counts.rows),
+    "sweep-kills": Benchmark(sweep_kills.rows, reads_logs=True),
     "report-page": Benchmark(report_page.rows),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
