@@ -282,7 +282,14 @@ TEST_P(SegmentPaths, EveryByteIsRight) {
   expect_right_bytes({.seed = first + 3, .tso = "chain", .faults = 400, .echoes = false, .card = {.tso_bytes_max = 0x10000}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, SegmentPaths, ::testing::Range(0U, 4U));
+// The scripted machine has one core, and the script waits for each step. So all seeds have the same two threads, which take turns in the
+// same way, and the thread sanitizer needs one of them. The address sanitizer's build runs all.
+#ifdef __SANITIZE_THREAD__
+constexpr std::uint32_t seeds = 1;
+#else
+constexpr std::uint32_t seeds = 4;
+#endif
+INSTANTIATE_TEST_SUITE_P(Seeds, SegmentPaths, ::testing::Range(0U, seeds));
 
 }  // namespace
 }  // namespace neap::net::testing

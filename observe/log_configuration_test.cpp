@@ -14,21 +14,15 @@
 #include "kernel/arguments.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/policy_rows.hpp"
-#include "kernel/policy_testing.hpp"
+#include "observe/described_machine.hpp"
 #include "observe/options.hpp"
-#include "tests/host/host_machine.hpp"
 
 namespace neap::observe {
 namespace {
 
 constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 
-/// Sets the machine's abilities and facts until it is destroyed.
-struct LogConfiguration : testing::Test {
-  ~LogConfiguration() override {
-    host::set_power_abilities(policy::bare_abilities());
-    host::set_machine_facts({});
-  }
+struct LogConfiguration : DescribedMachine {
   static std::string text(const BootFacts& boot, const RunCard* card = nullptr) {
     return make_header_json(boot, {.run = 1, .core = 0, .extent = {}, .card = card});
   }
@@ -46,15 +40,7 @@ TEST_F(LogConfiguration, NamesBuildMachineFirmwareAndCard) {
   abilities.wake_us = {0, 0, 10, 80, 104, 15};
   abilities.wake_us_measured = 1 << static_cast<unsigned>(IdleState::c7);
   host::set_power_abilities(abilities);
-  MachineFacts facts;
-  facts.signature = {.family = 6, .model = 0x2d, .stepping = 7};
-  facts.microcode = 0x71a;
-  facts.c_state_limit = "c7";
-  facts.c_state_limit_locked = true;
-  facts.turbo_off = false;
-  facts.power_limit_mw = 135'000;
-  facts.mwait_hints[static_cast<unsigned>(IdleState::c1)] = 0;
-  facts.mwait_hints[static_cast<unsigned>(IdleState::c6)] = 0x20;
+  MachineFacts facts = e5_2690_facts();
   facts.mwait_hints[static_cast<unsigned>(IdleState::c7)] = 0x30;
   host::set_machine_facts(facts);
   const BootFacts boot{

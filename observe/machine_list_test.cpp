@@ -11,9 +11,8 @@
 #include <string>
 
 #include "kernel/machine.hpp"
-#include "kernel/policy_testing.hpp"
+#include "observe/described_machine.hpp"
 #include "observe/testing.hpp"
-#include "tests/host/host_machine.hpp"
 
 namespace neap::observe::testing {
 namespace {
@@ -27,18 +26,9 @@ bool has(const std::string& json, const std::string& member) {
   return false;
 }
 
-struct MachineList : ::testing::Test {
-  ~MachineList() override {
-    host::set_power_abilities(policy::bare_abilities());
-    host::set_machine_facts({});
-  }
+struct MachineList : DescribedMachine {
   World world;
-  std::string ask(std::string_view line) {
-    Peer& peer = world.peer();
-    std::string answer = peer.ask(line);
-    peer.close();
-    return answer;
-  }
+  std::string ask(std::string_view line) { return world.ask(line); }
   /// Sets one setting, then returns the list.
   std::string after(std::string_view change) {
     const std::string answer = ask(change);
@@ -51,16 +41,9 @@ TEST_F(MachineList, NamesCpuLimitsAndClock) {
   PowerAbilities abilities = policy::full_abilities();
   std::ranges::copy(std::string_view("Test \"CPU\""), std::begin(abilities.cpu));
   host::set_power_abilities(abilities);
-  MachineFacts facts;
-  facts.signature = {.family = 6, .model = 0x2d, .stepping = 7};
-  facts.microcode = 0x71a;
-  facts.c_state_limit = "c7";
-  facts.c_state_limit_locked = true;
+  MachineFacts facts = e5_2690_facts();
   facts.turbo_off = true;
-  facts.power_limit_mw = 135'000;
   facts.power_limit_2_mw = 162'000;
-  facts.mwait_hints[static_cast<unsigned>(IdleState::c1)] = 0;
-  facts.mwait_hints[static_cast<unsigned>(IdleState::c6)] = 0x20;
   facts.mwait_sub_states = 0x21120;
   facts.tsc_invariant = true;
   facts.installed_bytes = 512 << 20;

@@ -13,12 +13,7 @@ namespace {
 struct RunLog : ::testing::Test {
   World world;
 
-  std::string ask(std::string_view line) {
-    Peer& peer = world.peer();
-    std::string answer = peer.ask(line);
-    peer.close();
-    return answer;
-  }
+  std::string ask(std::string_view line) { return world.ask(line); }
   std::string file_of(unsigned core) {
     Peer& peer = world.peer();
     peer.send("get," + std::to_string(core) + "\n");

@@ -245,6 +245,13 @@ class World {
     ADD_FAILURE() << "no connection";
     std::abort();
   }
+  /// Returns the answer to one line, over a connection of its own.
+  std::string ask(std::string_view line) {
+    Peer& client = peer();
+    std::string answer = client.ask(line);
+    client.close();
+    return answer;
+  }
   /// Waits until the server reads no more lines; returns their number.
   std::uint64_t lines_at_rest() {
     const auto lines = HostMachine::settled([&] { return server.counters().lines.load(); }, 200ms);

@@ -30,8 +30,9 @@ LOAD_STUB = LOAD.with_name("neap-load-stub")
 OLDEST_RUSTC = (1, 85)
 BUILD_TIMEOUT_SECONDS = 3600
 TOOLCHAIN_WORD = "-DNEAP_TOOLCHAIN="
-# Seconds for which `./neap test` runs each fuzzer. `./neap soak` sets another time by NEAP_SOAK_SECONDS.
-FUZZ_SECONDS = 60
+# Seconds for which `./neap test` runs each fuzzer. The host's fuzzers have the same inputs in every such run. New inputs are the task of
+# `./neap soak fuzz` and `./neap soak card`. `./neap soak` sets another time for a layer's fuzzers by NEAP_SOAK_SECONDS.
+FUZZ_SECONDS = 20
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "apps/memcached/test_talks.hpp"
 
@@ -83,7 +82,7 @@ enum : unsigned {
 
 const std::string key_250(250, 'k');
 
-const std::vector<Talk> talks = {
+const Talk talks[] = {
     {"Noop", ask(noop), says(noop)},
     {"Version", ask(version), says(version, 0, "", "", "1.6.0-test")},
     {"SetGet", ask(set, store_extras(0x01020304), "a", "value") + ask(get, "", "a"),
@@ -193,7 +192,7 @@ const std::vector<Talk> talks = {
 }  // namespace
 
 namespace test {
-INSTANTIATE_TEST_SUITE_P(Binary, Talks, testing::ValuesIn(talks), name_of);
+INSTANTIATE_TEST_SUITE_P(Binary, Talks, testing::ValuesIn(each_of(talks)), name_of);
 }
 
 namespace {

@@ -60,6 +60,7 @@ TEST(StoreAccounts, TheIdsOfAKeyGrowOnAllCores) {
     EXPECT_GT(cas, last) << i;
     last = cas;
   }
+  reclaim_all(machine, store);
 }
 
 // A core takes CAS ids in advance. After a flush on another core it must not use them, because items with these ids are flushed.

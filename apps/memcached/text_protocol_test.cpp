@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/test_talks.hpp"
@@ -22,7 +21,7 @@ const std::string key_250(250, 'k');
 const std::string key_251(251, 'k');
 const std::string format_error = "CLIENT_ERROR bad command line format\r\n";
 
-const std::vector<Talk> talks = {
+const Talk talks[] = {
     {"EmptyLine", "\r\n", "ERROR\r\n"},
     {"BareNewline", "\n", "ERROR\r\n"},
     {"OneLetter", "x\r\n", "ERROR\r\n"},
@@ -157,7 +156,7 @@ const std::vector<Talk> talks = {
 }  // namespace
 
 namespace test {
-INSTANTIATE_TEST_SUITE_P(Text, Talks, testing::ValuesIn(talks), name_of);
+INSTANTIATE_TEST_SUITE_P(Text, Talks, testing::ValuesIn(each_of(talks)), name_of);
 }
 
 namespace {

@@ -75,8 +75,8 @@ void command(std::uint32_t apic_id, std::uint32_t bits) {
   require(registers != nullptr && apic_id <= 0xff, "apic: no registers, or an id of more than the xAPIC's eight bits", apic_id);
   cell(Register::command_high) = apic_id << 24;
   cell(Register::command_low) = bits;
-  const auto start = rough_ns();
-  while ((cell(Register::command_low) & delivery_pending) && rough_ns() - start < delivery_wait_ns) pause();
+  const WaitLimit limit(delivery_wait_ns);
+  while ((cell(Register::command_low) & delivery_pending) && !limit.passed()) pause();
 }
 
 // The 8259s raise spurious interrupts even if nothing is connected. A remapped, fully masked pair stays quiet (Intel 8259A data sheet).

@@ -179,9 +179,12 @@ void measure(bool tsc_known) {
 
 std::uint64_t rough_ns() { return ticks_to_ns(read_tsc(), ns_factor); }
 
+WaitLimit::WaitLimit(std::uint64_t limit_ns)
+    : start_tsc_(read_tsc()), ticks_(static_cast<std::uint64_t>(std::min(Wide{limit_ns} * ticks_factor >> factor_shift, ticks_max))) {}
+
 void wait_ns(std::uint64_t duration_ns) {
-  const auto start = rough_ns();
-  while (rough_ns() - start < duration_ns) pause();
+  const WaitLimit limit(duration_ns);
+  while (!limit.passed()) pause();
 }
 
 // MUST run before the first core writes IA32_TSC_ADJUST.

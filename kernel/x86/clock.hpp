@@ -7,10 +7,25 @@
 
 #include <cstdint>
 
+#include "kernel/x86/cpu.hpp"
+
 namespace neap::x86 {
 
 /// The TSC in nanoseconds, by a guessed rate until the true rate is known. MUST be used only to bound waits.
 [[nodiscard]] std::uint64_t rough_ns();
+
+/// The limit of a busy wait that begins now, by the same rate as `rough_ns`: `while (!done && !limit.passed()) pause();`
+///
+/// `passed` calls no function, in no build. A machine that ends waits until the other cores have stopped and QEMU has ended. Calls in these
+/// waits would overwrite the function trace's ring (tools/trace.py).
+class WaitLimit {
+ public:
+  explicit WaitLimit(std::uint64_t limit_ns);
+  [[nodiscard, gnu::always_inline]] bool passed() const { return read_tsc() - start_tsc_ > ticks_; }
+
+ private:
+  std::uint64_t start_tsc_, ticks_;
+};
 
 /// A busy wait, only for chipset set-up.
 void wait_ns(std::uint64_t duration_ns);

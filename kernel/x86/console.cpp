@@ -32,9 +32,9 @@ void write(std::string_view text) {
   if (!opened.load()) return;
   bool locked = false;
   if (!broken.load()) {
-    const auto start = rough_ns();
+    const WaitLimit limit(line_wait_ns);
     while (!(locked = !held.exchange(true, std::memory_order_acquire))) {
-      if (broken.load() || rough_ns() - start > line_wait_ns) break;
+      if (broken.load() || limit.passed()) break;
       pause();
     }
   }

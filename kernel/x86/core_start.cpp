@@ -76,9 +76,9 @@ std::uint64_t limit_s() { return features().hypervisor ? hypervisor_limit_s : re
 
 template <typename Condition>
 bool wait_until(Condition condition, std::uint64_t limit_ns) {
-  const auto begin = rough_ns();
+  const WaitLimit limit(limit_ns);
   while (!condition()) {
-    if (rough_ns() - begin > limit_ns) return condition();
+    if (limit.passed()) return condition();
     pause();
   }
   return true;

@@ -187,8 +187,8 @@ bool is_late_inspection(unsigned core) {
 bool wait_while_inspected(const ExceptionFrame& frame) {
   const ExceptionFrame* nowhere = nullptr;
   if (inspected.load() != machine::this_core() || !waiting_at.compare_exchange_strong(nowhere, &frame)) return false;
-  const auto start = rough_ns();
-  while (inspected.load() == machine::this_core() && !stopping.load() && rough_ns() - start < inspection_limit_ns) pause();
+  const WaitLimit limit(inspection_limit_ns);
+  while (inspected.load() == machine::this_core() && !stopping.load() && !limit.passed()) pause();
   const ExceptionFrame* here = &frame;
   waiting_at.compare_exchange_strong(here, nullptr);
   return true;
@@ -204,9 +204,9 @@ constexpr std::uint64_t other_reporter_ns = 200'000'000;
 
 void wait_for_machine_check_reporter() {
   machine_checks::leave_exception();
-  const auto start = rough_ns();
+  const WaitLimit limit(other_reporter_ns);
   const auto there = [] { return machine_check_reporter.load() != no_core; };
-  while (!machine_checks::any_here() && !there() && rough_ns() - start < other_reporter_ns) pause();
+  while (!machine_checks::any_here() && !there() && !limit.passed()) pause();
   unsigned reporter = no_core;
   const unsigned self = machine::this_core();
   if (!machine_check_reporter.compare_exchange_strong(reporter, self) && reporter != self) halt_for_ever();
@@ -233,8 +233,8 @@ bool inspect_core(unsigned core, std::uint64_t limit_ns, void (*look)(const Exce
   unsigned expected = no_core;
   if (!inspected.compare_exchange_strong(expected, core)) return false;
   apic::send_nmi(apic_id_of(core));
-  const auto start = rough_ns();
-  while (waiting_at.load(std::memory_order_acquire) == nullptr && rough_ns() - start < limit_ns) pause();
+  const WaitLimit limit(limit_ns);
+  while (waiting_at.load(std::memory_order_acquire) == nullptr && !limit.passed()) pause();
   static constexpr ExceptionFrame given_up{};
   const ExceptionFrame* frame = nullptr;
   const bool came = !waiting_at.compare_exchange_strong(frame, &given_up);
@@ -267,8 +267,8 @@ void stop_other_cores() noexcept {
     for (unsigned core = 0; core <= others; ++core) {
       if (core != machine::this_core()) apic::send_nmi(apic_id_of(core));
     }
-    const auto start = rough_ns();
-    while (stopped.load() < others && rough_ns() - start < stop_limit_ns) pause();
+    const WaitLimit limit(stop_limit_ns);
+    while (stopped.load() < others && !limit.passed()) x86::pause();
   }
   console::break_lock();
 }

@@ -42,10 +42,10 @@ Snapshot read_all() {
 }  // namespace
 
 std::uint64_t read_unix_seconds() {
-  const auto start = rough_ns();
+  const WaitLimit limit(limit_ns);
   Snapshot snapshot{};
   for (bool steady = false; !steady;) {  // the clock may change between two bytes, so two readings must be equal
-    if (rough_ns() - start > limit_ns) return 0;
+    if (limit.passed()) return 0;
     if (read(status_a) & update_in_progress) continue;
     snapshot = read_all();
     steady = !(read(status_a) & update_in_progress) && snapshot == read_all();

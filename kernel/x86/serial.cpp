@@ -49,9 +49,9 @@ std::uint16_t at(const Uart& uart, std::uint16_t offset) { return static_cast<st
 
 bool wait_for(const Uart& uart, std::uint8_t status, std::uint64_t limit_ns) {
   if (in8(at(uart, line_status)) & status) return true;
-  const auto start = rough_ns();
+  const WaitLimit limit(limit_ns);
   while (!(in8(at(uart, line_status)) & status)) {
-    if (rough_ns() - start > limit_ns) return false;
+    if (limit.passed()) return false;
     pause();
   }
   return true;

@@ -25,8 +25,8 @@ void begin() {
 }
 
 void answer(std::uint64_t limit_ns) {
-  const auto start = rough_ns();
-  for (std::uint32_t seen = 0; rough_ns() - start < limit_ns;) {
+  const WaitLimit limit(limit_ns);
+  for (std::uint32_t seen = 0; !limit.passed();) {
     const auto now = request.load(std::memory_order_acquire);
     if (now == seen) continue;
     if (now == last_request) return;
@@ -39,9 +39,9 @@ void answer(std::uint64_t limit_ns) {
 std::uint64_t measure() {
   std::uint64_t shortest = ~std::uint64_t{0};
   std::int64_t best = 0;
-  const auto begin = rough_ns();
+  const WaitLimit limit(rounds_limit_ns);
   for (std::uint32_t round = 1; round <= rounds; ++round) {
-    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // only an emulator on too few host cores is so slow
+    if (round > rounds_min && limit.passed()) break;  // only an emulator on too few host cores is so slow
     const auto before = read_tsc_ordered();
     request.store(round, std::memory_order_release);
     while (reply.load(std::memory_order_acquire) != round) {

@@ -40,8 +40,8 @@ void soft_off() {
   if (!tables.soft_off_known || tables.power_control_a.address == 0) return;
   if (tables.smi_command_port != 0 && !(read_control(tables.power_control_a) & acpi_on)) {
     out8(tables.smi_command_port, tables.acpi_enable_value);
-    const auto start = rough_ns();
-    while (!(read_control(tables.power_control_a) & acpi_on) && rough_ns() - start < acpi_on_limit_ns) pause();
+    const WaitLimit limit(acpi_on_limit_ns);
+    while (!(read_control(tables.power_control_a) & acpi_on) && !limit.passed()) pause();
   }
   write_control(tables.power_control_a, static_cast<std::uint16_t>(tables.soft_off_type_a << sleep_type_shift | sleep_enable));
   if (tables.power_control_b.address != 0) {

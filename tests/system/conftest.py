@@ -16,11 +16,6 @@ from servers import NeapServer, Server, StockServer
 
 from tools.machine import SOFT_CARD
 
-LONGEST = [
-    "linux_trace_test", "launcher_test", "boot_test", "outside_test", "linux_traffic_test", "linux_ethtool_test", "linux_driver_test",
-    "experiment_test", "log_test", "load_test", "clients_test", "netpipe_test",
-]  # fmt: skip
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock", action="store_true", help="test Debian's memcached instead of the image (protocol tests only)")
@@ -31,8 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # pytest's workers take one file after another. The files that take longest start first, so that no worker ends long after the others.
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])

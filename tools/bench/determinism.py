@@ -8,6 +8,7 @@ the CPUs' snapshots with the digest of all events.
 
 import contextlib
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,8 @@ from tools.process import spawn
 MODEL = "e5-2690"
 CORES = (1, 2, 4)
 RUNS = 10
-BUSY_LOOPS = 8
+# Two on each CPU of the host interrupt a run often, and leave it a third of the time.
+BUSY_LOOPS = 2 * (os.cpu_count() or 1)
 SEED, OTHER_SEED = 7, 8
 RATE = 50_000
 WINDOW_MS, WARM_UP_MS = 20.0, 5.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from tools.errors import UsageError
-from tools.log.page_template import TITLE, fill, json_text
+from tools.log import page_template
 
 HERE = Path(__file__).parent / "page"
 SCRIPTS = ("shared.js", "bars.js", "layers.js", "page.js")
@@ -52,17 +52,13 @@ def build(table: Mapping) -> str:
         "cells": cells,
         "colours": COLOURS,
     }
-    styles = [path.read_text() for path in (SHARED_STYLE, HERE / "page.css")]
     replacements = {
-        TITLE: html.escape(table["title"]),
-        "@STYLE@": "\n".join(styles),
         "@HEAD@": _head(table),
         "@LEGEND@": _legend(arms),
         "@TABLES@": "\n".join([*(_workload(each, arms, figures, layers, cells) for each in workloads), _differences(table)]),
-        "@DATA@": json_text(data),
-        "@SCRIPT@": "\n".join((HERE / name).read_text() for name in SCRIPTS),
     }
-    return fill((HERE / "page.html").read_text(), replacements)
+    scripts = [HERE / name for name in SCRIPTS]
+    return page_template.page(HERE / "page.html", table["title"], replacements, [SHARED_STYLE, HERE / "page.css"], data, scripts)
 
 
 def _cell(value: object) -> dict[str, float | None]:

@@ -118,15 +118,12 @@ def build(runs: Sequence[NamedRun]) -> str:
     }
     titles = [each.title for each in prepared] if len(prepared) == 1 else [each.heading for each in prepared]
     replacements = {
-        "@TITLE@": html.escape(" and ".join(titles)),
-        "@STYLE@": (HERE / "page.css").read_text(),
         "@HEAD@": _head(prepared),
-        "@DATA@": page_template.json_text(data),
-        "@SCRIPT@": "\n".join((HERE / name).read_text() for name in SCRIPTS),
         "@TABLES@": "\n".join(_tables(each, len(prepared) > 1) for each in prepared),
         "@COLUMNS@": "\n".join(texts),
     }
-    return page_template.fill((HERE / "page.html").read_text(), replacements)
+    scripts = [HERE / name for name in SCRIPTS]
+    return page_template.page(HERE / "page.html", " and ".join(titles), replacements, [HERE / "page.css"], data, scripts)
 
 
 def _run(

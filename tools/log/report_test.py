@@ -303,6 +303,17 @@ def test_the_picture_shows_points_curves_and_marks(browser: Browser, page_of: Ca
         assert wide >= 135 and tall >= 100
 
 
+def test_paper_has_the_pictures_without_the_choices_and_hints(browser: Browser, page_of: Callable[..., Path]) -> None:
+    browser.show(page_of(synthetic.Shape(cores=1, records=50)).as_uri())
+    heights = "['form', '.hint', '#runs'].map((each) => document.querySelector(each).getBoundingClientRect().height > 0)"
+    assert browser.evaluate(heights) == [True, True, True]
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.evaluate(heights) == [False, False, True]
+    finally:
+        browser.ask("Emulation.setEmulatedMedia", media="")
+
+
 def test_a_cpu_without_counters_is_said_to_have_none(browser: Browser, page_of: Callable[..., Path]) -> None:
     page = page_of(synthetic.Shape(cores=1, records=50, counters=("instructions",)))
     text = page.read_text()

@@ -147,33 +147,12 @@ class _Functions:
         return None
 
 
-@dataclasses.dataclass(frozen=True)
-class LinuxProfile:
-    """Instructions of a run's window by function."""
-
-    instructions: Mapping[Place, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.instructions.values())
-
-    def layers(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for place, count in self.instructions.items():
-            found[place.layer] += count
-        return found
-
-    def functions(self, layer: str) -> Counter[str]:
-        """The instructions of one layer by function."""
-        return Counter({place.function: count for place, count in self.instructions.items() if place.layer == layer})
-
-
-def read(profile_file: Path, symbols: Symbols) -> LinuxProfile:
+def read(profile_file: Path, symbols: Symbols) -> profile.InstructionProfile:
     """Reads the profile of a run. Raises Failure for a file that is no profile."""
     found: Counter[Place] = Counter()
     for address, (executions, _) in profile.counts(profile_file).items():
         found[symbols.place(address)] += executions
-    return LinuxProfile(found)
+    return profile.InstructionProfile(found)
 
 
 def layers(profile_file: Path, symbols: Symbols) -> Counter[str]:

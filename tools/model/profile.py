@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tools import toolchain
 from tools.debugger import symbols_of
@@ -57,35 +58,55 @@ class Site:
     function: str
     file: str
 
+    @property
+    def layer(self) -> str:
+        return layer_of(self.file)
+
+
+class CodePlace(Protocol):
+    """A function and its layer, in Neap or in Linux."""
+
+    @property
+    def function(self) -> str: ...
+    @property
+    def layer(self) -> str: ...
+
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class InstructionProfile:
+    """Instructions of a run's window by place."""
+
+    instructions: Mapping[CodePlace, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.instructions.values())
+
+    def layers(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for place, count in self.instructions.items():
+            found[place.layer] += count
+        return found
+
+    def functions(self, layer: str) -> Counter[str]:
+        """The instructions of one layer by function."""
+        found: Counter[str] = Counter()
+        for place, count in self.instructions.items():
+            if place.layer == layer:
+                found[place.function] += count
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile(InstructionProfile):
     """Instructions, and cache lines moved between cores, of a run's window, by site."""
 
     instructions: Mapping[Site, int]
     moved_lines: Mapping[Site, int]
 
     @property
-    def total(self) -> int:
-        return sum(self.instructions.values())
-
-    @property
     def moved(self) -> int:
         return sum(self.moved_lines.values())
-
-    def layers(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for site, count in self.instructions.items():
-            found[layer_of(site.file)] += count
-        return found
-
-    def functions(self, layer: str) -> Counter[str]:
-        """The instructions of one layer by function."""
-        found: Counter[str] = Counter()
-        for site, count in self.instructions.items():
-            if layer_of(site.file) == layer:
-                found[site.function] += count
-        return found
 
 
 def layer_of(file: str) -> str:
