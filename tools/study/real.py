@@ -77,7 +77,7 @@ def _offer(order: Mapping[str, Any], wanted: Mapping[str, Any], out: Path) -> No
     """Runs the load generator to its end."""
     host, port = machine_registry.find_control(order["address"])
     running = machine_registry.find(order["address"])
-    service = f"{machine.LOOPBACK}:{load.service_port(running)}" if running else f"{host}:{load.GUEST_PORT}"
+    service = order["service"] or (f"{machine.LOOPBACK}:{load.service_port(running)}" if running else f"{host}:{load.GUEST_PORT}")
     seconds = {name: wanted[f"{name}_ms"] / 1e3 for name in ("warm_up", "window")}
     argv = [
         *(str(build.LOAD), service, "--preset", wanted["mix"], "--rate", f"{wanted['rate']:.15g}", "--seed", str(wanted["seed"])),

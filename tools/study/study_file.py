@@ -38,7 +38,8 @@ class Arm:
     """One system with its fixed words. A swept setting that a word fixes is not swept for this arm.
 
     model: the modelled CPU. machine: in its place a real machine, with its name in the machines' file; address: where its control answers,
-    or the name of an application that runs here; client: further words for `./neap load`, such as --agents."""
+    or the name of an application that runs here; service: where memcached answers, if not on the same host and port 11211; client: further
+    words for `./neap load`, such as --agents."""
 
     name: str
     system: str = "neap"
@@ -48,6 +49,7 @@ class Arm:
     words: tuple[str, ...] = ()
     machine: str = ""
     address: str = ""
+    service: str = ""
     client: tuple[str, ...] = ()
 
     @property
@@ -209,7 +211,8 @@ def _check_arm(arm: Arm, at: int, names: Sequence[str]) -> None:
         require(bool(arm.address), "a real machine needs its address; add address = 'HOST'", "arms", at, "machine")
         require(len(arm.cores) == 1, "a real machine has one number of cores", "arms", at, "cores")
     else:
-        require(not arm.address and not arm.client, "address and client belong to an arm with machine = NAME", "arms", at)
+        is_plain = not (arm.address or arm.service or arm.client)
+        require(is_plain, "address, service and client belong to an arm with machine = NAME", "arms", at)
     for number, word in enumerate(arm.words):
         try:
             settings.check_words([word], arm.system, None if arm.machine else cpu_model.load(arm.model))

@@ -147,7 +147,7 @@ def test_the_project_s_own_studies_are_valid():
         ("itr_us = 100", "itr_us = 99", 29, "no run has itr_us = 99; there are 16 100"),
         ("[[leave_out]]", "[[leave_out]]\nload = '*'\n[[leave_out]]", 26, "all runs are left out"),
         ("cores = [1, 2]", 'machine = "rack1"', 8, "a real machine needs its address"),
-        ("cores = [1, 2]", 'address = "rack1"', 6, "address and client belong to an arm with machine"),
+        ("cores = [1, 2]", 'address = "rack1"', 6, "address, service and client belong to an arm with machine"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, line: int, said: str):
