@@ -123,13 +123,13 @@ def _of_repeat(study: Study, repeat: int) -> Iterator[Run]:
             seen = set()
             for swept in combinations(study, arm):
                 words = words_of(arm, swept)
-                if why := settings.conflict(dict(word.split("=", 1) for word in words)):
-                    raise study.mistake(f"{why}; leave this combination out by [[leave_out]]", "settings")
                 loads = [
                     load
                     for load in study.loads
                     if not is_left_out(study, {"arm": arm.name, "cores": cores, "load": load.name, "rate": load.rate, **swept})
                 ]
+                if loads and (why := settings.conflict(dict(word.split("=", 1) for word in words))):
+                    raise study.mistake(f"{why}; leave this combination out by [[leave_out]]", "settings")
                 for load in loads:
                     yield Run(arm, cores, swept, words, load, repeat, study.seed + repeat)
                 for run in _baselines(study, arm, cores, swept, repeat) if loads else ():
