@@ -249,6 +249,19 @@ def _parser() -> Parser:
     view.add_argument("--sla", dest="slas", type=float, action="append", default=[], metavar="US", help="limit of p99; repeatable")
     view.add_argument("--layout", metavar="NAME", help="write the runs as the published studies' files: linux, ebbrt, log")
     view.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page (a free one)")
+    sweep = command("sweep", _call, "Measure all runs of a study, on the model machine or on real ones; an interrupted sweep goes on.")
+    sweep.add_argument("file", nargs="?", metavar="STUDY.toml", help="arms, settings, loads, repeats, checks (docs/study.md)")
+    _add_study_options(sweep)
+    sweep.add_argument("--retry-failed", action="store_true", help="also runs that failed before")
+    sweep.add_argument("--plan", dest="plan_only", action="store_true", help="list all runs and end")
+    sweep.add_argument("--worker", action="store_true", help="run units for a sweep that speaks to standard input (docs/study.md, Rigs)")
+
+    search = command("search", _call, "Find the last value that meets a limit of latency: itr-max, rapl-min or peak-rate of a study.")
+    search.add_argument("kind", metavar="itr-max|rapl-min|peak-rate")
+    search.add_argument("file", metavar="STUDY.toml", help="its values are those that the search may take")
+    search.add_argument("--sla", default="p99<500us", metavar="LIMIT", help="the limit, such as 'p99<500us'")
+    _add_study_options(search)
+    search.add_argument("--json", dest="as_json", action="store_true")
 
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
@@ -266,6 +279,13 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="APP|HOST[:PORT]")
     parser.add_argument("--pid", type=int, metavar="N", help="which one, if APP runs several times here")
     parser.add_argument("--token-file", metavar="F", help="a file with the token of control in its first line")
+
+
+def _add_study_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", metavar="DIR", help="the folder of all results (the file's name with .study)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="workers on this host (the number of its cores)")
+    parser.add_argument("--rigs", dest="rigs_file", metavar="FILE", help="where workers run, in place of --jobs")
+    parser.add_argument("--machines", default="machines.toml", metavar="FILE", help="the file that describes real machines (machines.toml)")
 
 
 def _add_boot_commands(command) -> None:
@@ -387,6 +407,8 @@ CALLS = {
     "pareto": "study.pareto.pareto",
     "tune": "study.tune.tune",
     "view": "study.view.view",
+    "sweep": "study.command.sweep",
+    "search": "study.search.search",
 }
 # These commands need Python packages. If these are missing, the launcher restarts itself in an environment with them: "log" has numpy
 # and pyarrow, "study" also scikit-learn, scipy and duckdb.

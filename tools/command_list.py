@@ -39,8 +39,13 @@ commands:
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
                                          wakeup idle-policies counts linux-log report-page fit tune view
+                                         sweep-kills
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
+  sweep STUDY.toml [--out DIR] [--jobs N] [--rigs FILE] [--retry-failed]
+                                         settings x loads x repeats x arms of a study, into tables; goes on after a kill
+  search itr-max|rapl-min|peak-rate STUDY.toml [--sla LIMIT]
+                                         the last value that meets a limit of latency, and what stopped the search
   fit STUDY|FILE [--by COLUMNS] [--where SQL] [--latency COLUMN]
                                          fit the published models of latency, energy and NetPIPE to a study's runs
   pareto STUDY|FILE [--by COLUMNS] [--sla US,...] [--latency COLUMN]
