@@ -167,9 +167,8 @@ def fit_energies(sizes: Mapping[float, Size], times: Mapping[float, Fit | Unfit]
         scale = np.maximum(columns @ watts, 0.01 * np.abs(energy))
     predicted = columns @ watts
     residuals = least_squares.enlarged((energy - predicted) / weights, columns / weights[:, None], cluster)
-    signs = least_squares.multipliers(cluster, options.replicates, options.seed) if options.replicates else np.empty((0, len(energy)))
-    replicates = np.empty((len(signs), 3))
-    for trial, sign in enumerate(signs):
+    replicates = np.empty((options.replicates, 3))
+    for trial, sign in enumerate(least_squares.multipliers(cluster, options.replicates, options.seed)):
         shaken = [
             2 * _parts(sizes[number], fit.solution.replicates[trial], sizes[number].times.centre_ghz, link) for number, fit in used.items()
         ]

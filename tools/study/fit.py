@@ -159,6 +159,8 @@ def _further(runs: Runs, model: str, values: np.ndarray, fitted) -> tuple[Fit | 
     """A model that takes the logarithm of ITR and of its own column, so that it may lose further rows."""
     itr = runs.numbers("itr_us")
     keep = (itr > 0) & (values > 0)
+    if not len(runs):
+        return Unfit(model, "there is no row left"), np.array([], int)
     if not keep.any():
         needed = {"6.4": "energy_j and interrupts", "power": "power_w"}[model]
         return Unfit(model, f"no row has {needed}, and an ITR above 0"), np.array([], int)

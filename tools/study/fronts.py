@@ -160,8 +160,7 @@ def _settings(
 
 
 def _places(runs: Runs, names: Sequence[str]) -> list[tuple[dict[str, Any], np.ndarray]]:
-    numbered = Runs(runs.table.append_column("_place", [np.arange(len(runs))]), runs.source)
-    return [(key, part.numbers("_place").astype(int)) for key, part in numbered.groups([n for n in names if n in runs.table.column_names])]
+    return runs.places([name for name in names if name in runs.table.column_names])
 
 
 def _without_saturated(runs: Runs, names: Sequence[str], excluded: list[Excluded]) -> Runs:

@@ -12,7 +12,7 @@ took from them (CR3), so that intervals are not too narrow with few settings.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -125,28 +125,26 @@ def _bootstrap(
     seed: int,
 ) -> np.ndarray:
     residuals = enlarged((measured - predicted) / scale, jacobian, clusters)
-    signs = multipliers(clusters, replicates, seed)
-    found = np.empty((replicates, len(values)))
-    for at in range(replicates):
-        found[at] = _minimum(model, predicted + scale * residuals * signs[at], scale, values)
-    return found
+    shaken = (predicted + scale * residuals * signs for signs in multipliers(clusters, replicates, seed))
+    return np.array([_minimum(model, each, scale, values) for each in shaken])
 
 
-def multipliers(clusters: np.ndarray, replicates: int, seed: int) -> np.ndarray:
-    """Random factors with mean 0 and variance 1 (replicates x rows), equal within a cluster."""
+def multipliers(clusters: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Yields random factors for the rows, once for each replicate: mean 0, variance 1, equal within a cluster."""
     chance = np.random.default_rng(seed)
     names, places = np.unique(clusters, return_inverse=True)
     choices = np.array([-1.0, 1.0]) if len(names) >= SIGNS_CLUSTERS_MIN else SIX_POINTS
-    return chance.choice(choices, (replicates, len(names)))[:, places]
+    for _ in range(replicates):
+        yield chance.choice(choices, len(names))[places]
 
 
 def enlarged(residuals: np.ndarray, jacobian: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     """The residuals of each cluster, had the cluster been left out of the fit: (I - H)^-1 r with the cluster's block of the hat matrix."""
     basis, _ = np.linalg.qr(jacobian)
     found = residuals.copy()
-    for name in np.unique(clusters):
-        rows = clusters == name
-        block = np.eye(int(rows.sum())) - basis[rows] @ basis[rows].T
+    order = np.argsort(clusters, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1):
+        block = np.eye(len(rows)) - basis[rows] @ basis[rows].T
         # A cluster that alone decides a parameter has a singular block. Its residual is 0.
         found[rows] = np.linalg.lstsq(block, residuals[rows], rcond=1e-8)[0]
     return found
@@ -175,8 +173,8 @@ def solve_linear(
     found = np.empty((0, len(values)))
     if condition < CONDITION_MAX and replicates:
         residuals = enlarged((measured - predicted) / used, weighted, clusters)
-        shaken = predicted / used + residuals * multipliers(clusters, replicates, seed)
-        found = shaken @ np.linalg.pinv(weighted).T
+        solving = np.linalg.pinv(weighted)
+        found = np.array([solving @ (predicted / used + residuals * signs) for signs in multipliers(clusters, replicates, seed)])
     return Solution(values, predicted, measured, used, condition, found)
 
 

@@ -87,15 +87,19 @@ class Runs:
         """Those of the columns that have more than one value, where a missing value counts as one."""
         return [name for name in names if name in self.table.column_names and len(set(self.values(name).tolist())) > 1]
 
+    def places(self, names: Sequence[str]) -> list[tuple[dict[str, Any], np.ndarray]]:
+        """The rows of each combination of values, by their numbers, in a stable order."""
+        columns = [self.values(name) for name in names]
+        keys = zip(*columns, strict=True) if columns else iter([()] * len(self))
+        found: dict[tuple, list[int]] = {}
+        for at, key in enumerate(keys):
+            found.setdefault(key, []).append(at)
+        return [(dict(zip(names, key, strict=True)), np.array(found[key])) for key in sorted(found, key=_order)]
+
     def groups(self, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], Runs]]:
         """Yields the rows of each combination of values, in a stable order."""
-        columns = [self.values(name) for name in names]
-        keys = list(zip(*columns, strict=True)) if columns else [()] * len(self)
-        places: dict[tuple, list[int]] = {}
-        for at, key in enumerate(keys):
-            places.setdefault(key, []).append(at)
-        for key in sorted(places, key=_order):
-            yield dict(zip(names, key, strict=True)), Runs(self.table.take(pa.array(places[key])), self.source)
+        for key, places in self.places(names):
+            yield key, Runs(self.table.take(pa.array(places)), self.source)
 
 
 def _plain(value: Any) -> Any:
