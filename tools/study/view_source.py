@@ -140,9 +140,9 @@ class Source:
                 self._pictures.popitem(last=False)
         return made
 
-    def arrow(self, query: str, values: Sequence[Any] = ()) -> Any:
+    def arrow(self, query: str) -> Any:
         """Returns a result as a table of pyarrow."""
-        return self._run(query, values, lambda cursor: cursor.to_arrow_table())
+        return self.cursor().sql(query).to_arrow_table()
 
     def quantity(self, name: str) -> Quantity:
         """Returns a quantity of the table. Raises UsageError if the table lacks a column that it needs."""
