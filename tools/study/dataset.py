@@ -149,13 +149,12 @@ def write(source: Source, layout: str, folder: Path) -> tuple[int, list[str]]:
     with progress.step(f"writes {len(rows)} runs in the layout {layout}"):
         for row in rows:
             arm = folder / (re.sub(r"[^A-Za-z0-9_.-]+", "-", str(row.get("arm") or "")).strip("-.") or "runs")
-            _, said = _write_run(source, row, LAYOUTS[layout], arm, taken)
-            remarks += said
+            remarks += _write_run(source, row, LAYOUTS[layout], arm, taken)
     return len(rows), list(dict.fromkeys(remarks))
 
 
-def _write_run(source: Source, row: dict, layout: Layout, folder: Path, taken: set[tuple]) -> tuple[list[Path], list[str]]:
-    """Writes one run. `taken`: the names that earlier runs have; an equal name gets the next free repetition."""
+def _write_run(source: Source, row: dict, layout: Layout, folder: Path, taken: set[tuple]) -> list[str]:
+    """Writes one run and returns remarks. `taken`: the names that earlier runs have; an equal name gets the next free repetition."""
     (found,) = repeats.load(source.log_places(row["row"]), [])
     windows = found.windows or _window_of(row, found.run)
     setting = _setting(row, found.run)
@@ -167,7 +166,10 @@ def _write_run(source: Source, row: dict, layout: Layout, folder: Path, taken: s
     taken.add((folder, str(setting).lower(), qps, repetition))
     if windows and windows[-1].offered is not None:
         qps = f"{windows[-1].offered:g}"
-    return study.write(found.run, study.Wanted(layout, setting, qps, repetition), folder, windows)
+    _, remarks = study.write(found.run, study.Wanted(layout, setting, qps, repetition), folder, windows)
+    if not layout.lists and len(found.run.cores) > 1 and len({core.package for core in found.run.cores}) == 1:
+        remarks.append(f"files of the layout {layout.name} do not name packages; readers assume two, so the energy of one counts twice")
+    return remarks
 
 
 def _setting(row: dict, run: RunLog) -> Setting:

@@ -21,8 +21,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]]
     rows = synthetic.write(folder / "study", GRID, logs=RUNS)
     assert len(rows) == RUNS
     source = Source([str(folder / "study")])
-    for layout in ("linux", "ebbrt", "log"):
+    for layout in ("linux", "ebbrt"):
         assert dataset.write(source, layout, folder / layout)[0] == RUNS
+    # Files of cores alone do not name packages, and the reader assumes two.
+    synthetic.write(folder / "two", GRID, logs=RUNS, packages=2)
+    assert dataset.write(Source([str(folder / "two")]), "log", folder / "log") == (RUNS, [])
+    assert "counts twice" in dataset.write(source, "log", folder / "twice")[1][0]
     return folder, rows
 
 

@@ -106,8 +106,8 @@ def histogram(row: dict) -> list[tuple[float, int]]:
     return [(float(edge), int(count)) for edge, count in zip(edges, counts) if count]
 
 
-def write(folder: Path, grid: Grid | None = None, logs: int = 0) -> list[dict]:
-    """Writes a study's folder and returns its rows. The first `logs` runs have logs."""
+def write(folder: Path, grid: Grid | None = None, logs: int = 0, packages: int = 1) -> list[dict]:
+    """Writes a study's folder and returns its rows. The first `logs` runs have logs, of machines with so many packages."""
     rows = _rows(grid or Grid())
     folder.mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows[:logs]):
@@ -117,14 +117,14 @@ def write(folder: Path, grid: Grid | None = None, logs: int = 0) -> list[dict]:
         row |= {"requests": round(row["requests"] * LOG_SECONDS / row["window_s"]), "window_s": LOG_SECONDS}
         shape = synthetic_log.Shape(
             cores=2,
-            packages=1,
+            packages=packages,
             records=3000,
             seconds=LOG_SECONDS,
             itr_us=int(row["itr_us"] or 8),
             changes=0,
             performance=0x1800,
             power_limit_mw=135_000,
-            watts=row["power_w"],
+            watts=row["power_w"] / packages,
             run=number + 1,
             idle_records=True,
         )

@@ -61,7 +61,7 @@ def get(server: view_server.Server, path: str, host: str | None = None, method: 
         connection.close()
 
 
-def of(server: view_server.Server, name: str, **asked: str) -> str:
+def of(server: view_server.Server, name: str, /, **asked: str) -> str:
     return f"/{server.token}/{name}" + (f"?{urlencode(asked)}" if asked else "")
 
 

@@ -66,6 +66,8 @@ class Source:
         self.columns: dict[str, Kind] = self._kinds()
         self.quantities: dict[str, Quantity] = {each.name: each for each in view_columns.available(self.columns)}
         self.count: int = self.one("SELECT count(*) FROM runs")[0]
+        if self.count == ROWS_MAX:
+            self.notes.append(f"only the first {ROWS_MAX:,} runs are shown")
         if not self.count:
             raise Failure(f"{shown(self.places[0])} has no run", "./neap sweep STUDY.toml makes them")
 
@@ -140,9 +142,9 @@ class Source:
                 self._pictures.popitem(last=False)
         return made
 
-    def arrow(self, query: str, values: Sequence[Any] = ()) -> Any:
+    def arrow(self, query: str) -> Any:
         """Returns a result as a table of pyarrow."""
-        return self._run(query, values, lambda cursor: cursor.to_arrow_table())
+        return self.cursor().sql(query).to_arrow_table()
 
     def quantity(self, name: str) -> Quantity:
         """Returns a quantity of the table. Raises UsageError if the table lacks a column that it needs."""
@@ -181,19 +183,19 @@ class Source:
     # ---- loading ----
 
     def _load(self) -> None:
-        parts, histograms, values = [], [], []
+        parts, histograms = [], []
         for place in self.places:
             number = len(self.folders)
             if place.is_dir() and (place / RUNS).is_file():
-                reader, path, folder = "read_parquet(?)", place / RUNS, place
+                reader, path, folder = "read_parquet({})", place / RUNS, place
                 if (place / HISTOGRAMS).is_file():
                     histograms.append(place / HISTOGRAMS)
             elif place.is_file() and place.suffix == ".parquet":
-                reader, path, folder = "read_parquet(?)", place, place.parent
+                reader, path, folder = "read_parquet({})", place, place.parent
                 if place.name == RUNS and (place.parent / HISTOGRAMS).is_file():
                     histograms.append(place.parent / HISTOGRAMS)
             elif place.is_file() and place.suffix == ".csv":
-                reader, path, folder = "read_csv(?, header = true, sample_size = 100000)", place, place.parent
+                reader, path, folder = "read_csv({}, header = true, sample_size = 100000)", place, place.parent
             elif place.is_dir():
                 self._load_published(place, number)
                 parts.append(f"SELECT *, {number} AS {PLACE} FROM published{number}")
@@ -202,19 +204,20 @@ class Source:
             else:
                 hint = "a folder of ./neap sweep, a runs.parquet, a CSV file, or a folder of the published studies' files"
                 raise UsageError(f"{shown(place)} is no study", hint)
-            parts.append(f"SELECT *, {number} AS {PLACE} FROM {reader}")
-            # Signs of a pattern in a file's name are meant literally.
-            values.append(glob.escape(str(path)))
+            parts.append(f"SELECT *, {number} AS {PLACE} FROM {reader.format(_literal(path))}")
             self.folders.append(folder)
         try:
-            self._connection.execute(f"CREATE TABLE raw AS {' UNION ALL BY NAME '.join(parts)} LIMIT {ROWS_MAX}", values)
+            # A view, because a table would be a second copy of all rows.
+            self._connection.execute(f"CREATE VIEW raw AS {' UNION ALL BY NAME '.join(parts)}")
             self._has_histograms = bool(histograms)
             if histograms:
-                union = " UNION ALL BY NAME ".join("SELECT run, upper_us, count FROM read_parquet(?)" for _ in histograms)
-                self._connection.execute(f"CREATE TABLE histograms AS {union}", [glob.escape(str(path)) for path in histograms])
+                union = " UNION ALL BY NAME ".join(
+                    f"SELECT run, upper_us, count FROM read_parquet({_literal(path)})" for path in histograms
+                )
+                self._connection.execute(f"CREATE TABLE histograms AS {union}")
+            self._store_texts_as_numbers()
         except (duckdb.Error, OSError) as error:
             raise Failure(f"{shown(self.places[0])} cannot be read: {shown(str(error).splitlines()[0], 200)}") from None
-        self._store_texts_as_numbers()
 
     def _load_published(self, place: Path, number: int) -> None:
         from tools.study import dataset
@@ -244,8 +247,8 @@ class Source:
                 chosen.append(f"{column}::text{at} AS {column}")
             else:
                 chosen.append(column)
-        self._connection.execute(f"CREATE TABLE runs AS SELECT {', '.join(chosen)} FROM raw")
-        self._connection.execute("DROP TABLE raw")
+        self._connection.execute(f"CREATE TABLE runs AS SELECT {', '.join(chosen)} FROM raw LIMIT {ROWS_MAX}")
+        self._connection.execute("DROP VIEW raw")
 
     def _kinds(self) -> dict[str, Kind]:
         found = {}
@@ -256,3 +259,8 @@ class Source:
             else:
                 found[name] = Kind(kind not in ("VARCHAR", "BOOLEAN") and not kind.startswith(("TIMESTAMP", "DATE", "STRUCT", "MAP")))
         return found
+
+
+def _literal(path: Path) -> str:
+    """Returns a file's name as an SQL text. Signs of a pattern in it are meant literally."""
+    return "'" + glob.escape(str(path)).replace("'", "''") + "'"

@@ -129,6 +129,8 @@ def _series_of(made: Made) -> list[Series]:
             for each in layer.series if isinstance(layer, Stack) else [layer.series] if hasattr(layer, "series") else []:
                 if each.name:
                     found.setdefault(each.name, each)
+    if any(isinstance(layer, Stack) for panel in made.panels for layer in panel.layers):
+        return list(found.values())  # from the bottom to the top of a bar
     return sorted(found.values(), key=lambda each: (each.dashed, each.shade is None, each.shade or 0.0, each.colour))
 
 
@@ -196,17 +198,18 @@ def _shared(made: Made, across: bool) -> tuple[float, float]:
     scale = made.x_scale if across else made.y_scale
     exact = across and any(isinstance(layer, Density | Envelope) for panel in made.panels for layer in panel.layers)
     values = _values([panel for panel in made.panels if across or panel.y_label is None], across)
-    return (min(values), max(values)) if exact and values else _span(values, scale, made.from_zero and not across)
+    return (min(values), max(values)) if exact and values else _span(values, scale, made.from_zero and not across, 0.1 if across else 0.35)
 
 
-def _span(values: Sequence[float], scale: str, from_zero: bool) -> tuple[float, float]:
-    """Returns the bounds of an axis in coordinates, with room for markers."""
+def _span(values: Sequence[float], scale: str, from_zero: bool, near_zero: float = 0.35) -> tuple[float, float]:
+    """Returns the bounds of an axis in coordinates, with room for markers. An axis begins at 0 if the least value is less than `near_zero`
+    times the greatest."""
     if scale == LOG:
         logs = [math.log10(value) for value in values if value > 0]
         low, high = (min(logs), max(logs)) if logs else (0.0, 1.0)
     else:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        if from_zero or 0 <= low < 0.35 * high:
+        if from_zero or 0 <= low < near_zero * high:
             low = min(0.0, low)
     room = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
     return (low if low == 0 and scale == LINEAR else low - room), high + room

@@ -129,7 +129,7 @@ class _Run:
     def _table(self, name: str, columns: Mapping[str, np.ndarray]) -> None:
         arriving = pa.table(dict(columns))
         self._connection.register("arriving", arriving)
-        self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM arriving ORDER BY t")
+        self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM arriving")
         self._connection.unregister("arriving")
 
     def _arrays(self, query: str, values: list[Any]) -> dict[str, np.ndarray]:
