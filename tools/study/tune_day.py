@@ -2,8 +2,8 @@
 """Tuning under a day's load: each hour has its rate, and begins with a new search.
 
 The trials' energy is part of the hour. The rest of the hour runs at the setting that the search found, or at the safest setting. So a day
-takes the energy of the trials and of the hours' rests. It can be compared for ITR alone, DVFS alone and both, and with the best setting that
-is never changed (static; known for tables only).
+takes the energy of the trials and of the hours' rests. It can be compared for ITR alone, DVFS alone and both, and with the best setting
+that is never changed (static; known for tables only).
 """
 
 from __future__ import annotations

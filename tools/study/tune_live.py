@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The machines on which `./neap tune --live` makes its trials.
 
-A real machine serves requests while it is tuned. So its present setting is a safe one whenever no trial is in progress: after a violation,
-after an error, after Ctrl-C, and if the connection ended. If the machine cannot be reached to set it back, the error names its last setting.
+A real machine serves requests while it is tuned. So its setting is a safe one whenever no trial is in progress: after a violation, an error
+or Ctrl-C, and if the connection ended. If the machine cannot be reached to set it back, the error names its last setting.
 On the model machine a trial is a short run of its own, in virtual time: nothing has to be set back.
 """
 
@@ -47,8 +47,8 @@ class Measured:
 
 
 class Plant(Protocol):
-    """A machine that can be tuned. `measure` makes one trial; after a violation of `sla_us` it MUST leave the machine at `safe`. `park` leaves
-    the machine at a setting, and returns a sentence that names the machine's setting."""
+    """A machine that can be tuned. `measure` makes one trial; after a violation of `sla_us` it MUST leave the machine at `safe`. `park`
+    leaves the machine at a setting, and returns a sentence that names it."""
 
     repeatable: bool
     modelled: bool

@@ -2,6 +2,7 @@
 """The live tuner keeps a machine safe: after a violation, a refusal, an interrupt, and if the connection ends."""
 
 import contextlib
+import json
 import socket
 import threading
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from tools import build, process
 from tools.errors import Failure
+from tools.log import collect, synthetic
 from tools.study import tune, tune_live, tune_rows
 from tools.study.tune import Options
 from tools.study.tune_grid import FREQUENCY, ITR, axis, product, shown
@@ -175,3 +178,46 @@ def test_the_words_of_a_setting() -> None:
     assert [f"{name},{value}" for name, value in tune_live.words(setting)] == [
         *("itr,8us", "pstate,2.4GHz", "power_limit,60W", "idle,c6", "tso,off", "rx_ring,512"),
     ]
+
+
+class Written:
+    """Stands for the load generator and the collector: they leave a synthetic load result and log, which has energy."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answered: int = 7):
+        self.shape = synthetic.Shape(cores=1, records=50, seconds=3.0)
+        self.answered = answered
+        self.argv: list[str] = []
+        monkeypatch.setattr(build, "build_load", lambda: Path("/bin/neap-load"))
+        monkeypatch.setattr(process, "run_logged", self.load)
+        monkeypatch.setattr(collect, "collect", self.collect)
+
+    def load(self, argv, _log, _what, timeout_seconds=None) -> None:
+        self.argv = list(argv)
+        latency = {"p50_ns": 100_000, "p99_ns": 450_000, "p100_ns": 900_000}
+        clock = {"tsc": 4_000_000_000, "tsc_hz": self.shape.tsc_hz, "unix_ns": 1_000_000_000_000, "uncertainty_ns": 1000}
+        run = {"seconds": 2.0, "began_unix_ns": 1_001_500_000_000, "log": {"clock": clock}, "measuring": None}
+        run["loading"] = {"answered_in_window": self.answered, "latency": latency}
+        Path(argv[argv.index("--json") + 1]).write_text(json.dumps({"runs": [run], "agents": []}))
+
+    def collect(self, _address, out, **_options) -> int:
+        out.mkdir()
+        synthetic.write(out, self.shape)
+        return 0
+
+
+def test_a_step_takes_latency_from_the_load_and_energy_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(monkeypatch)
+    step = tune_live.LoadStep("10.0.0.7:11211", ("10.0.0.7", 5002), None, Offered("usr", 4000.0, connections=8))
+    one = step(2.0, 0.5)
+    assert one.latency_us == 450 and one.power_w and one.power_w > 0 and one.seconds == 2.5
+    assert one.energy_j == pytest.approx(2.5 * one.power_w) and one.energy_uj == pytest.approx(1e6 * 2 * one.power_w / 7)
+    words = " ".join(written.argv)
+    assert (
+        "10.0.0.7:11211 --preset usr --rate 4000 --seconds 2 --warm-up 0.5 --connections 8" in words and "--control 10.0.0.7:5002" in words
+    )
+
+
+def test_a_step_without_an_answer_is_a_failed_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    Written(monkeypatch, answered=0)
+    one = tune_live.LoadStep("10.0.0.7", ("10.0.0.7", 5002), None, Offered())(2.0, 0.0)
+    assert one.latency_us is None and one.failure == "no request was answered"

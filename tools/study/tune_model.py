@@ -19,19 +19,20 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 # Standard deviations of the logarithms: of the surface and of the noise, first guess and bounds.
 AMPLITUDE, AMPLITUDE_BOUNDS = 0.7, (0.05, 3.0)
-NOISE, NOISE_BOUNDS = 0.02, (0.003, 0.05)
+NOISE, NOISE_MAX = 0.02, 0.05
 
 
 class Surface:
     """One quantity over all settings of a grid. `inputs`: a row of coordinates for each setting. `prior_mean`: None is the mean of what was
-    measured. `length_max`: longer lengths would make the process too sure of what lies outside the trials."""
+    measured. `length_max`: longer lengths would make the process too sure of what lies outside the trials. `noise_min`: few trials may
+    agree by chance, and the process would then be too sure of them."""
 
-    def __init__(self, inputs: np.ndarray, *, prior_mean: float | None, length_max: float):
+    def __init__(self, inputs: np.ndarray, *, prior_mean: float | None, length_max: float, noise_min: float):
         self._inputs = inputs
         self._prior_mean = prior_mean
         amplitude = ConstantKernel(AMPLITUDE**2, (AMPLITUDE_BOUNDS[0] ** 2, AMPLITUDE_BOUNDS[1] ** 2))
         shape = Matern(np.ones(inputs.shape[1]), (0.3, length_max), nu=2.5)
-        self._kernel = amplitude * shape + WhiteKernel(NOISE**2, (NOISE_BOUNDS[0] ** 2, NOISE_BOUNDS[1] ** 2))
+        self._kernel = amplitude * shape + WhiteKernel(NOISE**2, (noise_min**2, NOISE_MAX**2))
         self._process: GaussianProcessRegressor | None = None
         self.mean = np.zeros(len(inputs))
         self.deviation = np.ones(len(inputs))

@@ -29,6 +29,8 @@ POWER, ENERGY = "power_w", "energy_uj"
 # The prior mean of log(latency / SLA): a setting without evidence exceeds the SLA by a third.
 PRIOR_LATENCY = 0.3
 LENGTH_MAX_LATENCY, LENGTH_MAX_COST = 4.0, 6.0
+# The least standard deviation of a trial's logarithms that the models presume. For latency it decides on safety.
+NOISE_MIN_LATENCY, NOISE_MIN = 0.015, 0.003
 DEVIATIONS = 3.0
 GUARD_SHARE_AT_END = 0.2
 # Degrees of freedom that the kernel's parameters take.
@@ -84,8 +86,10 @@ class Tuner:
         self.goal = goal
         self.trials: list[Trial] = []
         self.ended_because = ""
-        self._latency = Surface(grid.latency_inputs(goal.sla_us), prior_mean=PRIOR_LATENCY, length_max=LENGTH_MAX_LATENCY)
-        self._cost = Surface(grid.inputs(), prior_mean=None, length_max=LENGTH_MAX_COST)
+        noise_min = NOISE_MIN_LATENCY if goal.repeatable else NOISE_MIN
+        inputs = grid.latency_inputs(goal.sla_us)
+        self._latency = Surface(inputs, prior_mean=PRIOR_LATENCY, length_max=LENGTH_MAX_LATENCY, noise_min=noise_min)
+        self._cost = Surface(grid.inputs(), prior_mean=None, length_max=LENGTH_MAX_COST, noise_min=NOISE_MIN)
         self._start = _start_ranks(grid, goal.sla_us)
         self._fitted = 0
 
