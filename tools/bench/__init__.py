@@ -79,7 +79,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "ancestor": Benchmark(ancestor.rows, ancestor.show),
     "cleaners": Benchmark(cleaners.rows, cleaners.show),
     "counts": Benchmark(counts.rows),
-    "sweep-kills": Benchmark(sweep_kills.rows, reads_logs=True),
+    "sweep-kills": Benchmark(sweep_kills.rows, packages="study"),
     "report-page": Benchmark(report_page.rows),
     "fit": Benchmark(_later("fit", "rows"), _later("fit", "show"), packages="study"),
     "tune": Benchmark(_later("tune", "rows"), _later("tune", "show"), packages="study"),
