@@ -60,7 +60,7 @@ def run(order: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
     found = experiment.run_sequence(wanted, loads, system, out)
     return [
         {
-            "figures": figures(result),
+            "figures": {**figures(result), "log_requests": requests_of(out / experiment.sequence_log(number, load)) if load.log else None},
             "histogram": [[latency_ns / 1e3, count] for latency_ns, count in result.histogram],
             "log": str(out / experiment.sequence_log(number, load)) if load.log else None,
         }
@@ -68,8 +68,15 @@ def run(order: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
     ]
 
 
+def requests_of(log: Path) -> int | None:
+    """Returns the requests that the application counted in a log."""
+    from tools.log import decode, summary
+
+    return summary.summarise(decode.load([str(log)]))["total"]["requests"]
+
+
 def figures(result: results.Result) -> dict[str, Any]:
-    """Returns the members of a row. `scheduled` is for the checks only: requests of the window, as the load's schedule had them."""
+    """Returns the members of a row. `scheduled` is for the checks only: requests of the window, by the load's schedule."""
     world, cores = result.world, result.cores
     seconds = result.window_ns / 1e9
     core_ns = result.window_ns * len(cores)

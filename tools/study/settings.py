@@ -100,8 +100,9 @@ def word(name: str, value: Value, system: str, cpu: CpuModel | None) -> str:
     if name in ("frequency_ghz", "pstate"):
         return _frequency(name, value, system, cpu)
     if name == "rapl_w":
-        if isinstance(value, str) or not 1 <= value <= 10_000:
-            raise UsageError(f"rapl_w takes watts from 1 to 10000, not {_shown(value)}")
+        low, high = (cpu.values["energy.power_min_w"], cpu.values["energy.power_max_w"]) if cpu else (1, 10_000)
+        if isinstance(value, str) or not low <= value <= high:
+            raise UsageError(f"rapl_w takes {low:g} to {high:g} watts{f' on {cpu.name}' if cpu else ''}, not {_shown(value)}")
         return f"power_limit={value:.15g}W"
     if system != NEAP:
         linux.settings([f"{name}={value}"])

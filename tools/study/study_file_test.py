@@ -131,6 +131,7 @@ def test_the_project_s_own_studies_are_valid():
         ("frequency_ghz = [1.2, 2.9]", "frequency_ghz = [1.2, 2.9]\npstate = 12", 18, "pstate and frequency_ghz are one setting"),
         ("frequency_ghz = [1.2, 2.9]", "tso = 'chain'", 17, "tso is no setting of linux; write one of itr_us"),
         ("frequency_ghz = [1.2, 2.9]", "rsc = [true, false]", 17, "rsc is no setting of linux"),
+        ("itr_us = [16,\n  100]", "rapl_w = 40", 15, "rapl_w takes 50 to 200 watts on e5-2690, not 40"),
         ("frequency_ghz = [1.2, 2.9]", "frequency_ghz = []", 17, "frequency_ghz is a list of 1 to 2000 values"),
         ("itr_us = [16,\n  100]", "itr_us = 1", 15, "itr_us takes 2 to 1022 or adaptive on linux, not 1"),
         ('mix = "etc"', 'mix = "web"', 20, "etc: mix is fixed, etc or usr, not 'web'"),
