@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench tune`: how near the tuner comes to the best setting of a dense grid, and whether it violates the SLA on the way.
 
-The grid has 499 ITRs (2 to 998 us) and 18 frequencies (1.2 to 2.9 GHz). Latency is that of table 6.1 (twin.py), power that of the
+The grid has 499 ITRs (2 to 998 us) and 18 frequencies (1.2 to 2.9 GHz). Latency is that of table 6.1 (published.py), power that of the
 companion model, ~ f^0.9 ITR^-0.11. A trial has errors of 2 % in latency and of 1 % in power (standard deviation). The true values are
 known: the excess is that of the result's true power over the least true power within the SLA, and a violation is a trial whose true latency
 is above the SLA. Random search makes as many trials, and its result is the best of those whose measured latency meets the SLA.
@@ -18,9 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from tools.bench.rows import Row, aligned
 from tools.study import twin
+from tools.study.published import TABLE_6_1, Published
 from tools.study.tune_grid import FREQUENCY, ITR, Grid, axis, product
 from tools.study.tuner import Goal, Tuner
-from tools.study.twin import TABLE_6_1, Published
 
 SEEDS = 20
 SLA_US = 500.0

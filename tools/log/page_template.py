@@ -19,20 +19,20 @@ TITLE = "@TITLE@"
 def page(body: Path, title: str, replacements: Mapping[str, str], styles: Sequence[Path], data: object, scripts: Sequence[Path]) -> str:
     """Returns a page whose heading is `title`, followed by the template `body`. `data` and the scripts replace the body's @SCRIPT@."""
     script = f"""<script type="application/json" id="data">
-{_json_text(data)}
+{json_text(data)}
 </script>
 <script>
 {_joined(scripts)}
 </script>"""
     template = FRAME.read_text().replace("@BODY@\n", body.read_text())
-    return _fill(template, {**replacements, TITLE: html.escape(title), "@STYLE@": _joined(styles), "@SCRIPT@": script})
+    return fill(template, {**replacements, TITLE: html.escape(title), "@STYLE@": _joined(styles), "@SCRIPT@": script})
 
 
 def _joined(files: Sequence[Path]) -> str:
     return "\n".join(path.read_text() for path in files)
 
 
-def _fill(template: str, replacements: Mapping[str, str]) -> str:
+def fill(template: str, replacements: Mapping[str, str]) -> str:
     """Returns the template with each line that is a placeholder replaced. The title's placeholder may be a part of a line."""
     parts = []
     for line in template.splitlines():
@@ -41,6 +41,6 @@ def _fill(template: str, replacements: Mapping[str, str]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _json_text(data: object) -> str:
+def json_text(data: object) -> str:
     """Returns JSON that is safe inside of a script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -11,8 +11,8 @@ from pyarrow import csv
 
 from tools.errors import Failure, UsageError
 from tools.study import tune, tune_day, tune_table, twin
+from tools.study.published import TABLE_6_1
 from tools.study.runs_table import Runs
-from tools.study.twin import TABLE_6_1
 
 LINUX_400K = TABLE_6_1[1]
 

@@ -7,9 +7,9 @@ import pytest
 from tools.bench import tune as bench
 from tools.errors import UsageError
 from tools.study import tune_grid, tuner
+from tools.study.published import TABLE_6_1
 from tools.study.tune_grid import FREQUENCY, ITR, axis, product
 from tools.study.tuner import GAIN, KNOWLEDGE, START, Goal, Tuner
-from tools.study.twin import TABLE_6_1
 
 MAIN = next(of for of in TABLE_6_1 if of.name == bench.MAIN)
 
