@@ -30,7 +30,7 @@ ITR_US_MAX = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a setting takes: names, a range of whole numbers, or a text that the machine checks."""
+    """The values of a setting: names, a range of whole numbers, or a text that the machine checks."""
 
     names: tuple[str, ...] = ()
     low: int = 0
