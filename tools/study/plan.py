@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tools import cache
+from tools.compare import units as comparison
 from tools.compare.plan import Workload
 from tools.errors import UsageError
 from tools.model import cpu_model, experiment
@@ -78,25 +79,8 @@ class Unit:
 
 def load_of(run: Run, study: Study) -> experiment.Load:
     """Returns the load of the model machine."""
-    one, is_fixed_mix = run.load, run.load.mix == "fixed"
-    return experiment.Load(
-        name=one.name,
-        mix=one.mix,
-        rate=one.rate_of(run.cores),
-        connections=one.connections,
-        depth=one.depth,
-        protocol=one.protocol,
-        keys=one.keys if is_fixed_mix else None,
-        key_bytes=one.key_bytes if is_fixed_mix else None,
-        value_bytes=one.value_bytes if is_fixed_mix else None,
-        update=one.update if is_fixed_mix else None,
-        arrivals=f"bursts:{one.burst(run.cores)}:fixed" if one.arrivals == "bursts" and not one.is_idle else None,
-        warm_up_ms=one.warm_up_ms,
-        window_ms=one.window_ms_of(run.cores),
-        seed=run.seed,
-        log=study.log and not run.is_baseline,
-        options={"any-connection": True} if study.any_connection else {},
-    )
+    made = comparison.load_of(run.load, run.cores, run.seed, log=study.log and not run.is_baseline)
+    return dataclasses.replace(made, options={"any-connection": True}) if study.any_connection else made
 
 
 def runs(study: Study) -> list[Run]:
