@@ -70,17 +70,20 @@ def known_on_neap() -> list[Row]:
 
 
 def known_on_linux() -> list[Row]:
-    """The same at user level of Debian's Linux. Another process may run between the marks, so the smallest of several counts is taken."""
+    """The same at user level of Debian's Linux.
+
+    The shell that starts the program has work left after the start of its child. That work must not run between the marks. So another shell
+    sleeps until it is done, and becomes the program itself."""
     with tempfile.TemporaryDirectory(prefix="neap-judges-") as name, model_judges.guest("Debian 12", Path(name)) as on:
         from linux_guest import known_count  # noqa: PLC0415, as the guest has made it importable
 
         counted = []
         for _ in range(TRIES):
             first = on.new_marks()
-            done = on.between(first, on.linux.output_of(f"{known_count.PROGRAM} 1 user {first}"))
+            done = on.between(first, on.linux.output_of(f"(sleep 0.05; exec {known_count.PROGRAM} 1 user {first})"))
             counted.append(done.of_core("user_instructions"))
     known = known_count.MARKED_INSTRUCTIONS
-    return [Row("counts.linux.known", f"instructions too many or too few, of {known}", abs(min(counted) - known), EQUAL)]
+    return [Row("counts.linux.known", f"instructions too many or too few, of {known}", max(abs(count - known) for count in counted), EQUAL)]
 
 
 def second_counter(name: str, system: experiment.System, seed: int) -> tuple[int, int, str]:
