@@ -128,7 +128,7 @@ def front_of(group: Settings) -> Front:
 def groups(
     runs: Runs, by: str | None, latency: str, replicates: int, seed: int, keep_saturated: bool = False
 ) -> tuple[list[Settings], list[Excluded]]:
-    """Raises Failure if a column is missing."""
+    """Groups without a row are left out; the reasons are in the second list. Raises Failure if a column is missing."""
     runs.require(latency, "energy_uj")
     group_names = runs_table.grouping(runs, by)
     usable, excluded = runs_table.measured(runs)
@@ -137,6 +137,10 @@ def groups(
     for key, part in usable.groups(group_names):
         names = tuple(name for name in (*runs_table.SETTING_COLUMNS, *runs.further_settings()) if name not in group_names)
         found.append(_settings(key, part, names, latency, replicates, seed, keep_saturated))
+    # A group without a row is not shown, so its reasons are told for the whole table.
+    for group in found:
+        if not len(group):
+            excluded += [dataclasses.replace(one, reason=f"{one.reason} ({group.name})") for one in group.excluded]
     return [group for group in found if len(group)], excluded
 
 
@@ -172,7 +176,12 @@ def _without_saturated(runs: Runs, names: Sequence[str], excluded: list[Excluded
     bad = np.zeros(len(runs), bool)
     for _, places in _places(runs, names):
         bad[places] = saturated[places].any()
-    return drop(runs, bad, f"a repeat of the setting reached less than {100 * RATE_SHARE_MIN:g} % of the wanted rate", excluded)
+    return drop(
+        runs,
+        bad,
+        f"a repeat of the setting reached less than {100 * RATE_SHARE_MIN:g} % of the wanted rate; --keep-saturated keeps it",
+        excluded,
+    )
 
 
 def resampled(

@@ -96,8 +96,9 @@ def text(
         group = result.group
         title = f"front of {group.name}: {len(result.front.members)} of {len(group)} settings"
         parts.append(f"{title}\n{aligned(_front_lines(result, column))}")
-    parts.append(f"least energy within each SLA of {column}\n{aligned(_best_lines(results))}")
-    parts.append(f"additional energy of simpler choices\n{aligned(_loss_lines(results, default_itr))}")
+    if results:
+        parts.append(f"least energy within each SLA of {column}\n{aligned(_best_lines(results))}")
+        parts.append(f"additional energy of simpler choices\n{aligned(_loss_lines(results, default_itr))}")
     if any(len(best.dvfs_alone) > 1 for result in results for best in result.best):
         parts.append(f"additional energy of DVFS alone, by its fixed ITR in us\n{aligned(_itr_lines(results))}")
     notes = [f"{one.rows} rows are left out: {one.reason}" for one in excluded]

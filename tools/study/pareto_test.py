@@ -4,6 +4,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,13 @@ def test_without_repeats(place: str, capsys: pytest.CaptureFixture[str]) -> None
     assert document["groups"][0]["band"][0]["low_uj"] is None
 
 
-def test_nothing_left(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_left(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no row left" in run(capsys, place, where="status = 'failed'")
+    slow = tmp_path / "slow.csv"
+    slow.write_text("arm,itr_us,frequency_ghz,p99_us,energy_uj,rate_wanted,rate_reached\nNeap,10,2.9,50,100,1000,900\n")
+    shown = run(capsys, str(slow))
+    assert "there is no row left" in shown and "SLA" not in shown
+    assert re.search(r"^1 rows are left out: .*rate.*--keep-saturated.* \(Neap\)$", shown, re.MULTILINE)
     with pytest.raises(Failure, match="--where: none of the 121 rows fulfils it"):
         run(capsys, place, where="itr_us > 1e6")
 

@@ -87,7 +87,8 @@ NEAP_SETTINGS: Mapping[str, Kind] = {
 def names_of(system: str) -> list[str]:
     """Returns the names of the settings that a study of this system may sweep."""
     if system == NEAP:
-        return ["itr_us", "frequency_ghz", "pstate", "rapl_w", *(name for name in NEAP_SETTINGS if name not in ("itr", "power_limit"))]
+        own = ["itr_us", "frequency_ghz", "pstate", "rapl_w"]
+        return [*own, *(name for name in NEAP_SETTINGS if name not in ("itr", "power_limit", *own))]
     return ["itr_us", "frequency_ghz", "pstate", "idle"]
 
 
