@@ -103,6 +103,7 @@ struct StoreCounters {
   std::uint64_t chain_evictions = 0;  ///< items evicted because too many keys fell into one bucket
   std::uint64_t moved = 0;            ///< items copied so that their slabs become free
   std::uint64_t waits = 0;            ///< times that a command was delayed because memory was short
+  std::uint64_t crawler_starts = 0, crawler_checked = 0, crawler_reclaimed = 0;  ///< passes of the crawler, items examined and freed
 };
 
 class Store {
@@ -186,6 +187,36 @@ class Store {
   /// Drops, at `when`, all items stored before `when`. If `when` is 0 or past, drops them now. A new call replaces a pending one.
   void flush(Seconds when, Seconds now) noexcept;
 
+  /// A pass over all linked items, in steps of bounded work, for example one in each event. Between two steps, items MAY change and the
+  /// table MAY grow. Each key that is stored during the whole pass is visited exactly once, every other key at most once.
+  class Walk {
+   public:
+    explicit Walk(const Store& store) noexcept : table_(store.table_) {}
+    /// Calls `visit(Item&)` for the items of the next chains, until it has examined `budget` chains and items, or somewhat more, because
+    /// chains are visited whole (`chain_items_max`). Returns false if the pass is complete. The items may be expired or flushed
+    /// (`is_dead`). Other cores may unlink an item meanwhile. An item stays valid until the end of the event, or until it is released
+    /// after `hold`. `visit` MAY read the item's key, value, and members that do not change, and MAY call the store for this item only.
+    template <typename Visit>
+    bool step(unsigned budget, Visit visit) noexcept {
+      for (unsigned examined = 0; examined < budget && position_ < Table::end_position; ++examined) {
+        position_ = table_.visit_chain(position_, [&](Item& item) {
+          ++examined;
+          visit(item);
+        });
+      }
+      return position_ < Table::end_position;
+    }
+
+   private:
+    const Table& table_;
+    std::uint64_t position_ = 0;
+  };
+  /// True if `item` has expired, or was flushed. A dead item is not found, and is unlinked sooner or later.
+  [[nodiscard]] [[gnu::always_inline]] bool is_dead(const Item& item, Seconds now) const noexcept {
+    const Seconds expires = item.expires.load(std::memory_order_relaxed);
+    return (expires != expires_never && expires <= now) || item.cas <= flushed_cas_.load(std::memory_order_relaxed);
+  }
+
   [[nodiscard]] StoreCounters counters() const noexcept;
   void reset_counters() noexcept;
 
@@ -261,10 +292,6 @@ class Store {
     std::array<SizeClass, size_classes> sizes{};
   };
 
-  [[nodiscard]] [[gnu::always_inline]] bool is_dead(const Item& item, Seconds now) const noexcept {
-    const Seconds expires = item.expires.load(std::memory_order_relaxed);
-    return (expires != expires_never && expires <= now) || item.cas <= flushed_cas_.load(std::memory_order_relaxed);
-  }
   [[nodiscard]] Shard& shard_of(std::uint32_t hash) noexcept { return shards_[hash & (shard_count_ - 1)]; }
   struct Live {
     Item* item = nullptr;
