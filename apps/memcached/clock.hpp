@@ -33,6 +33,13 @@ class Clock {
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
+  /// Returns the microseconds since 1970.
+  [[nodiscard]] std::uint64_t unix_us() const noexcept {
+    const std::uint64_t ticks = ticks_since_creation();
+    return (static_cast<std::uint64_t>(created_unix_s_) + ticks / ticks_per_s_) * 1'000'000 +
+           static_cast<std::uint64_t>(static_cast<unsigned __int128>(ticks % ticks_per_s_) * 1'000'000 / ticks_per_s_);
+  }
+
   /// Converts a client's expiry. An item with 0 never expires, one with a negative number expires at once. A number of up to 30 days is in
   /// seconds from `now`. A larger number is a date; an item with a past date expires at once.
   [[nodiscard]] Seconds expiry(std::int64_t asked, Seconds now) const noexcept {

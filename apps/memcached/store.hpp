@@ -88,6 +88,7 @@ struct StoreOptions {
   HashSeed seed;                    ///< MUST be random if clients are not trusted
   unsigned cores = 1;               ///< number of cores that use the store, which MUST be the first ones
   StoreMemory memory;
+  bool evictions = true;                          ///< false: if the memory is used up, storing fails
   void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread pass a function that reclaims at once.
 };
 
@@ -122,7 +123,21 @@ class Store {
   [[nodiscard]] Key key(std::string_view text) const noexcept;
   [[nodiscard]] const HashSeed& seed() const noexcept { return seed_; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_.load(std::memory_order_relaxed); }
+  /// Changes the limit. Later commands evict what is above a lower limit, a step for each command. Returns false if the machine has less
+  /// memory than that. The bounds for replies, retired items and spare blocks stay those of the first limit.
+  [[nodiscard]] bool set_memory_bytes(std::size_t bytes) noexcept;
+  [[nodiscard]] bool evictions() const noexcept { return evictions_; }
+
+  /// Is told about each evicted item. It is called under a shard's lock, so it MUST NOT call the store.
+  struct EvictionObserver {
+    virtual void evicted(const Item& item, bool used) noexcept = 0;
+
+   protected:
+    ~EvictionObserver() = default;
+  };
+  /// Null: no observer. The observer MUST outlive the store.
+  void observe_evictions(EvictionObserver* observer) noexcept { eviction_observer_.store(observer, std::memory_order_release); }
 
   /// Performs a delayed flush that is due. MUST be called with each new `now`, before the requests that use it.
   void tick(Seconds now) noexcept {
@@ -155,6 +170,14 @@ class Store {
     return item != nullptr ? item->value_bytes : 0;
   }
 
+  /// Returns the item with this key. Does not mark it as used, and does not unlink it if it is dead.
+  [[nodiscard]] Found peek(const Key& key, Seconds now) const noexcept {
+    Item* const item = table_.find(key.text, key.hash);
+    if (item == nullptr) return {};
+    if (!is_dead(*item, now)) return {.item = item};
+    const bool flushed = item->cas <= flushed_cas_.load(std::memory_order_relaxed);
+    return {.expired = !flushed, .flushed = flushed};
+  }
   [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now) noexcept;
 
   struct Allocated {
@@ -224,8 +247,15 @@ class Store {
   static constexpr unsigned size_classes = 32;
   struct SizeClass {
     std::uint64_t items = 0, bytes = 0, evictions = 0;
+    std::uint64_t evicted_nonzero = 0;  ///< evicted items that had an expiry
+    std::uint64_t evicted_unfetched = 0, expired_unfetched = 0, reclaimed = 0;
+    Seconds last_evicted_used = 0;  ///< when the item that was evicted last was last used
   };
   [[nodiscard]] std::array<SizeClass, size_classes> sizes() const noexcept;
+  [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
+  /// The number that clients see for the class of an item, as a slab class of memcached: the smallest items are in class 1.
+  static constexpr unsigned first_size_class = 7;  // an item has over 64 bytes
+  [[nodiscard]] static unsigned class_id(const Item& item) noexcept { return size_class(footprint(item)) - first_size_class + 1; }
   /// Returns the seconds since the last use of the item that would be evicted next; 0 if there is none.
   [[nodiscard]] Seconds oldest_age(Seconds now) const noexcept;
 
@@ -249,6 +279,7 @@ class Store {
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
   /// Returns the memory of an item, including the header and the allocator's rounding.
+  [[nodiscard]] static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
   [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
     static_assert(memory::heap_bytes(Item::header_bytes + 1 + 2) == memory::heap_bytes(sizeof(Item)), "as `Item::memory_bytes`");
     return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2);
@@ -329,7 +360,6 @@ class Store {
   void enqueue(Shard& shard, Item& item) noexcept;
   void dequeue(Shard& shard, Item& item) noexcept;
   void note_oldest(const Shard& shard, std::uint32_t hash) noexcept;
-  [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
   void grow_table(std::uint64_t items) noexcept;
   void take_back(Shard& shard, Item& item) noexcept;
@@ -347,7 +377,7 @@ class Store {
   /// Returns by how much the limit is exceeded, with the reserves of the cores.
   [[nodiscard]] std::size_t bytes_over_limit() const noexcept {
     const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed) + held_bytes();
-    return taken - std::min(taken, memory_bytes_);
+    return taken - std::min(taken, memory_bytes());
   }
   /// Returns a bound for the retired bytes, and for the bytes over the limit. Above the bound, a command with an item of `bytes` waits. The
   /// bound is higher for small items, so that clients with large items do not stop all other clients.
@@ -370,7 +400,6 @@ class Store {
   static void reclaim(rcu::Node* node) noexcept;
   void release(Item& item) noexcept;
   void free(Item& item) noexcept;
-  static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
 
   // An item has one byte for its store. An image has one store; a program of tests has several at a time.
   static constexpr unsigned stores_max = 256;
@@ -378,7 +407,8 @@ class Store {
   [[nodiscard]] std::uint8_t claim_index() noexcept;
 
   const std::uint8_t index_ = claim_index();
-  const std::size_t memory_bytes_;
+  std::atomic<std::size_t> memory_bytes_;
+  const bool evictions_;
   const std::uint32_t value_bytes_max_, shard_count_;
   const HashSeed seed_;
   void (*const retire_)(rcu::Node&) noexcept;
@@ -397,6 +427,7 @@ class Store {
   std::atomic<std::size_t> held_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
+  std::atomic<EvictionObserver*> eviction_observer_{nullptr};
   std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;

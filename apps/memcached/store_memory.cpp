@@ -36,9 +36,9 @@ bool Store::evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept {
 /// Called if the core's reserve is too small for `bytes`, or the limit is exceeded. Takes a new reserve, too, unless the limit is near.
 bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   const std::size_t more = bytes + reserve_bytes_;
-  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= memory_bytes_) {
+  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= memory_bytes()) {
     const std::size_t taken = taken_bytes_.fetch_add(more, std::memory_order_relaxed) + more;
-    if (taken + held_bytes() <= memory_bytes_) {
+    if (taken + held_bytes() <= memory_bytes()) {
       own.reserved_bytes.add(reserve_bytes_);
       return true;
     }
@@ -72,6 +72,7 @@ void Store::take_cas_ids(PerCore& own) noexcept {
 /// Evicts one item, or copies it out of its slab (`evict_from`). Each shard has one candidate, and the candidate that has been unused for
 /// longest is chosen. Returns false if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
+  if (!evictions_) return false;
   const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if times of last use are equal, shards take turns
   unsigned chances = second_chances_max;
   for (std::uint32_t attempt = 0; attempt < shard_count_ + second_chances_max; ++attempt) {
@@ -124,14 +125,25 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
 void Store::evict(Shard& shard, Item& item, bool used) noexcept {
   ++shard.counters.evictions;
   if (!used && !item.fetched) ++shard.counters.evicted_unfetched;
-  ++shard.sizes[size_class(footprint(item))].evictions;
+  SizeClass& size = shard.sizes[size_class(footprint(item))];
+  ++size.evictions;
+  if (item.expires.load(std::memory_order_relaxed) != expires_never) ++size.evicted_nonzero;
+  if (!used && !item.fetched) ++size.evicted_unfetched;
+  size.last_evicted_used = item.accessed.load(std::memory_order_relaxed) >> 1;
+  if (EvictionObserver* const observer = eviction_observer_.load(std::memory_order_acquire); observer != nullptr) [[unlikely]]
+    observer->evicted(item, used);
   unlink(shard, item);
 }
 
 /// Unlinks an expired or flushed item.
 void Store::take_back(Shard& shard, Item& item) noexcept {
+  SizeClass& size = shard.sizes[size_class(footprint(item))];
   ++shard.counters.reclaimed;
-  if (!item.fetched && (item.accessed.load(std::memory_order_relaxed) & 1) == 0) ++shard.counters.expired_unfetched;
+  ++size.reclaimed;
+  if (!item.fetched && (item.accessed.load(std::memory_order_relaxed) & 1) == 0) {
+    ++shard.counters.expired_unfetched;
+    ++size.expired_unfetched;
+  }
   unlink(shard, item);
 }
 
@@ -141,6 +153,17 @@ void Store::note_oldest(const Shard& shard, std::uint32_t hash) noexcept {
   const Seconds used = oldest != nullptr ? oldest->accessed.load(std::memory_order_relaxed) >> 1 : nothing_there;
   std::atomic<Seconds>& noted = oldest_used_[hash & (shard_count_ - 1)];
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
+}
+
+bool Store::set_memory_bytes(std::size_t bytes) noexcept {
+  const std::size_t before = memory_bytes();
+  if (bytes > before && memory_.free_bytes != nullptr) {
+    const std::uint64_t free_bytes = memory_.free_bytes();
+    if (bytes - before > free_bytes - std::min(free_bytes, memory_.free_bytes_min)) return false;
+  }
+  memory_bytes_.store(bytes, std::memory_order_relaxed);
+  raise_pressure();  // so that commands begin to evict, or notice that the shortage is over
+  return true;
 }
 
 // --- Reclamation -------------------------------------------------------------------------------------------------------------------------
@@ -199,7 +222,7 @@ void Store::reset_counters() noexcept {
     Shard& shard = shards_[index];
     const std::lock_guard lock(shard.lock);
     shard.counters = {.items = shard.counters.items, .bytes = shard.counters.bytes};
-    for (SizeClass& size : shard.sizes) size.evictions = 0;
+    for (SizeClass& size : shard.sizes) size = {.items = size.items, .bytes = size.bytes};
   }
   waits_.store(0, std::memory_order_relaxed);
 }
@@ -213,6 +236,11 @@ std::array<Store::SizeClass, Store::size_classes> Store::sizes() const noexcept 
       sum[at].items += shard.sizes[at].items;
       sum[at].bytes += shard.sizes[at].bytes;
       sum[at].evictions += shard.sizes[at].evictions;
+      sum[at].evicted_nonzero += shard.sizes[at].evicted_nonzero;
+      sum[at].evicted_unfetched += shard.sizes[at].evicted_unfetched;
+      sum[at].expired_unfetched += shard.sizes[at].expired_unfetched;
+      sum[at].reclaimed += shard.sizes[at].reclaimed;
+      sum[at].last_evicted_used = std::max(sum[at].last_evicted_used, shard.sizes[at].last_evicted_used);
     }
   }
   return sum;

@@ -78,9 +78,20 @@ class TextProtocol {
   void remove(const Line& line, Context& context) noexcept;
   void count(bool up, const Line& line, Context& context) noexcept;
   void touch(const Line& line, Context& context) noexcept;
-  void flush_all(const Line& line, Context& context) noexcept;
-  void verbosity(const Line& line, Context& context) noexcept;
-  void statistics(const Line& line, Context& context);
+  // The commands of an administrator (text_protocol_operations.cpp).
+  /// Returns false if the line is no such command.
+  [[nodiscard]] static bool operate(const Line& line, Context& context);
+  static void flush_all(const Line& line, Context& context) noexcept;
+  static void verbosity(const Line& line, Context& context) noexcept;
+  static void memory_limit(const Line& line, Context& context) noexcept;
+  static void shut_down(const Line& line, Context& context) noexcept;
+  static void slabs(const Line& line, Context& context) noexcept;
+  static void lru(const Line& line, Context& context) noexcept;
+  static void lru_crawler(const Line& line, Context& context);
+  static void dump(const Line& line, bool as_requests, Context& context);
+  static void watch(const Line& line, Context& context);
+  static void statistics(const Line& line, Context& context);
+  static void detail(const Line& line, Context& context);
 
   Reading reading_ = Reading::line;
   bool get_with_cas_ = false, get_with_touch_ = false, get_expiry_known_ = false, get_has_keys_ = false;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "apps/memcached/numbers.hpp"
+#include "apps/memcached/observation.hpp"
 #include "apps/memcached/text_protocol.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
@@ -73,11 +74,13 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
   context.statistics.add(Count::cmd_set);
   const auto value_bytes = static_cast<std::uint64_t>(*bytes);
   const Key key = context.store().key(key_text);
+  observation::note_set_begins(context, key);
   auto [item, outcome] = context.store().allocate(key, static_cast<std::uint32_t>(*flags), *expires, value_bytes, context.now);
   if (!item) {
     const bool too_large = outcome == Outcome::too_large;
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
+    observation::note_refused_store(context, mode, key_text, outcome, *expires, value_bytes);
     context.transfer.discard(value_bytes + 2);
     if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
     return;
@@ -96,9 +99,11 @@ void TextProtocol::transfer_done(Context& context) noexcept {
   const Mode mode = context.transfer.mode;
   const bool quiet = context.transfer.quiet;
   if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
+  const observation::StoreReport report(context, mode, *item.get());
   const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
   context.copied_bytes += done.copied_bytes;
   const Outcome outcome = done.outcome;
+  report.end(context, outcome);
   if (mode == Mode::cas) {
     context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval
