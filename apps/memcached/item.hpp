@@ -46,8 +46,10 @@ struct Item {
   } place;
   std::uint8_t store;  ///< index of the item's store (`Store::of`)
   std::uint8_t key_bytes;
-  bool fetched = false;          ///< was read before eviction last examined the item
-  bool counted_as_held = false;  ///< unlinked and past its grace period; only replies refer to the item
+  bool fetched = false;  ///< was read before eviction last examined the item
+  /// Where the item belongs: while it is linked, a queue of its shard (store_memory.cpp). `held`: unlinked and past its grace period, so
+  /// only replies refer to the item.
+  enum class Standing : std::uint8_t { probation, main, held } standing = Standing::probation;
 
   static constexpr std::size_t header_bytes = 68;  ///< offset of the key
   /// Returns the memory of an item without the allocator's rounding.
@@ -79,7 +81,7 @@ struct Item {
   }
 };
 
-static_assert(offsetof(Item, counted_as_held) + sizeof(bool) == Item::header_bytes);
+static_assert(offsetof(Item, standing) + sizeof(Item::Standing) == Item::header_bytes);
 
 /// Releases one reference; releasing the last reference frees the item. The signature is that of a buffer's release function.
 void release_item(void* item) noexcept;

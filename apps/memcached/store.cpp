@@ -56,10 +56,12 @@ Store::Store(const StoreOptions& options)
 
 Store::~Store() {
   for (std::uint32_t index = 0; index < shard_count_; ++index) {
-    for (Item* item = shards_[index].oldest; item != nullptr;) {
-      Item* const next = item->place.order.newer;
-      release_item(item);
-      item = next;
+    for (const Shard::Queue& queue : {shards_[index].probation, shards_[index].main}) {
+      for (Item* item = queue.oldest; item != nullptr;) {
+        Item* const next = item->place.order.newer;
+        release_item(item);
+        item = next;
+      }
     }
   }
   for (unsigned core = 0; core < cores_; ++core) {
@@ -368,7 +370,7 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
   ++shard.counters.items_ever;
   if (instead.item == nullptr) {
     count_linked(shard, bytes);
-    enqueue(shard, item);
+    enqueue(shard, shard.probation, item);
     table_.insert(item);
     return {.cas = cas};
   }
@@ -378,7 +380,8 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
     count_linked(shard, bytes);
     count_unlinked(shard, replaced_bytes);
   }
-  enqueue(shard, item);
+  if (old.standing == Item::Standing::main) shard.main_bytes -= replaced_bytes;
+  enqueue(shard, shard.probation, item);
   table_.replace_at(instead.place, old, item);
   dequeue(shard, old);
   return {.cas = cas, .replaced_bytes = replaced_bytes};
@@ -387,6 +390,7 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
 void Store::unlink(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   count_unlinked(shard, bytes);
+  if (item.standing == Item::Standing::main) shard.main_bytes -= bytes;
   table_.remove(item);
   dequeue(shard, item);
   retire(own_part(), item, bytes);
@@ -410,25 +414,25 @@ void Store::count_unlinked(Shard& shard, std::size_t bytes) noexcept {
   shard.counters.bytes -= bytes;
 }
 
-void Store::enqueue(Shard& shard, Item& item) noexcept {
-  Item* const newest = std::exchange(shard.newest, &item);
+void Store::enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
+  Item* const newest = std::exchange(queue.newest, &item);
   item.place.order = {.newer = nullptr, .older = newest};
   if (newest != nullptr) {
     newest->place.order.newer = &item;
   } else {
-    shard.oldest = &item;
-    note_oldest(shard, item.hash);
+    queue.oldest = &item;
+    note_candidate(shard);
   }
 }
 
 void Store::dequeue(Shard& shard, Item& item) noexcept {
   const auto [newer, older] = item.place.order;
-  (newer != nullptr ? newer->place.order.older : shard.newest) = older;
+  (newer != nullptr ? newer->place.order.older : queue_of(shard, item).newest) = older;
   if (older != nullptr) {
     older->place.order.newer = newer;
   } else {
-    shard.oldest = newer;
-    note_oldest(shard, item.hash);
+    queue_of(shard, item).oldest = newer;
+    note_candidate(shard);
   }
 }
 

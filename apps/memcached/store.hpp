@@ -3,9 +3,8 @@
 //
 // Most requests are reads of the same few items, from every core. A lock or a shared counter would dominate their cost. So `find` uses
 // neither a lock nor a shared counter. It walks an RCU chain (table.hpp) and marks the item as used, if it is not marked yet. Writers hold
-// one of a few dozen locks for a short time. When memory is short, the marks decide which item is evicted. Each shard has a clock hand over
-// its items in order of age, with a second chance for marked items (Corbato, 1968). Eviction begins with the shard whose oldest item has
-// been unused for longest.
+// one of a few dozen locks for a short time. When memory is short, the marks decide which item is evicted (store_memory.cpp). Eviction
+// begins with the shard whose candidate has been unused for longest.
 //
 // Each core counts bytes for itself, so that a command seldom writes to a cache line that other cores write. It reserves bytes for some
 // items in advance. The limit of memory covers items that are linked or being received, items that only unacknowledged replies hold, and
@@ -290,6 +289,7 @@ class Store {
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
   static constexpr unsigned second_chances_max = 32;  // in one eviction; the item after these is evicted even if used (bounded work)
+  static constexpr unsigned probation_share = 4;      // items on probation that exceed this share of a shard's bytes are evicted first
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // at most the limit divided by this waits for a grace period
   static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core
@@ -314,11 +314,15 @@ class Store {
     std::uint64_t next_cas = 1, last_cas = 0;               // CAS ids that were taken from `cas_` and are not used yet
   };
 
-  /// A part of the items, chosen by hash: a lock, and the items in the order in which eviction examines them.
+  /// A part of the items, chosen by hash: a lock, and two queues of items in the order in which eviction examines them.
   struct alignas(64) Shard {
     SpinLock lock;
-    Item* newest = nullptr;
-    Item* oldest = nullptr;
+    struct Queue {
+      Item* newest = nullptr;
+      Item* oldest = nullptr;
+    };
+    Queue probation, main;
+    std::uint64_t main_bytes = 0;  // of `counters.bytes`
     StoreCounters counters;
     std::array<SizeClass, size_classes> sizes{};
   };
@@ -357,9 +361,15 @@ class Store {
   void retire(PerCore& own, Item& item, std::size_t bytes) noexcept;
   void count_linked(Shard& shard, std::size_t bytes) noexcept;
   void count_unlinked(Shard& shard, std::size_t bytes) noexcept;
-  void enqueue(Shard& shard, Item& item) noexcept;
+  void enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept;
   void dequeue(Shard& shard, Item& item) noexcept;
-  void note_oldest(const Shard& shard, std::uint32_t hash) noexcept;
+  [[nodiscard]] static Shard::Queue& queue_of(Shard& shard, const Item& item) noexcept {
+    return item.standing == Item::Standing::main ? shard.main : shard.probation;
+  }
+  [[nodiscard]] static Seconds last_use(const Item& item) noexcept { return item.accessed.load(std::memory_order_relaxed) >> 1; }
+  [[nodiscard]] Item* candidate(const Shard& shard) const noexcept;
+  void note_candidate(const Shard& shard) noexcept;
+  void promote(Shard& shard, Item& item) noexcept;
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
   void grow_table(std::uint64_t items) noexcept;
   void take_back(Shard& shard, Item& item) noexcept;

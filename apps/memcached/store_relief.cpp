@@ -120,12 +120,14 @@ bool Store::move(Shard& shard, Item& item) noexcept {
                                        .place = {},
                                        .store = index_,
                                        .key_bytes = item.key_bytes,
-                                       .fetched = true};
+                                       .fetched = true,
+                                       .standing = Item::Standing::main};
   require(copy->memory_bytes() == bytes, "memcached: a moved item keeps its size", bytes);
   std::memcpy(copy->key_data(), item.key_data(), bytes - Item::header_bytes);
   const std::size_t counted_bytes = footprint(item);
   taken_bytes_.fetch_add(counted_bytes, std::memory_order_relaxed);
-  enqueue(shard, *copy);
+  if (item.standing != Item::Standing::main) shard.main_bytes += counted_bytes;
+  enqueue(shard, shard.main, *copy);
   table_.replace(item, *copy);
   dequeue(shard, item);
   retire(own_part(), item, counted_bytes);
