@@ -113,8 +113,8 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
     --chances;
     ++shard.counters.second_chances;
     if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) return true;
-    item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_relaxed);
-    item.fetched = true;
+    item.add_marks(Item::mark_fetched);
+    item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_release);  // after the mark: see `Item::was_fetched`
     dequeue(shard, item);
     enqueue(shard, item);
   }
@@ -123,7 +123,7 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
 
 void Store::evict(Shard& shard, Item& item, bool used) noexcept {
   ++shard.counters.evictions;
-  if (!used && !item.fetched) ++shard.counters.evicted_unfetched;
+  if (!used && !item.has_mark(Item::mark_fetched)) ++shard.counters.evicted_unfetched;
   ++shard.sizes[size_class(footprint(item))].evictions;
   unlink(shard, item);
 }
@@ -131,7 +131,7 @@ void Store::evict(Shard& shard, Item& item, bool used) noexcept {
 /// Unlinks an expired or flushed item.
 void Store::take_back(Shard& shard, Item& item) noexcept {
   ++shard.counters.reclaimed;
-  if (!item.fetched && (item.accessed.load(std::memory_order_relaxed) & 1) == 0) ++shard.counters.expired_unfetched;
+  if (!item.was_fetched()) ++shard.counters.expired_unfetched;
   unlink(shard, item);
 }
 
