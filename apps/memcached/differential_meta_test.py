@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares the meta commands with those of stock memcached: both must answer random conversations with the same bytes.
 
-The judge is the newest memcached of Debian's next suite, because older ones lack flags. It gets one command at a time, each followed by mn:
-while an answer with a value is being sent, it replaces a number that it would otherwise change in place, and such an item has other flags.
+The judge is the newest memcached of Debian's next suite, because older ones lack flags. It gets one command at a time, each followed by a
+request with a known answer: while an answer with a value is being sent, it replaces a number that it would otherwise change in place, and the
+new item lacks the old one's flags.
 
 Deliberate differences of Neap are left out (text_protocol_meta.hpp lists them), and these fields are equal only in kind: CAS ids that the
 server chose, times, and what me says about memory. Every conversation has keys of its own, because memcached's flush_all spares items that
@@ -34,6 +35,8 @@ OWN_CAS = [10**12 + 1, 10**12 + 2, 10**12 + 9, 2**64 - 1]
 EXPECTED_CAS = [*OWN_CAS, OWN_CAS[1], 1, 1, 0]
 TIMES = [b"0", b"30", b"100", b"-1"]
 LONG_NUMBERS = [b"18446744073709551615", b"10000000000000000000", b"12345678901234567890"]
+# A request and its answer, which is the answer to no other one.
+END, END_ANSWER = b"mg end Oend\r\n", b"EN Oend\r\n"
 LETTERS = b"bcfhklOqstuvENRTCFIMJDxPLS"
 
 
@@ -217,14 +220,14 @@ class Conversation:
 
 
 def ask_judge(address: tuple[str, int], commands: list[bytes]) -> bytes:
-    """Sends `commands` one after the other, and returns the answers without those to the mn behind each."""
+    """Sends `commands` one after the other, with END behind each, and returns all answers."""
     answers = b""
     with socket.create_connection(address, ANSWER_SECONDS) as wire:
         wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for command in commands:
-            wire.sendall(command + b"mn end\r\n")
+            wire.sendall(command + END)
             answer = b""
-            while not answer.endswith(b"MN\r\n"):
+            while not answer.endswith(END_ANSWER):
                 piece = wire.recv(1 << 16)
                 if not piece:
                     raise AssertionError(f"memcached closed the connection after {command!r}")
@@ -237,5 +240,5 @@ def ask_judge(address: tuple[str, int], commands: list[bytes]) -> bytes:
 def test_meta_conversations_are_answered_alike(judge: tuple[str, int], seed: int) -> None:
     for number in range(CONVERSATIONS // SEEDS):
         talk = Conversation(random.Random(f"meta {seed} {number}"), b"%d_%d" % (seed, number))
-        ours = ask_neap(b"".join(command + b"mn end\r\n" for command in talk.commands))
+        ours = ask_neap(b"".join(command + END for command in talk.commands))
         compare(talk.plain(ours), talk.plain(ask_judge(judge, talk.commands)), b"".join(talk.commands), number)

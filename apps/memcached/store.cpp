@@ -301,13 +301,13 @@ Store::Swap Store::make_stale_if_same(Item& old, std::uint64_t cas, std::optiona
 }
 
 /// Takes the lock, because a copy of the item (`move`) would not have a mark that another core sets meanwhile.
-std::optional<std::uint8_t> Store::win(Item& item, Seconds now) noexcept {
+std::optional<Store::Win> Store::win(Item& item, Seconds now) noexcept {
   Shard& shard = shard_of(item.hash);
   const std::lock_guard lock(shard.lock);
   if (find_live({item.key(), item.hash}, now, shard).item != &item) return std::nullopt;
   const std::uint8_t marks = item.marks.load(std::memory_order_relaxed);
   item.add_marks(Item::mark_win_sent);
-  return marks;
+  return Win{.marks = marks, .cas = item.client_cas()};
 }
 
 Store::Done Store::remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept {

@@ -228,9 +228,12 @@ class Store {
   };
   /// An item that only becomes stale is changed in place, without memory and without a copy; any other one is replaced.
   [[nodiscard]] Done revise(const Key& key, const Revision& revision, Seconds now) noexcept;
-  /// Marks that the item's win was sent, if the item is still linked, and returns its marks from before. If these lack
-  /// `Item::mark_win_sent`, the caller is the winner, and the only one.
-  [[nodiscard]] std::optional<std::uint8_t> win(Item& item, Seconds now) noexcept;
+  struct Win {
+    std::uint8_t marks;  ///< from before; if they lack `Item::mark_win_sent`, the caller is the winner, and the only one
+    std::uint64_t cas;   ///< the id that clients see; the winner needs it to store the new value under its condition
+  };
+  /// Marks that the item's win was sent. Returns nothing if the item is no longer linked.
+  [[nodiscard]] std::optional<Win> win(Item& item, Seconds now) noexcept;
   /// Drops, at `when`, all items stored before `when`. If `when` is 0 or past, drops them now. A new call replaces a pending one.
   void flush(Seconds when, Seconds now) noexcept;
 

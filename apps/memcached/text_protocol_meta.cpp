@@ -32,15 +32,18 @@ struct Fetched {
   Seconds unused_s = 0;  ///< since the last use
 };
 
-/// Makes an empty item for the flag N. Returns null without memory. Returns null, and sets `again`, if another core has made an item.
-Item* vivify(const Key& key, const MetaFlags& flags, Context& context, bool& again) noexcept {
+/// Makes an empty item for the flag N. Returns false if another core has made an item meanwhile. Without memory there is no item.
+bool vivify(const Key& key, const MetaFlags& flags, Context& context, Fetched& fetched) noexcept {
   Store::Allocated made = context.store().allocate(key, 0, flags.vivified_expires, 0, context.now, flags.own_cas);
-  if (!made.item) return nullptr;
+  if (!made.item) return true;
   made.item->add_marks(Item::mark_win_sent | (flags.binary_key ? Item::mark_binary_key : 0));
   Item* const item = made.item.get();
-  const Outcome outcome = context.store().commit(Mode::add, std::move(made.item), 0, context.now).outcome;
-  again = outcome == Outcome::not_stored;
-  return outcome == Outcome::stored ? item : nullptr;  // readable until the event's end, even if it is evicted
+  const Store::Done done = context.store().commit(Mode::add, std::move(made.item), 0, context.now);
+  if (done.outcome != Outcome::stored) return done.outcome != Outcome::not_stored;
+  fetched.item = item;  // readable until the event's end, even if it is evicted
+  fetched.cas = done.cas;
+  fetched.created = fetched.won = true;
+  return true;
 }
 
 /// Performs mg, except for the note of the use. It begins anew if another core replaces the item meanwhile. Each round that fails means
@@ -54,12 +57,7 @@ Fetched fetch(const MetaLine& line, const MetaFlags& flags, Context& context) no
     fetched.item = fetched.miss.item;
     if (fetched.item == nullptr) {
       if (!flags.vivify) return fetched;
-      bool again = false;
-      fetched.item = vivify(key, flags, context, again);
-      if (again) continue;
-      if (fetched.item == nullptr) return fetched;
-      fetched.cas = fetched.item->client_cas();
-      fetched.created = fetched.won = true;
+      if (!vivify(key, flags, context, fetched)) continue;
       return fetched;
     }
     Item& item = *fetched.item;
@@ -72,8 +70,9 @@ Fetched fetch(const MetaLine& line, const MetaFlags& flags, Context& context) no
     if (wants_win && (fetched.marks & Item::mark_win_sent) == 0) {
       const auto before = store.win(item, context.now);
       if (!before) continue;
-      fetched.marks = *before;
-      fetched.won = (*before & Item::mark_win_sent) == 0;
+      fetched.marks = before->marks;
+      fetched.cas = before->cas;
+      fetched.won = (before->marks & Item::mark_win_sent) == 0;
     }
     if (flags.expires) (void)store.touch(key, *flags.expires, context.now, false);
     return fetched;
