@@ -251,7 +251,7 @@ void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch,
   const std::size_t head_bytes = header_bytes + 4 + key_text.size();
   char* const to = context.reply.room(head_bytes + (copied ? value.size() : 0));
   if (to == nullptr) return;
-  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value.size(), item.cas);
+  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value.size(), item.client_cas());
   write_big(to + header_bytes, item.flags);
   if (with_key) std::memcpy(to + header_bytes + 4, key_text.data(), key_text.size());
   if (copied) {
@@ -271,7 +271,7 @@ void BinaryProtocol::touch(const Request& request, Context& context) noexcept {
   if (found.item == nullptr) return say_error(request.header, context, Status::not_found);
   char flags[4];
   write_big(flags, found.item->flags);
-  answer(request.header, context, Status::ok, {flags, sizeof flags}, {}, {}, found.item->cas);
+  answer(request.header, context, Status::ok, {flags, sizeof flags}, {}, {}, found.item->client_cas());
 }
 
 void BinaryProtocol::store(const Request& request, Mode mode, Context& context) noexcept {
@@ -313,9 +313,9 @@ void BinaryProtocol::transfer_done(Context& context) noexcept {
   const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
   const observation::StoreReport report(context, mode, *transfer.item.get());
-  const auto [outcome, cas, value, copied_bytes] =
-      context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
-  context.copied_bytes += copied_bytes;
+  const Store::Done done = context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
+  const Outcome outcome = done.outcome;
+  context.copied_bytes += done.copied_bytes;
   report.end(context, outcome);
   if (is_cas) {
     context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
@@ -324,7 +324,7 @@ void BinaryProtocol::transfer_done(Context& context) noexcept {
   }
   switch (outcome) {
     case Outcome::stored:
-      if (!transfer.quiet) answer(storing_, context, Status::ok, {}, {}, {}, cas);
+      if (!transfer.quiet) answer(storing_, context, Status::ok, {}, {}, {}, done.cas);
       return;
     case Outcome::exists:
       return say_error(storing_, context, Status::exists);

@@ -148,10 +148,10 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
 /// stored item from which the command makes a new one. A command that then needs more memory may be refused.
 std::size_t Conversation::item_bytes_needed(std::string_view rest) const noexcept {
   if (transfer_.bytes_left > 0) {
-    const bool joins = transfer_.mode == Mode::append || transfer_.mode == Mode::prepend;
-    if (!transfer_.item || !joins || rest.size() < transfer_.bytes_left) return 0;
+    if (!transfer_.item || !joins(transfer_.mode) || rest.size() < transfer_.bytes_left) return 0;
     const Item& piece = *transfer_.item.get();
-    return Store::footprint(piece.key_bytes, piece.value_bytes + service_.store.stored_value_bytes({piece.key(), piece.hash}));
+    const std::size_t value_bytes = piece.value_bytes + service_.store.stored_value_bytes({piece.key(), piece.hash});
+    return Store::footprint(piece.key_bytes, value_bytes, piece.more_bytes());
   }
   const std::string_view head = carry_ != nullptr ? carry_->text() : rest;
   return protocol_ == Protocol::text ? text_.item_bytes_needed(head, service_.store) : binary_.item_bytes_needed(head, service_.store);

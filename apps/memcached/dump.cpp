@@ -40,8 +40,8 @@ bool Dump::show(Reply& reply, const Item& item) noexcept {
   TextLine<1024> line;
   line.put("key=").uri(item.key()).put(" exp=");
   line.number(expires == expires_never ? std::int64_t{-1} : service_.clock.unix_s(expires));
-  line.put(" la=").number(service_.clock.unix_s(accessed >> 1)).put(" cas=").number(item.cas);
-  line.put(" fetch=").put((accessed & 1) != 0 || item.fetched ? "yes" : "no");
+  line.put(" la=").number(service_.clock.unix_s(accessed >> 1)).put(" cas=").number(item.client_cas());
+  line.put(" fetch=").put(item.was_fetched() ? "yes" : "no");
   line.put(" cls=").number(Store::class_id(item)).put(" size=").number(std::uint64_t{item.memory_bytes()});
   line.put(" flags=").number(item.flags).put("\n");
   reply.put(line.text());

@@ -52,10 +52,13 @@ void report_store(const Context& context, Mode mode, std::string_view key, Outco
       case Mode::replace:
         return "replace";
       case Mode::append:
+      case Mode::append_or_add:
         return "append";
       case Mode::prepend:
+      case Mode::prepend_or_add:
         return "prepend";
       case Mode::cas:
+      case Mode::cas_or_stale:
         return "cas";
     }
     return "na";
@@ -126,7 +129,7 @@ void Service::evicted(const Item& item, bool used) noexcept {
   EventLine line;
   const Seconds now = clock.now(), expires = item.expires.load(std::memory_order_relaxed);
   const Seconds last_used = item.accessed.load(std::memory_order_relaxed) >> 1;
-  line.put("type=eviction key=").uri(item.key()).put(" fetch=").put(used || item.fetched ? "yes" : "no").put(" ttl=");
+  line.put("type=eviction key=").uri(item.key()).put(" fetch=").put(used || item.was_fetched() ? "yes" : "no").put(" ttl=");
   line.number(expires == expires_never ? std::int64_t{-1} : std::int64_t{expires} - std::int64_t{now});
   line.put(" la=").number(now > last_used ? now - last_used : 0U).put(" clsid=").number(Store::class_id(item));
   line.put(" size=").number(item.value_bytes);

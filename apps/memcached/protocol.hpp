@@ -26,6 +26,7 @@ struct Transfer {
   Mode mode = Mode::set;
   std::uint64_t expected_cas = 0;
   bool quiet = false;
+  bool meta = false;  ///< of an ms
 
   void discard(std::uint64_t bytes) noexcept {
     bytes_left = bytes;

@@ -190,12 +190,19 @@ Exchange::~Exchange() {
   Service& service = *core_.service;
   const Seconds now = core_.now();
   service.store.tick(now);
-  const auto [used, requests] = protocol == Conversation::Protocol::text
-                                    ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
-                                    : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  const bool is_text = protocol == Conversation::Protocol::text;
+  auto [used, requests] = is_text ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+                                  : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
   if (used == 0) [[unlikely]] {
-    reply_.close_frame();
-    return false;
+    if (is_text && text::is_meta(input)) {
+      const Handled meta = text::handle_whole_meta_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+      used = meta.bytes;
+      requests = meta.requests;
+    }
+    if (used == 0) {
+      reply_.close_frame();
+      return false;
+    }
   }
   log::count_requests(requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;

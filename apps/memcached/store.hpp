@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "apps/memcached/clock.hpp"
@@ -68,7 +69,30 @@ enum class Outcome : std::uint8_t {
   out_of_memory,  ///< eviction freed no memory for the item
 };
 
-enum class Mode : std::uint8_t { set, add, replace, append, prepend, cas };
+enum class Mode : std::uint8_t {
+  set,
+  add,
+  replace,
+  append,
+  prepend,
+  cas,
+  append_or_add,   ///< append, or add if the key does not exist
+  prepend_or_add,  ///< prepend, or add if the key does not exist
+  cas_or_stale,    ///< as `cas`; if the expected id is older than the item's, the new item is stale and keeps the old item's expiry
+};
+/// True if the mode makes the new value of the old one.
+constexpr bool joins(Mode mode) noexcept {
+  return mode == Mode::append || mode == Mode::prepend || mode == Mode::append_or_add || mode == Mode::prepend_or_add;
+}
+
+using OwnCas = std::optional<std::uint64_t>;  ///< a CAS id that a client has chosen for the item that it stores
+
+/// What `Store::arithmetic` and `create_number` set beside the value.
+struct NumberExtras {
+  std::optional<Seconds> expires{};  ///< otherwise the expiry stays; not for `create_number`
+  OwnCas own_cas{};
+  bool binary_key = false;
+};
 
 /// The allocator of a store's items.
 struct StoreMemory {
@@ -151,11 +175,16 @@ class Store {
   };
   /// Returns the item with this key and marks it as used.
   [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept {
+    const Found found = peek(key, now);
+    if (found.item != nullptr) found.item->note_use(now);
+    return found;
+  }
+  /// Returns the item with this key, and does not mark it as used.
+  [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept {
     Item* const item = table_.find(key.text, key.hash);
     if (item == nullptr) return {};
     if (is_dead(*item, now)) [[unlikely]]
       return discard(*item, now);
-    item->note_use(now);
     return {.item = item};
   }
   /// If true, the caller MUST call `must_wait` before each command that allocates.
@@ -169,31 +198,26 @@ class Store {
     return item != nullptr ? item->value_bytes : 0;
   }
 
-  /// Returns the item with this key. Does not mark it as used, and does not unlink it if it is dead.
-  [[nodiscard]] Found peek(const Key& key, Seconds now) const noexcept {
-    Item* const item = table_.find(key.text, key.hash);
-    if (item == nullptr) return {};
-    if (!is_dead(*item, now)) return {.item = item};
-    const bool flushed = item->cas <= flushed_cas_.load(std::memory_order_relaxed);
-    return {.expired = !flushed, .flushed = flushed};
-  }
-  [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now) noexcept;
+  [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now, bool marks_use = true) noexcept;
 
   struct Allocated {
     ItemPointer item;
     Outcome outcome;  ///< `stored`, `too_large` or `out_of_memory`
   };
   /// Allocates an item. Key and line end are filled in; the caller MUST fill the value.
-  [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept;
+  [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now,
+                                   OwnCas own_cas = {}) noexcept;
 
   struct Done {
     Outcome outcome;
-    std::uint64_t cas = 0;         ///< the new item's CAS id: no other item has it, and it is above that of the item it replaces
+    std::uint64_t cas = 0;         ///< the new item's CAS id; unless a client chose it, no other item has it, and it is above the old one's
     std::uint64_t value = 0;       ///< result of `arithmetic`
-    std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
+    std::size_t copied_bytes = 0;  ///< bytes that were copied from the old item
+    std::uint32_t value_bytes = 0;       ///< of the new item, after `append` and `prepend`
+    Seconds expired_at = expires_never;  ///< when the old item of `arithmetic` would have expired
   };
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
-  /// `prepend`. In mode `cas`, 0 matches no item, because no item has the id 0.
+  /// `prepend`. In the modes `cas` and `cas_or_stale`, 0 matches no item.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   struct Stored {
     Outcome outcome;
@@ -203,9 +227,29 @@ class Store {
   [[nodiscard]] Stored set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
-  [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
+  [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now,
+                                const NumberExtras& extras = {}) noexcept;
   /// Stores a decimal number if the key does not exist (`not_stored` if it does).
-  [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept;
+  [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now,
+                                   const NumberExtras& extras = {}) noexcept;
+
+  /// A change of an item that keeps its key (md with I or x).
+  struct Revision {
+    bool to_stale = false;       ///< the item becomes stale, and the next client that fetches it is told to make it anew
+    bool without_value = false;  ///< the value becomes empty, and `flags` and `expires` (or never) are set
+    std::uint32_t flags = 0;
+    std::optional<Seconds> expires{};  ///< otherwise the expiry stays
+    std::optional<std::uint64_t> expected_cas{};
+    OwnCas own_cas{};  ///< otherwise a stale item gets a new id, and another item keeps its id
+  };
+  /// An item that only becomes stale is changed in place, without memory and without a copy; any other one is replaced.
+  [[nodiscard]] Done revise(const Key& key, const Revision& revision, Seconds now) noexcept;
+  struct Win {
+    std::uint8_t marks;  ///< from before; if they lack `Item::mark_win_sent`, the caller is the winner, and the only one
+    std::uint64_t cas;   ///< the id that clients see; the winner needs it to store the new value under its condition
+  };
+  /// Marks that the item's win was sent. Returns nothing if the item is no longer linked.
+  [[nodiscard]] std::optional<Win> win(Item& item, Seconds now) noexcept;
   /// Drops, at `when`, all items stored before `when`. If `when` is 0 or past, drops them now. A new call replaces a pending one.
   void flush(Seconds when, Seconds now) noexcept;
 
@@ -236,7 +280,8 @@ class Store {
   /// True if `item` has expired, or was flushed. A dead item is not found, and is unlinked sooner or later.
   [[nodiscard]] [[gnu::always_inline]] bool is_dead(const Item& item, Seconds now) const noexcept {
     const Seconds expires = item.expires.load(std::memory_order_relaxed);
-    return (expires != expires_never && expires <= now) || item.cas <= flushed_cas_.load(std::memory_order_relaxed);
+    return (expires != expires_never && expires <= now) ||
+           item.cas.load(std::memory_order_relaxed) <= flushed_cas_.load(std::memory_order_relaxed);
   }
 
   [[nodiscard]] StoreCounters counters() const noexcept;
@@ -277,11 +322,13 @@ class Store {
   }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
-  /// Returns the memory of an item, including the header and the allocator's rounding.
-  [[nodiscard]] static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
-  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+  /// Returns the memory of an item, including the header and the allocator's rounding. `more_bytes`: as in `Item::memory_bytes`.
+  [[nodiscard]] static std::size_t footprint(const Item& item) noexcept {
+    return footprint(item.key_bytes, item.value_bytes, item.more_bytes());
+  }
+  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes = 0) noexcept {
     static_assert(memory::heap_bytes(Item::header_bytes + 1 + 2) == memory::heap_bytes(sizeof(Item)), "as `Item::memory_bytes`");
-    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2);
+    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2 + more_bytes);
   }
 
  private:
@@ -344,12 +391,18 @@ class Store {
     std::size_t bytes = 0;  ///< the item's footprint
   };
   [[nodiscard]] Made make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
-                               Seconds now) noexcept;
+                               std::size_t more_bytes, Seconds now) noexcept;
   [[nodiscard]] Stored link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes, std::uint64_t expected_cas,
                                  Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
   enum class Swap : std::uint8_t { done, changed };
-  Swap swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept;
+  /// What a new item has of the one that it replaces.
+  struct Kept {
+    bool expiry = false;
+    std::uint8_t marks = 0;
+  };
+  Swap swap_if_same(Item& old, std::uint64_t cas, ItemPointer& fresh, Kept kept, Seconds now, Done& done) noexcept;
+  Swap make_stale_if_same(Item& old, std::uint64_t cas, std::optional<Seconds> expires, Seconds now, Done& done) noexcept;
 
   [[nodiscard]] Stored link_set(PerCore& own, Item& item, std::size_t bytes, Seconds now) noexcept;
   struct Linked {
@@ -428,7 +481,7 @@ class Store {
   std::unique_ptr<PerCore[]> parts_;  // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
-  std::atomic<std::uint64_t> flushed_cas_{0};  // items with CAS ids up to this one are flushed
+  std::atomic<std::uint64_t> flushed_cas_{0};  // items whose `cas` is up to this one are flushed
   std::atomic<Seconds> flush_due_{nothing_there};
   std::atomic<std::uint32_t> pressure_{0};  // signs of short memory, counted until `relieve` ends the shortage; 0: memory is not short
   alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // when each shard's next candidate for eviction was last used

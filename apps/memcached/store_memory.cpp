@@ -134,8 +134,8 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
     --chances;
     ++shard.counters.second_chances;
     if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) return true;
-    item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_relaxed);
-    item.fetched = true;
+    item.add_marks(Item::mark_fetched);
+    item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_release);  // after the mark: see `Item::was_fetched`
     promote(shard, item);
   }
   return false;
@@ -153,11 +153,11 @@ void Store::promote(Shard& shard, Item& item) noexcept {
 
 void Store::evict(Shard& shard, Item& item, bool used) noexcept {
   ++shard.counters.evictions;
-  if (!used && !item.fetched) ++shard.counters.evicted_unfetched;
+  if (!used && !item.has_mark(Item::mark_fetched)) ++shard.counters.evicted_unfetched;
   SizeClass& size = shard.sizes[size_class(footprint(item))];
   ++size.evictions;
   if (item.expires.load(std::memory_order_relaxed) != expires_never) ++size.evicted_nonzero;
-  if (!used && !item.fetched) ++size.evicted_unfetched;
+  if (!used && !item.has_mark(Item::mark_fetched)) ++size.evicted_unfetched;
   size.last_evicted_used = item.accessed.load(std::memory_order_relaxed) >> 1;
   if (EvictionObserver* const observer = eviction_observer_.load(std::memory_order_acquire); observer != nullptr) [[unlikely]]
     observer->evicted(item, used);
@@ -169,7 +169,7 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   SizeClass& size = shard.sizes[size_class(footprint(item))];
   ++shard.counters.reclaimed;
   ++size.reclaimed;
-  if (!item.fetched && (item.accessed.load(std::memory_order_relaxed) & 1) == 0) {
+  if (!item.was_fetched()) {
     ++shard.counters.expired_unfetched;
     ++size.expired_unfetched;
   }

@@ -114,13 +114,13 @@ bool Store::move(Shard& shard, Item& item) noexcept {
                                        .value_bytes = item.value_bytes,
                                        .expires = item.expires.load(std::memory_order_relaxed),
                                        .accessed = item.accessed.load(std::memory_order_relaxed) & ~std::uint32_t{1},
-                                       .cas = item.cas,
+                                       .cas = item.cas.load(std::memory_order_relaxed),
                                        .flags = item.flags,
                                        .references = 1,
                                        .place = {},
                                        .store = index_,
                                        .key_bytes = item.key_bytes,
-                                       .fetched = true,
+                                       .marks = static_cast<std::uint8_t>(item.marks.load(std::memory_order_relaxed) | Item::mark_fetched),
                                        .standing = Item::Standing::main};
   require(copy->memory_bytes() == bytes, "memcached: a moved item keeps its size", bytes);
   std::memcpy(copy->key_data(), item.key_data(), bytes - Item::header_bytes);

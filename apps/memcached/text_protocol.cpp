@@ -37,7 +37,12 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
 }
 
 std::size_t TextProtocol::whole_requests(std::string_view input, Context& context) noexcept {
-  return handle_whole_requests(input, context.store(), context.service.clock, context.now, context.statistics, context.reply).bytes;
+  const Service& service = context.service;
+  const auto handle = [&](auto pass) {
+    return pass(input, context.store(), service.clock, context.now, context.statistics, context.reply).bytes;
+  };
+  const std::size_t used = handle(handle_whole_requests);
+  return used != 0 || !is_meta(input) ? used : handle(handle_whole_meta_requests);
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {
@@ -67,6 +72,11 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   if (line.size() > 1 && line.back() == '\r') line.remove_suffix(1);
   line = line.substr(0, line.find('\0'));
   context.statistics.add(Count::requests);
+  if (is_meta(line)) {
+    context.statistics.add(Count::cmd_meta);
+    execute_meta(line, context, meta_set_);
+    return line_end + 1;
+  }
   try {
     execute(line, context);
   } catch (...) {  // only `stats` allocates; without memory the connection is closed

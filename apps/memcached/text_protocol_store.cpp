@@ -12,27 +12,7 @@
 #include "kernel/short_copy.hpp"
 
 namespace neap::memcached {
-namespace {
-
 using namespace text;
-
-/// Reads a blank and a number of at most nine digits from `at`, and moves `at` behind the number. Returns false for anything else. A byte
-/// that is neither a blank nor a digit MUST follow at or behind `at`; no byte behind it is read.
-[[gnu::always_inline]] inline bool read_field(const char*& at, std::uint32_t& number) noexcept {
-  constexpr std::uint32_t number_max = 999'999'999;
-  if (*at != ' ') return false;
-  unsigned digit = static_cast<unsigned char>(at[1]) - unsigned{'0'};
-  if (digit > 9) return false;
-  std::uint64_t value = digit;
-  for (at += 2; (digit = static_cast<unsigned char>(*at) - unsigned{'0'}) <= 9; ++at) {
-    value = value * 10 + digit;
-    if (value > number_max) return false;
-  }
-  number = static_cast<std::uint32_t>(value);
-  return true;
-}
-
-}  // namespace
 
 const char* text::store_whole(const Key& key, const char* at, const char* end, Store& store, const Clock& clock, Seconds now) noexcept {
   if (end[-1] != '\n' || store.is_short_of_memory()) return nullptr;  // the line end ends each search of `read_field`
@@ -49,6 +29,10 @@ const char* text::store_whole(const Key& key, const char* at, const char* end, S
 std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
   const std::size_t line_end = input.substr(0, input_bytes_max).find('\n');
   if (reading_ != Reading::line || line_end == std::string_view::npos) return 0;
+  if (is_meta(input)) {
+    const std::string_view text = input.substr(0, line_end);
+    return meta_item_bytes(text.substr(0, text.find_first_of(std::string_view("\r\0", 2))), store);
+  }
   const Line line(input.substr(0, line_end));
   const std::string_view command = line.words[0], key = line.words[1];
   if (!has_key(key)) return 0;
@@ -94,6 +78,7 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
 }
 
 void TextProtocol::transfer_done(Context& context) noexcept {
+  if (context.transfer.meta) return finish_meta_set(meta_set_, context);
   require(context.transfer.item && context.transfer.bytes_left == 0, "memcached: a received value is complete");
   ItemPointer item = std::move(context.transfer.item);
   const Mode mode = context.transfer.mode;
