@@ -47,8 +47,8 @@ struct Item {
   std::uint8_t store;  ///< index of the item's store (`Store::of`)
   std::uint8_t key_bytes;
   bool fetched = false;  ///< was read before eviction last examined the item
-  /// Where the item belongs: while it is linked, a queue of its shard (store_memory.cpp). `held`: unlinked and past its grace period, so
-  /// only replies refer to the item.
+  /// The queue of the item's shard while the item is linked (store_memory.cpp). `held`: unlinked and past its grace period, so only replies
+  /// refer to the item.
   enum class Standing : std::uint8_t { probation, main, held } standing = Standing::probation;
 
   static constexpr std::size_t header_bytes = 68;  ///< offset of the key

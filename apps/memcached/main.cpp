@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "apps/memcached/crawler.hpp"
 #include "apps/memcached/service.hpp"
 #include "apps/memcached/session.hpp"
 #include "drivers/ixgbe/card.hpp"
@@ -87,6 +88,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   const std::string address = (*network)->address().to_string();
   memcached::Service service(store, server_clock(),
                              {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
+  memcached::Crawler crawler(store, service.clock);
 
   (void)(*control)->add_statistics(
       "memcached", [&service](std::optional<unsigned> core, const Emit& emit) { memcached::report_counters(service, core, emit); });
