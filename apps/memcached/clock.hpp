@@ -50,6 +50,15 @@ class Clock {
     return on_our_count <= 1 ? expired_already : static_cast<Seconds>(on_our_count);
   }
 
+  /// Returns the nanoseconds until `now()` is `second`; 0 if it is that already.
+  [[nodiscard]] std::uint64_t ns_until(Seconds second) const noexcept {
+    constexpr std::uint64_t second_ns = 1'000'000'000;
+    const std::uint64_t begins = std::uint64_t{second - first_second} * ticks_per_s_, ticks = ticks_since_creation();
+    if (second < first_second || begins <= ticks) return 0;
+    const std::uint64_t left = begins - ticks;  // no product overflows: 10^9 has 30 bits, and a rate in Hz has at most 34
+    return left / ticks_per_s_ * second_ns + (left % ticks_per_s_ * second_ns + ticks_per_s_ - 1) / ticks_per_s_;
+  }
+
   static constexpr Seconds first_second = 2;
 
  private:

@@ -154,6 +154,22 @@ TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, name('k', i), 6).has_value());
 }
 
+// After a flush, and after all items have expired, new items use the whole limit at once: none is refused, none is evicted.
+TEST(Eviction, MemoryOfDeadItemsIsUsableAtOnce) {
+  for (const bool flush : {true, false}) {
+    SmallShard store(1000);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(store.set(name('o', i), 2, 5), Outcome::stored);
+    for (int i = 0; i < 1000; i += 2) ASSERT_TRUE(value_of(store, name('o', i), 2).has_value());  // dead items get no second chance
+    if (flush) store.flush(0, 3);
+    const Seconds now = flush ? 3 : 5;
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(store.set(name('n', i), now), Outcome::stored);
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(value_of(store, name('n', i), now).has_value()) << i;
+    EXPECT_EQ(store.counters().items, 1000U);
+    EXPECT_EQ(store.counters().evictions, 0U);
+    EXPECT_EQ(store.counters().reclaimed, 1000U);
+  }
+}
+
 // Each shard has one candidate for eviction. The store evicts the candidate that has been unused for longest, whatever its shard is.
 TEST(Eviction, OrderHoldsAcrossShards) {
   StoreOptions options = test::small_store();

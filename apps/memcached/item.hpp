@@ -54,8 +54,8 @@ struct Item {
   /// Written only under the shard's lock, or before the item is linked. A reader that needs both MUST read `cas` before the marks: an item
   /// that becomes stale gets the mark first, so that nobody sees its new id without the mark.
   std::atomic<std::uint8_t> marks{0};
-  /// Where the item belongs: while it is linked, a queue of its shard (store_memory.cpp). `held`: unlinked and past its grace period, so
-  /// only replies refer to the item.
+  /// The queue of the item's shard while the item is linked (store_memory.cpp). `held`: unlinked and past its grace period, so only replies
+  /// refer to the item.
   enum class Standing : std::uint8_t { probation, main, held } standing = Standing::probation;
 
   static constexpr std::uint8_t mark_fetched = 1;      ///< was read before eviction last examined the item

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/memcached/connection_list.hpp"
+#include "apps/memcached/crawler.hpp"
 #include "apps/memcached/options.hpp"
 #include "apps/memcached/service.hpp"
 #include "apps/memcached/session.hpp"
@@ -75,6 +76,27 @@ void shut_down(memcached::Service&) noexcept {
   });
 }
 
+/// Runs the crawler on core 0 while `Service::crawler_on` says so. Clients change that on any core.
+class CrawlerSwitch {
+ public:
+  CrawlerSwitch(memcached::Store& store, memcached::Service& service)
+      : service_(service), crawler_(store, service.clock, service.crawler_on.load()) {
+    instance_ = this;
+    service.settle_crawler = []() noexcept { instance_->call_.ask(0); };
+  }
+  CrawlerSwitch& operator=(CrawlerSwitch&&) = delete;
+
+ private:
+  static inline CrawlerSwitch* instance_ = nullptr;
+  memcached::Service& service_;
+  memcached::Crawler crawler_;
+  CoalescedCall call_{[](void* context) noexcept {
+                        auto& self = *static_cast<CrawlerSwitch*>(context);
+                        self.crawler_.turn(self.service_.crawler_on.load());
+                      },
+                      this};
+};
+
 int fail(const char* what, const Error& error) {
   print("memcached: ", what, ": ", error.message, " (", hex(error.detail), ")");
   return 1;
@@ -98,6 +120,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   memcached::Settings& settings = options.memcached.settings;
   settings.address = (*network)->address().to_string();
   memcached::Service service(store, server_clock(), settings, core_count());
+  CrawlerSwitch crawler(store, service);
   service.shut_down = &shut_down;
   service.list_connections = &memcached::list_connections;
 

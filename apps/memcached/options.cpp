@@ -68,6 +68,9 @@ constexpr RefusedOption refused[] = {
     {"hot_max_factor", no_lru},
     {"warm_max_factor", no_lru},
     {"temporary_ttl", no_lru},
+    {"no_lru_crawler", "write lru_crawler=off"},
+    {"lru_crawler_sleep", "the crawler works only while its core has nothing else to do"},
+    {"lru_crawler_tocrawl", "a pass of the crawler visits all items"},
     {"modern", "it sets options that do not exist here"},
     {"no_modern", "it sets options that do not exist here"},
     {"maxconns_fast", "it is always on: a connection over conn-limit gets an error and is closed"},
@@ -181,6 +184,7 @@ Options read_options(Arguments& arguments, std::uint64_t memory_bytes_max, unsig
       to_32(arguments.number("idle_timeout", 0, {0, idle_timeout_s_max}, "seconds until a silent connection is closed; 0: never"));
   settings.requests_per_event = to_32(
       arguments.number("max-reqs-per-event", 1000, {1, 1'000'000}, "requests of one connection after which other connections are served"));
+  settings.crawler = arguments.flag("lru_crawler", true, "free expired items in idle time");
   constexpr Binding bindings[] = {Binding::automatic, Binding::text, Binding::binary};
   settings.binding = bindings[arguments.choice("protocol", {"auto", "ascii", "binary"}, 0, "the protocol; auto: the first byte decides")];
 

@@ -95,7 +95,10 @@ class Service final : public Store::EvictionObserver {
   Admission admission;
   Watchers watchers;
   Details details;
-  std::atomic<unsigned> verbosity{0};  ///< as the command `verbosity` has set it; it has no effect
+  std::atomic<unsigned> verbosity{0};              ///< as the command `verbosity` has set it; it has no effect
+  std::atomic<bool> crawler_on{settings.crawler};  ///< expired items are freed in idle time (crawler.hpp)
+  /// Called after `crawler_on` has changed; null in tests. Any core MAY call it.
+  void (*settle_crawler)() noexcept = nullptr;
   /// Ends the application; null in tests. Any core MAY call it.
   void (*shut_down)(Service&) noexcept = nullptr;
   /// Makes the answer of `stats conns` (connection_list.cpp); null in tests.

@@ -26,6 +26,7 @@ struct Settings {
 
   Binding binding = Binding::automatic;
   bool evictions = true;
+  bool crawler = true;  ///< at the start; `Service::crawler_on` is the present state
   bool flush_enabled = true, dump_enabled = true, watch_enabled = true, shutdown_enabled = false;
   bool detail_enabled = false;          ///< `stats detail` counts from the start
   char key_prefix_end = ':';            ///< `stat_key_prefix`: ends the part of a key by which `stats detail` counts

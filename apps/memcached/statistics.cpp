@@ -115,6 +115,10 @@ void show_general(Service& service, Lines lines) {
   lines.number("evictions", store.evictions);
   lines.number("reclaimed", store.reclaimed);
   lines.number("lrutail_reflocked", 0);  // an item that a reply holds is evicted all the same; the reply keeps its memory
+  lines.number("lru_crawler_running", service.store.crawl_is_due(now) && service.crawler_on.load(std::memory_order_relaxed) ? 1 : 0);
+  lines.number("lru_crawler_starts", store.crawler_starts);
+  lines.number("crawler_reclaimed", store.crawler_reclaimed);
+  lines.number("crawler_items_checked", store.crawler_checked);
   lines.number("second_chances", store.second_chances);
   lines.number("chain_evictions", store.chain_evictions);
   lines.number("items_moved", store.moved);
@@ -150,7 +154,9 @@ void show_settings(const Service& service, Lines lines) {
   lines.text("maxconns_fast", "yes");
   lines.text("slab_reassign", "no");
   lines.number("slab_automove", 0);
-  lines.text("lru_crawler", "no");
+  lines.text("lru_crawler", yes_if(service.crawler_on.load(std::memory_order_relaxed)));
+  lines.number("lru_crawler_sleep", 0);    // the crawler works while its core is idle
+  lines.number("lru_crawler_tocrawl", 0);  // a pass visits all items
   lines.text("lru_maintainer_thread", "no");
   lines.text("lru_segmented", "no");
   lines.text("flush_enabled", yes_if(settings.flush_enabled));

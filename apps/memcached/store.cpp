@@ -135,7 +135,9 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now, bool mar
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
   found.item = find_live(key, now, shard).item;
-  if (found.item != nullptr) found.item->expires.store(expires, std::memory_order_relaxed);
+  if (found.item == nullptr) return found;
+  found.item->expires.store(expires, std::memory_order_relaxed);
+  note_expiry(expires);
   return found;
 }
 
@@ -266,8 +268,9 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
   }
   if (replaced != nullptr) [[likely]]
     retire(own, *replaced, linked.replaced_bytes);
-  if (items != 0 || table_.is_growing()) [[unlikely]]
-    grow_table(items);  // only a new item can make the table too small
+  const Seconds expires = item.expires.load(std::memory_order_relaxed);
+  if ((items | expires) != 0 || table_.is_growing()) [[unlikely]]
+    settle_link(items, expires);
   return {.outcome = Outcome::stored, .cas = linked.cas};
 }
 
@@ -284,6 +287,7 @@ Store::Swap Store::swap_if_same(Item& old, std::uint64_t cas, ItemPointer& fresh
   Item& item = *fresh.detach();  // the reference now belongs to the table
   const Linked linked = link(own_part(), shard, item, footprint(item), live, now);
   retire(own_part(), old, linked.replaced_bytes);
+  note_expiry(item.expires.load(std::memory_order_relaxed));
   done.cas = item.client_cas();
   return Swap::done;
 }
@@ -296,7 +300,10 @@ Store::Swap Store::make_stale_if_same(Item& old, std::uint64_t cas, std::optiona
   if (find_live({old.key(), old.hash}, now, shard).item != &old || old.cas.load(std::memory_order_relaxed) != cas) return Swap::changed;
   done.cas = next_cas(own_part(), cas);
   if (is_dead(old, now)) return Swap::changed;
-  if (expires) old.expires.store(*expires, std::memory_order_relaxed);
+  if (expires) {
+    old.expires.store(*expires, std::memory_order_relaxed);
+    note_expiry(*expires);
+  }
   const std::uint8_t marks = old.marks.load(std::memory_order_relaxed);
   old.marks.store(static_cast<std::uint8_t>((marks | Item::mark_stale) & ~Item::mark_win_sent), std::memory_order_relaxed);
   old.cas.store(done.cas, std::memory_order_release);  // after the mark: see `Item::marks`
@@ -425,8 +432,13 @@ void Store::dequeue(Shard& shard, Item& item) noexcept {
   }
 }
 
-void Store::grow_table(std::uint64_t items) noexcept {
-  table_.grow_a_little(items, [this](std::uint32_t hash) -> SpinLock& { return shard_of(hash).lock; });
+/// Called after an item was linked. `items`: an estimate for the table, 0 if the item has replaced another one, because only a new item can
+/// make the table too small.
+void Store::settle_link(std::uint64_t items, Seconds expires) noexcept {
+  if (items != 0 || table_.is_growing()) {
+    table_.grow_a_little(items, [this](std::uint32_t hash) -> SpinLock& { return shard_of(hash).lock; });
+  }
+  note_expiry(expires);
 }
 
 }  // namespace neap::memcached

@@ -284,6 +284,27 @@ class Store {
            item.cas.load(std::memory_order_relaxed) <= flushed_cas_.load(std::memory_order_relaxed);
   }
 
+  /// For the crawler (crawler.hpp). No linked item expires before `earliest_expiry()`, which is `no_expiry` if no item expires. `report` is
+  /// called with `context`, on any core, when that time becomes earlier. It MUST NOT call the store. Null: nothing is called.
+  static constexpr Seconds no_expiry = ~Seconds{0};
+  [[nodiscard]] Seconds earliest_expiry() const noexcept { return earliest_expiry_.load(std::memory_order_relaxed); }
+  void report_expiries(void (*report)(void*) noexcept, void* context) noexcept;
+  /// Begins a pass that frees dead items. Afterwards the caller MUST call `crawl` with a new walk until `more` is false. Until then
+  /// `earliest_expiry` does not cover all items.
+  void begin_crawl() noexcept;
+  /// Performs a step of the walk: frees the dead items, and notes when the others expire. Frees less if this core has much to reclaim.
+  struct Crawled {
+    bool more;               ///< the pass is not complete
+    std::uint64_t examined;  ///< items
+  };
+  [[nodiscard]] Crawled crawl(Walk& walk, unsigned budget, Seconds now) noexcept;
+  /// True during a pass, and if one is due because an item has expired, or because it was requested.
+  [[nodiscard]] bool crawl_is_due(Seconds now) const noexcept {
+    return crawling_.load(std::memory_order_relaxed) || earliest_expiry() <= now;
+  }
+  /// Causes a pass of the crawler, if there is a crawler.
+  void request_crawl() noexcept { note_expiry(expired_already); }
+
   [[nodiscard]] StoreCounters counters() const noexcept;
   void reset_counters() noexcept;
 
@@ -424,7 +445,8 @@ class Store {
   void note_candidate(const Shard& shard) noexcept;
   void promote(Shard& shard, Item& item) noexcept;
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
-  void grow_table(std::uint64_t items) noexcept;
+  void settle_link(std::uint64_t items, Seconds expires) noexcept;
+  void note_expiry(Seconds expires) noexcept;
   void take_back(Shard& shard, Item& item) noexcept;
   void evict(Shard& shard, Item& item, bool used) noexcept;
   [[nodiscard]] bool move(Shard& shard, Item& item) noexcept;
@@ -491,6 +513,11 @@ class Store {
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
   std::atomic<EvictionObserver*> eviction_observer_{nullptr};
+  std::atomic<Seconds> earliest_expiry_{no_expiry};
+  std::atomic<bool> crawling_{false};
+  void (*report_expiry_)(void*) noexcept = nullptr;
+  void* report_context_ = nullptr;
+  std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0}, crawler_reclaimed_{0};
   std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;

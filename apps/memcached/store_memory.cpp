@@ -196,6 +196,55 @@ bool Store::set_memory_bytes(std::size_t bytes) noexcept {
   return true;
 }
 
+// --- Expiry -----------------------------------------------------------------------------------------------------------------------------
+/// Called after an item that expires was linked, or its expiry was changed.
+void Store::note_expiry(Seconds expires) noexcept {
+  if (expires == expires_never) return;
+  Seconds earliest = earliest_expiry_.load(std::memory_order_relaxed);
+  while (expires < earliest) {
+    if (!earliest_expiry_.compare_exchange_weak(earliest, expires, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
+    if (report_expiry_ != nullptr) report_expiry_(report_context_);
+    return;
+  }
+}
+
+void Store::report_expiries(void (*report)(void*) noexcept, void* context) noexcept {
+  report_context_ = context;
+  report_expiry_ = report;
+}
+
+/// Takes each lock once. A writer that read the earlier time before the exchange had its item linked before it released its lock, so the
+/// walk finds the item. Any other writer reads `no_expiry`, and notes its item.
+void Store::begin_crawl() noexcept {
+  crawling_.store(true, std::memory_order_relaxed);
+  earliest_expiry_.exchange(no_expiry, std::memory_order_seq_cst);
+  for (std::uint32_t index = 0; index < shard_count_; ++index) const std::lock_guard lock(shards_[index].lock);
+  crawler_starts_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Store::Crawled Store::crawl(Walk& walk, unsigned budget, Seconds now) noexcept {
+  if (own_part().retired_bytes.value() > retired_bytes_core_max_ / 2)
+    return {.more = true, .examined = 0};  // the grace period of freed items comes first
+  std::uint64_t checked = 0, reclaimed = 0;
+  Seconds earliest = no_expiry;
+  const bool more = walk.step(budget, [&](Item& item) {
+    ++checked;
+    if (is_dead(item, now)) {
+      (void)discard(item, now);
+      ++reclaimed;
+    } else if (const Seconds expires = item.expires.load(std::memory_order_relaxed); expires != expires_never) {
+      earliest = std::min(earliest, expires);
+    }
+  });
+  crawler_checked_.fetch_add(checked, std::memory_order_relaxed);
+  crawler_reclaimed_.fetch_add(reclaimed, std::memory_order_relaxed);
+  for (Seconds noted = earliest_expiry(); earliest < noted;) {  // without a report, because the crawler reads the time at the pass's end
+    if (earliest_expiry_.compare_exchange_weak(noted, earliest, std::memory_order_relaxed)) break;
+  }
+  if (!more) crawling_.store(false, std::memory_order_relaxed);
+  return {.more = more, .examined = checked};
+}
+
 // --- Reclamation -------------------------------------------------------------------------------------------------------------------------
 void Store::reclaim(rcu::Node* node) noexcept {
   auto& item = *reinterpret_cast<Item*>(reinterpret_cast<std::byte*>(node) - offsetof(Item, place));
@@ -245,6 +294,9 @@ StoreCounters Store::counters() const noexcept {
     sum.moved += shard.counters.moved;
   }
   sum.waits = waits_.load(std::memory_order_relaxed);
+  sum.crawler_starts = crawler_starts_.load(std::memory_order_relaxed);
+  sum.crawler_checked = crawler_checked_.load(std::memory_order_relaxed);
+  sum.crawler_reclaimed = crawler_reclaimed_.load(std::memory_order_relaxed);
   return sum;
 }
 
@@ -255,7 +307,7 @@ void Store::reset_counters() noexcept {
     shard.counters = {.items = shard.counters.items, .bytes = shard.counters.bytes};
     for (SizeClass& size : shard.sizes) size = {.items = size.items, .bytes = size.bytes};
   }
-  waits_.store(0, std::memory_order_relaxed);
+  for (auto* const count : {&waits_, &crawler_starts_, &crawler_checked_, &crawler_reclaimed_}) count->store(0, std::memory_order_relaxed);
 }
 
 std::array<Store::SizeClass, Store::size_classes> Store::sizes() const noexcept {

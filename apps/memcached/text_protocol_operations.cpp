@@ -142,6 +142,25 @@ void TextProtocol::lru_crawler(const Line& line, Context& context) {
   const std::string_view what = line.count > 1 ? line.words[1] : std::string_view{};
   if (line.count == 3 && what == "metadump") return dump(line, false, context);
   if (line.count == 3 && what == "mgdump") return dump(line, true, context);
+  Service& service = context.service;
+  if (line.count == 2 && (what == "enable" || what == "disable")) {
+    service.crawler_on.store(what == "enable");
+    if (service.settle_crawler != nullptr) service.settle_crawler();
+    return say(context, false, "OK\r\n");
+  }
+  if (line.count == 3 && what == "crawl") {
+    if (!service.crawler_on.load()) return refuse(context, false, "CLIENT_ERROR lru crawler disabled\r\n");
+    if (!are_classes(line.words[2])) return refuse(context, false, "BADCLASS invalid class id\r\n");
+    context.store().request_crawl();  // of all classes, because the items of all sizes are in one table
+    return say(context, false, "OK\r\n");
+  }
+  if (line.count == 3 && (what == "sleep" || what == "tocrawl")) {  // without an effect: the crawler works in idle time
+    const auto number = read_32(line.words[2]);
+    if (!number) return refuse(context, false, error_format);
+    constexpr std::uint32_t sleep_us_max = 1'000'000;
+    if (what == "sleep" && *number > sleep_us_max) return refuse(context, false, "CLIENT_ERROR sleep must be one second or less\r\n");
+    return say(context, false, "OK\r\n");
+  }
   refuse(context, false, error_unknown);
 }
 

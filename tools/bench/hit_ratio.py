@@ -2,9 +2,9 @@
 """`./neap bench hit-ratio`: Neap's store beside stock memcached under the same requests and the same `memory=` (stock: `-m`).
 
 A program of the host (apps/memcached/hit_ratio.cpp) has Neap's store on the kernel's heap, and sends the same requests to a stock memcached
-on loopback: a get for each, and a set after a miss. Both see the same clock. Stock runs with its defaults, which are a segmented LRU with its
-maintainer and crawler. Rows are miss ratios, because a row's value should be below its target, stock's value. Memory is counted as pages of
-items: for Neap those of the heap beyond an empty store's, for stock `total_malloced`. Neither includes the hash table.
+on loopback: a get for each, and a set after a miss. Both see the same clock. Stock runs with its defaults: a segmented LRU with maintainer
+and crawler. Rows are miss ratios, because a row's value should be below its target, stock's value. Memory is counted as pages of items: for
+Neap those of the heap beyond an empty store's, for stock `total_malloced`. Neither includes the hash table.
 """
 
 import dataclasses
