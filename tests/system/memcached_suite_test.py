@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """memcached's own tests (`t/*.t` of its source package) against our server, by the suite's own setting for that (T_MEMD_USE_DAEMON).
 
-The list below has the tests that need only the classic protocols. The others need features that this server lacks (meta commands, slab
-statistics, extstore, TLS, the proxy), start memcached with options, set its clock, or check the limits of its single process.
+The list below has the tests that need only the protocols. The others need features that this server lacks (slab statistics, extstore, TLS,
+the proxy), start memcached with options, set its clock, or check the limits of its single process.
 """
 
 import os
@@ -19,7 +19,7 @@ from tools.errors import Failure
 from tools.process import finished
 
 SUITE_SECONDS = 120
-FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
+FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 metaget multiversioning noreply quit touch".split()
 # This test expects a limit of 1 MiB for a value, but the tests start the stock server with a higher limit.
 FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
