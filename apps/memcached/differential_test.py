@@ -186,8 +186,8 @@ def binary_conversation(dice: random.Random) -> bytes:
         elif kind < 0.96:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
         elif kind < 0.98:
-            # A list of statistics without lines, an unknown one, and commands that memcached does not have. It skips extras and key of such a
-            # command twice, so these have none.
+            # A list of statistics without lines, an unknown one, and commands that memcached does not have. It skips extras and key of such
+            # a command twice, so these have none.
             request += dice.choice(
                 [frame(0x10, b"", b"reset"), frame(0x10, b"", b"nonsense"), frame(0x1B), frame(0x30), frame(0xFF, b"", b"", b"value")]
             )

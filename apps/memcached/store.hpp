@@ -215,7 +215,8 @@ class Store {
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now,
                                 const NumberExtras& extras = {}) noexcept;
   /// Stores a decimal number if the key does not exist (`not_stored` if it does).
-  [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now, const NumberExtras& extras = {}) noexcept;
+  [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now,
+                                   const NumberExtras& extras = {}) noexcept;
 
   /// A change of an item that keeps its key (md with I or x).
   struct Revision {

@@ -25,9 +25,7 @@ struct Digits {
 };
 
 /// The CAS id that a client has chosen for `item`, if there is one.
-OwnCas own_cas(const Item& item) noexcept {
-  return item.has_mark(Item::mark_own_cas) ? OwnCas(item.client_cas()) : std::nullopt;
-}
+OwnCas own_cas(const Item& item) noexcept { return item.has_mark(Item::mark_own_cas) ? OwnCas(item.client_cas()) : std::nullopt; }
 
 /// A number that is not longer than the old one is written in place by memcached, so the item keeps its marks.
 constexpr std::uint8_t marks_of_a_number = Item::mark_fetched | Item::mark_stale | Item::mark_win_sent | Item::mark_binary_key;
