@@ -2,8 +2,8 @@
 """Compares the meta commands with those of stock memcached: both must answer random conversations with the same bytes.
 
 The judge is the newest memcached of Debian's next suite, because older ones lack flags. It gets one command at a time, each followed by a
-request with a known answer: while it sends an answer with a value, it replaces a number that it would otherwise change in place, and the new
-item lacks the old one's flags.
+request with a known answer: while it sends an answer with a value, it replaces a number that it would otherwise change in place, and the
+new item lacks the old one's flags.
 
 Deliberate differences of Neap are left out (text_protocol_meta.hpp lists them), and these fields are equal only in kind: CAS ids that the
 server chose, times, and what me says about memory. Every conversation has keys of its own, because memcached's flush_all spares items that
