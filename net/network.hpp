@@ -63,7 +63,8 @@ class ConnectionHandler {
   virtual void writable() {}
   /// The peer has closed its side. By default, the handler closes this side when all bytes were sent.
   virtual void peer_closed();
-  /// The last call: the connection has ended (in order, by a reset or by a time-out). `connection()` MUST NOT be used any more.
+  /// The last call: the connection has ended (in order, by a reset or by a time-out). `connection()` MUST NOT be used any more, except for
+  /// `local()` and `remote()` in this call.
   virtual void closed() {}
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
 

@@ -20,7 +20,10 @@ Crawler::Crawler(Store& store, const Clock& clock, bool on) : store_(store), clo
 void Crawler::turn(bool on) {
   if (on == on_) return;
   on_ = on;
-  if (on) return store_.request_crawl();
+  if (on) {
+    store_.request_crawl();
+    return plan();
+  }
   walk_.reset();
   hook_.reset();
   (void)timer_.cancel();

@@ -2,7 +2,7 @@
 """Compares the meta commands with those of stock memcached: both must answer random conversations with the same bytes.
 
 The judge is the newest memcached of Debian's next suite, because older ones lack flags. It gets one command at a time, each followed by a
-request with a known answer: while an answer with a value is being sent, it replaces a number that it would otherwise change in place, and the
+request with a known answer: while it sends an answer with a value, it replaces a number that it would otherwise change in place, and the
 new item lacks the old one's flags.
 
 Deliberate differences of Neap are left out (text_protocol_meta.hpp lists them), and these fields are equal only in kind: CAS ids that the
@@ -197,7 +197,8 @@ class Conversation:
     def plain(self, answer: bytes) -> bytes:
         """Removes from `answer` what need not be equal."""
         for key in self.binary:
-            answer = answer.replace(b" k" + key, b" k" + base64.b64encode(key) + b" b").replace(b"ME " + key, b"ME " + base64.b64encode(key))
+            text = base64.b64encode(key)
+            answer = answer.replace(b" k" + key, b" k" + text + b" b").replace(b"ME " + key, b"ME " + text)
         own = b"|".join(b"%d" % cas for cas in OWN_CAS)
         lines = []
         for line in answer.split(b"\r\n"):

@@ -38,9 +38,10 @@ FLAGS = {
 }  # fmt: skip
 # The user, the verbosity, and names behind -o.
 IGNORED = {
-    "user", "verbose", "relaxed_privileges", "modern", "no_modern", "slab_chunk_max", "slab_reassign", "slab_automove", "no_slab_automove",
+    "user", "verbose", "relaxed_privileges", "modern", "slab_chunk_max", "slab_reassign", "slab_automove", "no_slab_automove",
     "slab_automove_window", "lru_maintainer", "no_lru_maintainer",
 }  # fmt: skip
+NO_CRAWLER = {"no_lru_crawler", "no_modern"}
 EVERY_ADDRESS = {"127.0.0.1", "0.0.0.0"}
 
 
@@ -55,8 +56,10 @@ def words_of(arguments: list[str]) -> dict[str, str]:
         if letter == "o":
             for part in value.split(","):
                 name, equals, number = part.partition("=")
-                if name == "no_lru_crawler":
-                    words["lru_crawler"] = "off"
+                if name in NO_CRAWLER:
+                    words.setdefault("lru_crawler", "off")
+                elif name == "lru_crawler":
+                    words[name] = "on"
                 elif name not in IGNORED:
                     words[name] = number if equals else "on"
         elif letter in VALUES:
