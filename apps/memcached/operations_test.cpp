@@ -110,6 +110,33 @@ TEST_F(Operations, AShutdownEndsTheServiceOnlyIfItIsAllowed) {
   EXPECT_TRUE(allowed.conversation.closing());
 }
 
+TEST_F(Operations, OfTheCrawlerAreAccepted) {
+  static unsigned changes;
+  changes = 0;
+  server.service.settle_crawler = []() noexcept { ++changes; };
+  EXPECT_EQ(client.talk("lru_crawler crawl all\r\n"), "OK\r\n");
+  EXPECT_EQ(server.store.earliest_expiry(), expired_already);  // a pass is due
+  EXPECT_EQ(statistic("", "lru_crawler_running"), "1");
+  EXPECT_EQ(client.talk("lru_crawler crawl 1,x\r\n"), "BADCLASS invalid class id\r\n");
+  EXPECT_EQ(client.talk("lru_crawler disable\r\n"), "OK\r\n");
+  EXPECT_EQ(statistic("settings", "lru_crawler"), "no");
+  EXPECT_EQ(client.talk("lru_crawler crawl 1\r\n"), "CLIENT_ERROR lru crawler disabled\r\n");
+  EXPECT_EQ(client.talk("lru_crawler enable\r\n"), "OK\r\n");
+  EXPECT_EQ(changes, 2U);
+  EXPECT_EQ(client.talk("lru_crawler sleep 1000000\r\nlru_crawler tocrawl 5\r\n"), "OK\r\nOK\r\n");
+  EXPECT_EQ(client.talk("lru_crawler sleep 1000001\r\n"), "CLIENT_ERROR sleep must be one second or less\r\n");
+  EXPECT_EQ(client.talk("lru_crawler sleep x\r\n"), "CLIENT_ERROR bad command line format\r\n");
+  EXPECT_EQ(client.talk("lru_crawler\r\nlru_crawler frobnicate\r\n"), "ERROR\r\nERROR\r\n");
+}
+
+TEST_F(Operations, MetaCommandsAreCountedAndWatchedLikeOthers) {
+  EXPECT_EQ(client.talk("mn\r\n"), "MN\r\n");
+  client.talk("stats detail on\r\n");
+  EXPECT_EQ(client.talk("ms foo:1 1\r\nx\r\nmg foo:1 v\r\nmd foo:1\r\nmg foo:1\r\n"), "HD\r\nVA 1\r\nx\r\nHD\r\nEN\r\n");
+  EXPECT_EQ(client.talk("stats detail dump\r\n"), "PREFIX foo get 2 hit 1 set 1 del 1\r\nEND\r\n");
+  EXPECT_GE(server.service.total(Count::cmd_meta), 4U);
+}
+
 TEST_F(RestrictedOperations, AreRefused) {
   EXPECT_EQ(client.talk("flush_all\r\n"), "CLIENT_ERROR flush_all not allowed\r\n");
   EXPECT_EQ(client.talk("watch\r\n"), "CLIENT_ERROR watch commands not allowed\r\n");

@@ -40,6 +40,7 @@ constexpr RefusedOption refused[] = {
     {"enable-largepages", "all memory is mapped by large pages already"},
     {"verbose", "requests are not printed; a watcher (the command watch) sees them"},
     {"help", "a wrong word shows all accepted words"},
+    {"version", "the console and the command version show it"},
     {"license", "the file LICENSE has the licence"},
     {"threads", "each core runs one event loop; cores= chooses the cores"},
     {"listen-backlog", "the backlog is fixed, and SYN cookies serve clients beyond it"},
