@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // What watchers (watch.hpp) and `stats detail` (detail.hpp) learn about a request. The parsers call these functions on the ordinary way
-// only; each call costs a load and a branch if nobody watches.
+// only; each call costs a load and a branch without a watcher.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct StoreReport {
 
  private:
   void begin(const Context& context, Mode mode, const Item& item) noexcept;
-  // A copy, because another core may unlink and free the item once it is stored. Not filled in if nobody watches.
+  // A copy, because another core may unlink and free the item once it is stored. Not filled in without a watcher.
   std::size_t key_bytes_ = 0, value_bytes_ = 0;
   Seconds expires_ = 0;
   unsigned class_id_ = 0;
@@ -71,7 +71,7 @@ class DeleteReport {
 
  private:
   void begin(const Context& context, const Key& key) noexcept;
-  unsigned class_id_ = 0;  // of the item; 0: there is none, or nobody watches
+  unsigned class_id_ = 0;  // of the item; 0: there is no item, or no watcher
   std::uint32_t value_bytes_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // The words of the command line: memcached's options by their long names.
 //
-// An administrator who knows memcached writes the same names here. A flag of memcached is `NAME=on`. Each option of memcached either has
+// An administrator of memcached writes the same names here. A flag of memcached is `NAME=on`. Each option of memcached either has
 // its meaning here, or stops the boot with the reason why it has none: `refused_options` has these reasons. docs/memcached.md shows both.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Watchers: connections that get a line for each request, eviction or connection of any core (protocol.txt, "Watchers").
 //
-// Nearly always nobody watches, and a request must not pay for the possibility. `Service::observed` is one word that the core tests before
+// Nearly always there is no watcher, and a request must not pay for the possibility. `Service::observed` is one word that the core tests before
 // it takes the short way of whole requests. While there is a watcher, requests take the ordinary way, which reports them.
 //
 // A watcher may read slowly, or not at all. Each one has a buffer of fixed size for lines that are not sent yet. A line without room is
@@ -25,7 +25,7 @@ class Service;
 struct CoreState;
 class Watcher;
 
-/// What a watcher asks for: a sum of these bits.
+/// The kinds of lines that a watcher gets: a sum of these bits.
 namespace watched {
 constexpr std::uint32_t fetchers = 1, mutations = 2, evictions = 4, connections = 8, deletions = 16;
 }
