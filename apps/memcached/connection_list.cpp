@@ -30,6 +30,8 @@ class ConnectionList;
 struct Part {
   ConnectionList* list;  ///< null: its connection has ended
   std::string text;
+  std::uint32_t own_id = 0;  ///< of the connection that asks
+  std::string own_text;      ///< the lines of that connection, which is the last one of the list
   unsigned core = 0;
   std::uint32_t position = 0;
 };
@@ -64,7 +66,8 @@ void append_connection(std::string& text, Session& session, std::string_view sta
 
 class ConnectionList final : public LongAnswer {
  public:
-  ConnectionList(Service& service, CoreState& core) : service_(service), core_(core), part_(std::make_shared<Part>(Part{.list = this})) {
+  ConnectionList(Service& service, std::uint32_t own_id)
+      : service_(service), part_(std::make_shared<Part>(Part{.list = this, .own_id = own_id})) {
     append_listener(0, "tcp", service.settings.port, "conn_listening");
     if (service.settings.udp_port != 0) append_listener(1, "udp", service.settings.udp_port, "conn_read");
   }
@@ -76,7 +79,7 @@ class ConnectionList final : public LongAnswer {
     reply.put(part_->text);
     part_->text.clear();
     if (part_->core == service_.core_count) {
-      reply.put(own_);
+      reply.put(part_->own_text);
       reply.put("END\r\n");
       return Step::done;
     }
@@ -102,6 +105,7 @@ class ConnectionList final : public LongAnswer {
           net::visit_connections(service.settings.port, next.position, connections_a_step, [&next](net::ConnectionHandler& handler) {
             Session* const session = static_cast<Handler&>(handler).session();
             if (session == nullptr) return;
+            if (session->id() == next.own_id) return append_connection(next.own_text, *session, "conn_parse_cmd", 0);
             const auto silent = std::chrono::duration_cast<std::chrono::seconds>(session->connection().silence());
             append_connection(next.text, *session, session->state(), static_cast<std::uint64_t>(silent.count()));
           });
@@ -113,9 +117,7 @@ class ConnectionList final : public LongAnswer {
   }
 
   Service& service_;
-  CoreState& core_;
   std::shared_ptr<Part> part_;
-  std::string own_;  // the connection that asks is the last one
   bool asking_ = false;
 };
 
@@ -144,7 +146,9 @@ void check_some(Service& service, CoreState& core) {
 
 }  // namespace
 
-std::unique_ptr<LongAnswer> list_connections(Service& service, CoreState& core) { return std::make_unique<ConnectionList>(service, core); }
+std::unique_ptr<LongAnswer> list_connections(Service& service, std::uint32_t own_id) {
+  return std::make_unique<ConnectionList>(service, own_id);
+}
 
 void expect_idle(Service& service, CoreState& core) {
   if (service.settings.idle_timeout_s == 0 || core.idle.timer.pending() || core.idle.position != 0) return;

@@ -8,8 +8,8 @@
 
 namespace neap::memcached {
 
-/// Makes the answer of `stats conns`: all connections of all cores, and at last the one that asks.
-[[nodiscard]] std::unique_ptr<LongAnswer> list_connections(Service& service, CoreState& core);
+/// Makes the answer of `stats conns`: all connections of all cores, and at last the one that asks, which is `own_id`.
+[[nodiscard]] std::unique_ptr<LongAnswer> list_connections(Service& service, std::uint32_t own_id);
 
 /// A core wakes at most so often in the time of `idle_timeout` to look for silent connections, and only while it has connections. So a
 /// silent connection is closed at most a quarter of that time too late.

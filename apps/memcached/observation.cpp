@@ -141,6 +141,7 @@ void Service::settle_observation() noexcept {
   constexpr std::uint32_t requests = watched::fetchers | watched::mutations | watched::deletions;
   const bool observed = (watchers.kinds() & requests) != 0 || details.on() || settings.requests_per_event < piece_requests_max;
   observed_.store(observed, std::memory_order_relaxed);
+  reply_memory.observe(observed);
   store.observe_evictions(watchers.wants(watched::evictions) ? this : nullptr);
 }
 

@@ -45,6 +45,10 @@ class ReplyMemory {
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
   /// True if over half of the limit is used. A copy that saves memory is then worth its time.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
+  /// True if whole requests may not be handled in the short way: over half of the limit is used, or `observe(true)` was called. One
+  /// comparison for both, because each received segment asks.
+  [[nodiscard]] bool careful() const noexcept { return bytes() >= careful_from_bytes_.load(std::memory_order_relaxed); }
+  void observe(bool observed) noexcept { careful_from_bytes_.store(observed ? 0 : limit_bytes_ / 2 + 1, std::memory_order_relaxed); }
   /// Returns the share of one connection, 0 at the limit. If a connection has that many bytes in flight, its input waits.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
     const std::size_t taken = bytes();
@@ -66,6 +70,7 @@ class ReplyMemory {
   Store& store_;
   const std::size_t limit_bytes_, taken_bytes_max_;
   std::atomic<std::size_t> bytes_{0};
+  std::atomic<std::size_t> careful_from_bytes_{limit_bytes_ / 2 + 1};
 };
 
 /// The account of one core. Only that core MAY use it.

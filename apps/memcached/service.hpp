@@ -102,7 +102,7 @@ class Service final : public Store::EvictionObserver {
   /// Ends the application; null in tests. Any core MAY call it.
   void (*shut_down)(Service&) noexcept = nullptr;
   /// Makes the answer of `stats conns` (connection_list.cpp); null in tests.
-  std::unique_ptr<LongAnswer> (*list_connections)(Service&, CoreState&) = nullptr;
+  std::unique_ptr<LongAnswer> (*list_connections)(Service&, std::uint32_t own_id) = nullptr;
 
   /// If true, requests take the ordinary way, where they are reported and counted one by one.
   [[nodiscard]] bool observed() const noexcept { return observed_.load(std::memory_order_relaxed); }

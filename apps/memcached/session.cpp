@@ -72,8 +72,6 @@ bool Session::make_exchange() noexcept {
 
 [[gnu::always_inline]] inline bool Session::answer_at_once(net::Buffer& data) {
   if (exchange_ != nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
-  if (core().service->observed()) [[unlikely]]
-    return false;
   if (core().exchange == nullptr && !make_exchange()) [[unlikely]]
     return false;
   return static_cast<Exchange&>(*core().exchange).answer_at_once(protocol_, connection(), data);
@@ -180,7 +178,7 @@ Exchange::~Exchange() {
 // This has the effects of `work` in the ordinary case: requests that arrived whole, nothing in flight, and a reply that fits one frame.
 [[gnu::always_inline]] inline bool Exchange::answer_at_once(Conversation::Protocol protocol, net::Connection& connection,
                                                             net::Buffer& data) {
-  if (core_.service->reply_memory.scarce()) return false;
+  if (core_.service->reply_memory.careful()) return false;
   if (const std::span<std::byte> room = core_.frame_fits ? connection.frame() : std::span<std::byte>(); !room.empty()) [[likely]] {
     reply_.open_in(room);
   } else if (connection.unacknowledged_bytes() != 0) {

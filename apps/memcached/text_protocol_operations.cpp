@@ -209,7 +209,7 @@ void TextProtocol::statistics(const Line& line, Context& context) {
   }
   if (topic == "conns") {
     if (context.long_answer == nullptr || service.list_connections == nullptr) return reply.put(error_unknown);
-    *context.long_answer = service.list_connections(service, service.core(this_core()));
+    *context.long_answer = service.list_connections(service, context.connection_id);
     return;
   }
   const StatisticSink sink = [&reply](std::string_view name, std::string_view value) {

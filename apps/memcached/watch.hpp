@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Watchers: connections that get a line for each request, eviction or connection of any core (protocol.txt, "Watchers").
 //
-// Nearly always there is no watcher, and a request must not pay for the possibility. `Service::observed` is one word that the core tests before
-// it takes the short way of whole requests. While there is a watcher, requests take the ordinary way, which reports them.
+// Nearly always there is no watcher, and a request must not pay for the possibility. One comparison (`ReplyMemory::careful`) decides
+// whether requests take the short way. While there is a watcher, they take the ordinary way, which reports them.
 //
 // A watcher may read slowly, or not at all. Each one has a buffer of fixed size for lines that are not sent yet. A line without room is
 // dropped and counted; the next line with room follows a line "skipped=N". Lines are written by all cores under one lock, which is taken

@@ -28,7 +28,8 @@ WORDS = [f"conn-limit={CONNECTIONS_MAX}", "udp-port=11211", "memory-limit=16", "
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[NeapServer]:
-    with NeapServer(cores=2, memory="256M", arguments=WORDS) as server:
+    # Without `outside`, QEMU's user network drops all datagrams of the guest.
+    with NeapServer(cores=2, memory="256M", arguments=WORDS, outside=True) as server:
         server.udp_port = free_port()
         forward(server.machine, "udp", server.udp_port, GUEST_PORT)
         yield server

@@ -86,7 +86,9 @@ def serve(words: dict[str, str]) -> int:
         signal.signal(number, lambda *_: ended.set())
     megabytes = int(words.get("memory-limit", "64"))
     arguments = [f"{name}={value}" for name, value in words.items()]
-    with Machine(build.image("memcached"), memory=f"{max(256, 2 * megabytes)}M", arguments=arguments) as machine:
+    memory = f"{max(256, 2 * megabytes)}M"
+    # Without `outside`, QEMU's user network drops all datagrams of the guest.
+    with Machine(build.image("memcached"), memory=memory, arguments=arguments, outside="udp-port" in words) as machine:
         try:
             machine.wait_for_line(LISTENING, START_SECONDS)
         except Exception as error:  # the image has refused a word, or failed to start
