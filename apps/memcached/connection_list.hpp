@@ -12,7 +12,7 @@ namespace neap::memcached {
 [[nodiscard]] std::unique_ptr<LongAnswer> list_connections(Service& service, std::uint32_t own_id);
 
 /// A core wakes at most so often in the time of `idle_timeout` to look for silent connections, and only while it has connections. So a
-/// silent connection is closed at most a quarter of that time too late.
+/// silent connection is reset at most a quarter of that time too late.
 constexpr unsigned idle_checks_max = 4;
 /// Called for each new connection of `core`, which MUST be this core. Arms the timer of its check, unless it is armed.
 void expect_idle(Service& service, CoreState& core);

@@ -182,7 +182,7 @@ Options read_options(Arguments& arguments, std::uint64_t memory_bytes_max, unsig
   settings.peer_connections_max =
       to_32(arguments.number("conn-limit-peer", 0, {0, connections_max}, "open connections of one address; 0: no limit"));
   settings.idle_timeout_s =
-      to_32(arguments.number("idle_timeout", 0, {0, idle_timeout_s_max}, "seconds until a silent connection is closed; 0: never"));
+      to_32(arguments.number("idle_timeout", 0, {0, idle_timeout_s_max}, "seconds until a silent connection is reset; 0: never"));
   settings.requests_per_event = to_32(
       arguments.number("max-reqs-per-event", 1000, {1, 1'000'000}, "requests of one connection after which other connections are served"));
   settings.crawler = arguments.flag("lru_crawler", true, "free expired items in idle time");

@@ -133,12 +133,8 @@ bool Session::end_idle() noexcept {
   if (exchange_ != nullptr && exchange_->conversation_.is_endless()) return false;
   core().statistics.add(Count::idle_kicks);
   ended_ = idle_ = true;
-  if (exchange_ == nullptr) {
-    connection().close();
-  } else {  // an upload or a reply that makes no progress
-    exchange_->clear();
-    connection().abort();
-  }
+  if (exchange_ != nullptr) exchange_->clear();
+  connection().abort();  // an orderly close would keep the connection's memory until the silent client answers
   return true;
 }
 

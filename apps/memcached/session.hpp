@@ -49,7 +49,7 @@ class Session final : public Handler {
 
   /// Reports the new connection, which `Admission` has admitted. MUST be called once the connection has this handler, or before.
   void begin(net::Connection& connection) noexcept;
-  /// Ends the connection because its client was silent for too long, unless it is a watcher. Returns false for a watcher.
+  /// Resets the connection because its client was silent for too long, unless it is a watcher. Returns false for a watcher.
   [[nodiscard]] bool end_idle() noexcept;
   /// Identifies this connection among those that are open; without the address that it is made from.
   [[nodiscard]] std::uint32_t id() const noexcept;

@@ -50,7 +50,7 @@ enum class Count : std::uint8_t {
   bytes_written,
   reply_no_memory,
   conn_yields,    ///< times that a connection's input waited because it had its requests of an event (`Settings::requests_per_event`)
-  idle_kicks,     ///< connections closed because their client was silent
+  idle_kicks,     ///< connections reset because their client was silent
   uploads_reset,  ///< connections reset because their uploads made no progress while uploads took too much memory
   udp_requests,   ///< datagrams with requests
   udp_dropped,    ///< datagrams without a valid header, and replies that were not sent whole
