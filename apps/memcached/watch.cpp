@@ -2,6 +2,7 @@
 #include "apps/memcached/watch.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -74,7 +75,7 @@ void Watchers::write(std::uint32_t kind, std::uint64_t unix_us, std::string_view
       require(watcher->append(part), "memcached: a watcher's buffer has the room that was found");
     }
     sent_.fetch_add(1, std::memory_order_relaxed);
-    watcher->core_.watch_call.ask(watcher->core_.index);
+    watcher->expect_wake();
   }
 }
 
@@ -117,6 +118,12 @@ bool Watcher::append(std::string_view line) noexcept {
   std::memcpy(bytes_.get(), line.data() + front, line.size() - front);
   used_ += line.size();
   return true;
+}
+
+/// Lines of this core are sent after the present event; another core is asked.
+void Watcher::expect_wake() {
+  if (this_core() != core_.index) return core_.watch_call.ask(core_.index);
+  if (!timer_.pending()) timer_.arm(std::chrono::nanoseconds(0), [this] { wake(); });
 }
 
 LongAnswer::Step Watcher::write(Reply& reply, Seconds) {

@@ -18,6 +18,7 @@
 
 #include "apps/memcached/long_answer.hpp"
 #include "kernel/spin_lock.hpp"
+#include "kernel/timer.hpp"
 
 namespace neap::memcached {
 
@@ -76,6 +77,7 @@ class Watcher final : public LongAnswer {
 
  private:
   friend class Watchers;
+  void expect_wake();
   /// Under the lock of `Watchers`. Returns false if there is no room.
   [[nodiscard]] bool append(std::string_view line) noexcept;
 
@@ -87,6 +89,7 @@ class Watcher final : public LongAnswer {
   std::size_t first_ = 0, used_ = 0;
   std::uint64_t skipped_ = 0;  // lines since the last one that had room
   bool listed_ = false;
+  Timer timer_;  // wakes the watcher after lines of its own core; pending until a timer fires behind the event
 };
 
 }  // namespace neap::memcached
