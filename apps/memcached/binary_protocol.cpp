@@ -404,11 +404,29 @@ void BinaryProtocol::flush(const Request& request, Context& context) noexcept {
   say_ok(request, context, 0);
 }
 
+/// Returns false for an unknown word, and if dumps are not allowed.
+bool BinaryProtocol::detail(const Request& request, Context& context) {
+  Service& service = context.service;
+  const std::string_view how = request.key.substr(request.key.find(' ') + 1);
+  if (!service.settings.dump_enabled || (how != "on" && how != "off" && how != "dump")) return false;
+  if (how == "dump") {
+    const std::string text = service.details.text();
+    // A reply's chunk bounds an answer, so a long list is cut.
+    answer(request.header, context, Status::ok, {}, "detailed", std::string_view(text).substr(0, ReplyPool::chunk_bytes / 2), 0);
+    return true;
+  }
+  service.details.turn(how == "on");
+  service.settle_observation();
+  return true;
+}
+
 void BinaryProtocol::statistics(const Request& request, Context& context) {
   const StatisticSink sink = [&](std::string_view name, std::string_view value) {
     answer(request.header, context, Status::ok, {}, name, value, 0);
   };
-  if (show_statistics(context.service, request.key, sink) == StatisticsAnswer::unknown) {
+  if (request.key.starts_with("detail ")) {
+    if (!detail(request, context)) return say_error(request.header, context, Status::not_found);
+  } else if (show_statistics(context.service, request.key, sink) == StatisticsAnswer::unknown) {
     return say_error(request.header, context, Status::not_found);
   }
   answer(request.header, context, Status::ok, {}, {}, {}, 0);  // an answer without name and value ends the list

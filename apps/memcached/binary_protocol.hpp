@@ -70,6 +70,7 @@ class BinaryProtocol {
   void remove(const Request& request, Context& context) noexcept;
   void count(const Request& request, bool up, Context& context) noexcept;
   void flush(const Request& request, Context& context) noexcept;
+  [[nodiscard]] static bool detail(const Request& request, Context& context);
   void statistics(const Request& request, Context& context);
 
   static void write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,

@@ -47,18 +47,20 @@ void Details::clear() noexcept {
   counts_.clear();
 }
 
-void Details::show(Reply& reply) {
+std::string Details::text() {
   std::vector<std::pair<std::string, Counts>> copy;
   {
     const std::lock_guard lock(lock_);
     copy.assign(counts_.begin(), counts_.end());
   }
+  std::string text;
   for (const auto& [prefix, counts] : copy) {
     TextLine<400> line;
     line.put("PREFIX ").put(prefix).put(" get ").number(counts.gets).put(" hit ").number(counts.hits);
     line.put(" set ").number(counts.sets).put(" del ").number(counts.deletes).put("\r\n");
-    reply.put(line.text());
+    text += line.text();
   }
+  return text + "END\r\n";
 }
 
 }  // namespace neap::memcached

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "apps/memcached/reply.hpp"
 #include "kernel/spin_lock.hpp"
 
 namespace neap::memcached {
@@ -28,8 +27,8 @@ class Details {
   void note_set(std::string_view key) noexcept;
   void note_delete(std::string_view key) noexcept;
   void clear() noexcept;
-  /// Writes a line for each prefix.
-  void show(Reply& reply);
+  /// Returns a line for each prefix, and the line "END".
+  [[nodiscard]] std::string text();
 
  private:
   struct Counts {

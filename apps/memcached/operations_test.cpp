@@ -216,6 +216,24 @@ TEST_F(Operations, DetailsAreCountedByPrefixWhileTheyAreOn) {
   EXPECT_FALSE(server.service.observed());
 }
 
+TEST_F(Operations, DetailsAreAlsoTurnedOnByTheBinaryProtocol) {
+  const auto stat = [](std::string_view key) {
+    std::string request("\x80\x10\0", 3);
+    request += static_cast<char>(key.size());
+    request += std::string(7, '\0');
+    request += static_cast<char>(key.size());
+    return request + std::string(12, '\0') + std::string(key);
+  };
+  Client binary(server);
+  EXPECT_EQ(binary.talk(stat("detail on")).size(), 24U);  // the answer that ends the list
+  EXPECT_TRUE(server.service.details.on());
+  client.talk("get foo:1\r\n");
+  EXPECT_NE(binary.talk(stat("detail dump")).find("detailedPREFIX foo get 1 hit 0 set 0 del 0\r\nEND\r\n"), std::string::npos);
+  EXPECT_EQ(binary.talk(stat("detail off")).size(), 24U);
+  EXPECT_FALSE(server.service.details.on());
+  EXPECT_NE(binary.talk(stat("detail x")).find("Not found"), std::string::npos);
+}
+
 // Clients choose keys, so the number of prefixes has a bound.
 TEST_F(Operations, PrefixesHaveABound) {
   client.talk("stats detail on\r\n");

@@ -240,8 +240,7 @@ void TextProtocol::detail(const Line& line, Context& context) {
     return context.reply.put("OK\r\n");
   }
   if (how != "dump") return context.reply.put("CLIENT_ERROR usage: stats detail on|off|dump\r\n");
-  service.details.show(context.reply);
-  context.reply.put("END\r\n");
+  context.reply.put(service.details.text());
 }
 
 }  // namespace neap::memcached
