@@ -28,6 +28,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "apps/memcached/clock.hpp"
 #include "apps/memcached/hash.hpp"
@@ -348,13 +349,11 @@ class Store {
   void count_linked(Shard& shard, std::size_t bytes) noexcept;
   void count_unlinked(Shard& shard, std::size_t bytes) noexcept;
   void enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept;
-  void dequeue(Shard& shard, Item& item) noexcept;
-  [[nodiscard]] static Shard::Queue& queue_of(Shard& shard, const Item& item) noexcept {
-    return item.standing == Item::Standing::main ? shard.main : shard.probation;
-  }
+  void dequeue(Shard& shard, Shard::Queue& queue, Item& item) noexcept;
+  void dequeue(Shard& shard, Item& item, std::size_t bytes) noexcept;
   [[nodiscard]] static Seconds last_use(const Item& item) noexcept { return item.accessed.load(std::memory_order_relaxed) >> 1; }
   [[nodiscard]] Item* candidate(const Shard& shard) const noexcept;
-  void note_candidate(const Shard& shard) noexcept;
+  void note_candidate(const Shard& shard, std::uint32_t hash) noexcept;
   void promote(Shard& shard, Item& item) noexcept;
   [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
@@ -433,6 +432,39 @@ class Store {
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };
+
+/// Appends `item` as the newest of `queue`.
+[[gnu::always_inline]] inline void Store::enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
+  Item* const newest = std::exchange(queue.newest, &item);
+  item.place.order = {.newer = nullptr, .older = newest};
+  if (newest != nullptr) {
+    newest->place.order.newer = &item;
+  } else {
+    queue.oldest = &item;
+    note_candidate(shard, item.hash);
+  }
+}
+
+[[gnu::always_inline]] inline void Store::dequeue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
+  const auto [newer, older] = item.place.order;
+  (newer != nullptr ? newer->place.order.older : queue.newest) = older;
+  if (older != nullptr) {
+    older->place.order.newer = newer;
+  } else {
+    queue.oldest = newer;
+    note_candidate(shard, item.hash);
+  }
+}
+
+/// Removes `item`, whose footprint is `bytes`, from its queue.
+[[gnu::always_inline]] inline void Store::dequeue(Shard& shard, Item& item, std::size_t bytes) noexcept {
+  if (item.standing == Item::Standing::main) [[unlikely]] {
+    shard.main_bytes -= bytes;
+    dequeue(shard, shard.main, item);
+  } else {
+    dequeue(shard, shard.probation, item);
+  }
+}
 
 /// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
 [[gnu::always_inline]] inline void Store::retire(PerCore& own, Item& item, std::size_t bytes) noexcept {

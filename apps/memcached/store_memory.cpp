@@ -102,10 +102,11 @@ bool Store::evict_one(Seconds now) noexcept {
 
 /// Returns the item that eviction examines next, null if the shard is empty. While items are copied out of their slabs, this is the older
 /// one of the two queues' oldest. Otherwise the used items, which the main queue has, would stay in slabs that are nearly empty.
-Item* Store::candidate(const Shard& shard) const noexcept {
+[[gnu::always_inline]] inline Item* Store::candidate(const Shard& shard) const noexcept {
   Item* const fresh = shard.probation.oldest;
   Item* const used = shard.main.oldest;
-  if (fresh == nullptr || used == nullptr) return fresh != nullptr ? fresh : used;
+  if (used == nullptr) return fresh;
+  if (fresh == nullptr) return used;
   if (moves_left_.load(std::memory_order_relaxed) != 0) return last_use(*used) <= last_use(*fresh) ? used : fresh;
   return (shard.counters.bytes - shard.main_bytes) * probation_share > shard.counters.bytes ? fresh : used;
 }
@@ -124,7 +125,7 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
     const bool used = (accessed & 1) != 0;
     if (!used || chances == 0) {
       if (accessed >> 1 > next_used && chances != 0) {
-        note_candidate(shard);  // the noted time may be that of the other queue
+        note_candidate(shard, item.hash);  // the noted time may be that of the other queue
         return false;
       }
       evict(shard, item, used);
@@ -142,11 +143,10 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
 
 /// Moves `item` to the end of the main queue.
 void Store::promote(Shard& shard, Item& item) noexcept {
-  dequeue(shard, item);
-  if (item.standing != Item::Standing::main) {
-    item.standing = Item::Standing::main;
-    shard.main_bytes += footprint(item);
-  }
+  const std::size_t bytes = footprint(item);
+  dequeue(shard, item, bytes);
+  item.standing = Item::Standing::main;
+  shard.main_bytes += bytes;
   enqueue(shard, shard.main, item);
 }
 
@@ -164,12 +164,12 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   unlink(shard, item);
 }
 
-/// Publishes when the shard's next candidate for eviction was last used. So any core can compare shards. The time is corrected when a queue
-/// has another oldest item, and not when the queues' shares change.
-void Store::note_candidate(const Shard& shard) noexcept {
+/// Publishes when the next candidate for eviction of this shard, which is that of `hash`, was last used. So any core can compare shards.
+/// The time is corrected when a queue has another oldest item, and not when the queues' shares change.
+void Store::note_candidate(const Shard& shard, std::uint32_t hash) noexcept {
   const Item* const next = candidate(shard);
   const Seconds used = next != nullptr ? last_use(*next) : nothing_there;
-  std::atomic<Seconds>& noted = oldest_used_[static_cast<std::size_t>(&shard - shards_.get())];
+  std::atomic<Seconds>& noted = oldest_used_[hash & (shard_count_ - 1)];
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
 }
 
