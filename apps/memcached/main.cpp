@@ -54,6 +54,7 @@ Options read_options(Arguments& arguments) {
   options.store.cores = core_count();
   options.store.memory.shrink = &memory::shrink;
   options.store.memory.free_bytes = &memory::free_page_bytes;
+  options.store.memory.unused_bytes = &memory::unused_slab_bytes;
   options.store.memory.free_bytes_min = free_bytes / free_share;
   arguments.finish();
   return options;

@@ -155,12 +155,9 @@ inline void* Store::allocate_bytes(PerCore& own, std::size_t bytes) noexcept {
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) [[unlikely]]
     return allocate_from_spare(bytes);
-  if (memory_.free_bytes == nullptr) return memory;
   own.unchecked_bytes += bytes;
-  if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
-    own.unchecked_bytes = 0;
-    if (memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
-  }
+  if (own.unchecked_bytes >= checked_bytes) [[unlikely]]
+    check_memory(own);
   return memory;
 }
 

@@ -43,9 +43,9 @@ bool Store::evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept {
 /// Called if the core's reserve is too small for `bytes`, or the limit is exceeded. Takes a new reserve, too, unless the limit is near.
 bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   const std::size_t more = bytes + reserve_bytes_;
-  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= memory_bytes_) {
+  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= limit_bytes_.load(std::memory_order_relaxed)) {
     const std::size_t taken = taken_bytes_.fetch_add(more, std::memory_order_relaxed) + more;
-    if (taken + held_bytes() <= memory_bytes_) {
+    if (taken + held_bytes() <= limit_bytes_.load(std::memory_order_relaxed)) {
       own.reserved_bytes.add(reserve_bytes_);
       return true;
     }
@@ -54,6 +54,23 @@ bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   give_back_reserve(own);
   taken_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return evict_for(own, bytes, now);
+}
+
+void Store::check_memory(PerCore& own) noexcept {
+  own.unchecked_bytes = 0;
+  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
+  if (memory_.unused_bytes != nullptr && ++own.checks % checks_a_limit == 0) set_limit();
+}
+
+/// Lowers the limit by what partly empty slabs take beyond `unused_share`, so that the items and these slabs together are within 1 % of
+/// `memory=`. The limit is lowered in small steps, because each step is evicted, and by `unused_limit_share` at most: eviction empties
+/// slabs only slowly.
+void Store::set_limit() noexcept {
+  const std::size_t all = memory_.unused_bytes(), unused = all - std::min(all, unused_before_);
+  const std::size_t excess = unused - std::min(unused, memory_bytes_ / unused_share);
+  const std::size_t wanted = memory_bytes_ - std::min(excess, memory_bytes_ / unused_limit_share);
+  const std::size_t now = limit_bytes_.load(std::memory_order_relaxed);
+  limit_bytes_.store(std::max(wanted, now - std::min(now, checked_bytes)), std::memory_order_relaxed);
 }
 
 void Store::give_back_reserve(PerCore& own) noexcept {
