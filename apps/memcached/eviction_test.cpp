@@ -230,6 +230,21 @@ TEST(Eviction, MemoryStaysUnderItsLimit) {
   EXPECT_EQ(by_size, store.counters().bytes);
 }
 
+// A full cache of values of many sizes uses its limit to 1 %: items and the reserve of a core.
+TEST(Eviction, AFullCacheUsesItsLimit) {
+  std::mt19937 random(5);
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 4 << 20;
+  Store store(options);
+  for (int step = 0; step < 30'000; ++step) {
+    const std::string text(1 + random() % (1U << random() % 12), 'v');
+    ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(step), text, 2).outcome, Outcome::stored);
+    if (step < 20'000) continue;
+    ASSERT_LE(store.used_bytes(), options.memory_bytes);
+    ASSERT_GE(store.used_bytes(), options.memory_bytes / 100 * 99) << "after " << step;
+  }
+}
+
 /// Retired items wait here until the end of the simulated event.
 std::vector<rcu::Node*> waiting;
 void reclaim_waiting() {

@@ -194,6 +194,7 @@ class NeapSide {
     options.memory.allocate = [](std::size_t bytes) noexcept { return memory::allocate(bytes); };
     options.memory.release = [](void* pointer) noexcept { memory::deallocate(pointer); };
     options.memory.shrink = &memory::shrink;
+    options.memory.unused_bytes = &memory::unused_slab_bytes;
     options.retire = &test::reclaim_at_once;
     return options;
   }

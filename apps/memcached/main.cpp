@@ -53,6 +53,7 @@ MachineOptions read_options(Arguments& arguments) {
   store.cores = core_count();
   store.memory.shrink = &memory::shrink;
   store.memory.free_bytes = &memory::free_page_bytes;
+  store.memory.unused_bytes = &memory::unused_slab_bytes;
   store.memory.free_bytes_min = free_bytes / free_share;
   memcached::Settings& settings = options.memcached.settings;
   settings.version = std::string("1.6.0-neap") + neap_version;

@@ -154,12 +154,9 @@ inline void* Store::allocate_bytes(PerCore& own, std::size_t bytes) noexcept {
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) [[unlikely]]
     return allocate_from_spare(bytes);
-  if (memory_.free_bytes == nullptr) return memory;
   own.unchecked_bytes += bytes;
-  if (own.unchecked_bytes >= checked_bytes) [[unlikely]] {
-    own.unchecked_bytes = 0;
-    if (memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
-  }
+  if (own.unchecked_bytes >= checked_bytes) [[unlikely]]
+    check_memory(own);
   return memory;
 }
 
@@ -376,19 +373,17 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
     count_linked(shard, bytes);
     count_unlinked(shard, replaced_bytes);
   }
-  if (old.standing == Item::Standing::main) shard.main_bytes -= replaced_bytes;
   enqueue(shard, shard.probation, item);
   table_.replace_at(instead.place, old, item);
-  dequeue(shard, old);
+  dequeue(shard, old, replaced_bytes);
   return {.cas = cas, .replaced_bytes = replaced_bytes};
 }
 
 void Store::unlink(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   count_unlinked(shard, bytes);
-  if (item.standing == Item::Standing::main) shard.main_bytes -= bytes;
   table_.remove(item);
-  dequeue(shard, item);
+  dequeue(shard, item, bytes);
   retire(own_part(), item, bytes);
 }
 
@@ -408,28 +403,6 @@ void Store::count_unlinked(Shard& shard, std::size_t bytes) noexcept {
   size.bytes -= bytes;
   --shard.counters.items;
   shard.counters.bytes -= bytes;
-}
-
-void Store::enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
-  Item* const newest = std::exchange(queue.newest, &item);
-  item.place.order = {.newer = nullptr, .older = newest};
-  if (newest != nullptr) {
-    newest->place.order.newer = &item;
-  } else {
-    queue.oldest = &item;
-    note_candidate(shard);
-  }
-}
-
-void Store::dequeue(Shard& shard, Item& item) noexcept {
-  const auto [newer, older] = item.place.order;
-  (newer != nullptr ? newer->place.order.older : queue_of(shard, item).newest) = older;
-  if (older != nullptr) {
-    older->place.order.newer = newer;
-  } else {
-    queue_of(shard, item).oldest = newer;
-    note_candidate(shard);
-  }
 }
 
 /// Called after an item was linked. `items`: an estimate for the table, 0 if the item has replaced another one, because only a new item can

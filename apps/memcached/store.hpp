@@ -29,6 +29,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "apps/memcached/clock.hpp"
 #include "apps/memcached/hash.hpp"
@@ -100,6 +101,7 @@ struct StoreMemory {
   void (*release)(void*) noexcept = [](void* memory) noexcept { std::free(memory); };
   bool (*shrink)(void*, std::size_t bytes) noexcept = nullptr;  ///< as `memory::shrink`; null: blocks are not shrunk
   std::uint64_t (*free_bytes)() noexcept = nullptr;             ///< the machine's free bytes, for `free_bytes_min`; null: not checked
+  std::uint64_t (*unused_bytes)() noexcept = nullptr;           ///< as `memory::unused_slab_bytes`; null: not counted
   std::uint64_t free_bytes_min = 0;                             ///< with less free memory on the machine, the store evicts
 };
 
@@ -365,7 +367,10 @@ class Store {
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
   static constexpr std::size_t checked_bytes = std::size_t{64} << 10;       // a core checks the machine's free memory this often
-  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one call of `relieve` (tens of us)
+  static constexpr unsigned checks_a_limit = 4;                             // the limit is set after this many checks
+  static constexpr std::size_t unused_share = 128;      // unused bytes of slabs up to this share of the limit are not counted
+  static constexpr std::size_t unused_limit_share = 8;  // they lower the limit by this share at most
+  static constexpr unsigned step_evictions = 32;        // items evicted or moved in one call of `relieve` (tens of us)
   static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a call of `relieve` stops once it has retired this many bytes
   static constexpr unsigned relief_rounds = 2;                              // failed refills of spare blocks before items are evicted
   static constexpr std::size_t reserve_share = 512;  // all reserves of cores are at most twice this share of the limit
@@ -376,6 +381,7 @@ class Store {
   /// The accounts of one core, so that a command seldom writes to a cache line that other cores use. Only that core writes the counts.
   struct alignas(64) PerCore {
     std::array<std::atomic<void*>, spare_blocks> blocks{};  // of `spare_bytes()`, see store_relief.cpp; null: the block was used
+    unsigned checks = 0;                                    // calls of `check_memory`
     std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
     Counter reserved_bytes;                                 // counted in `taken_bytes_`, without an item
     Counter retired_bytes;                                  // of items that this core has retired and not reclaimed
@@ -436,13 +442,11 @@ class Store {
   void count_linked(Shard& shard, std::size_t bytes) noexcept;
   void count_unlinked(Shard& shard, std::size_t bytes) noexcept;
   void enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept;
-  void dequeue(Shard& shard, Item& item) noexcept;
-  [[nodiscard]] static Shard::Queue& queue_of(Shard& shard, const Item& item) noexcept {
-    return item.standing == Item::Standing::main ? shard.main : shard.probation;
-  }
+  void dequeue(Shard& shard, Shard::Queue& queue, Item& item) noexcept;
+  void dequeue(Shard& shard, Item& item, std::size_t bytes) noexcept;
   [[nodiscard]] static Seconds last_use(const Item& item) noexcept { return item.accessed.load(std::memory_order_relaxed) >> 1; }
   [[nodiscard]] Item* candidate(const Shard& shard) const noexcept;
-  void note_candidate(const Shard& shard) noexcept;
+  void note_candidate(const Shard& shard, std::uint32_t hash) noexcept;
   void promote(Shard& shard, Item& item) noexcept;
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
   void settle_link(std::uint64_t items, Seconds expires) noexcept;
@@ -459,10 +463,12 @@ class Store {
   }
   [[nodiscard]] void* allocate_bytes(PerCore& own, std::size_t bytes) noexcept;
   [[nodiscard]] void* allocate_from_spare(std::size_t bytes) noexcept;
+  void check_memory(PerCore& own) noexcept;
+  void set_limit() noexcept;
   /// Returns by how much the limit is exceeded, with the reserves of the cores.
   [[nodiscard]] std::size_t bytes_over_limit() const noexcept {
     const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed) + held_bytes();
-    return taken - std::min(taken, memory_bytes());
+    return taken - std::min(taken, limit_bytes_.load(std::memory_order_relaxed));
   }
   /// Returns a bound for the retired bytes, and for the bytes over the limit. Above the bound, a command with an item of `bytes` waits. The
   /// bound is higher for small items, so that clients with large items do not stop all other clients.
@@ -500,7 +506,8 @@ class Store {
   const StoreMemory memory_;
   const unsigned cores_;
   const std::size_t retired_bytes_max_, retired_bytes_core_max_, spare_bytes_, reserve_bytes_, reserve_bytes_max_;
-  std::unique_ptr<PerCore[]> parts_;  // indexed by core
+  const std::size_t unused_before_ = memory_.unused_bytes != nullptr ? memory_.unused_bytes() : 0;  // when the store was made
+  std::unique_ptr<PerCore[]> parts_;                                                                // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
   std::atomic<std::uint64_t> flushed_cas_{0};  // items whose `cas` is up to this one are flushed
@@ -510,6 +517,7 @@ class Store {
   alignas(64) std::atomic<std::uint64_t> cas_{0};                         // the largest CAS id that a core has taken
   std::atomic<std::size_t> taken_bytes_{0};                               // `used_bytes` and the reserves of all cores
   std::atomic<std::size_t> held_bytes_{0};
+  std::atomic<std::size_t> limit_bytes_{memory_bytes()};  // `memory_bytes_`, or less while slabs are partly empty (`set_limit`)
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
   std::atomic<EvictionObserver*> eviction_observer_{nullptr};
@@ -522,6 +530,39 @@ class Store {
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };
+
+/// Appends `item` as the newest of `queue`.
+[[gnu::always_inline]] inline void Store::enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
+  Item* const newest = std::exchange(queue.newest, &item);
+  item.place.order = {.newer = nullptr, .older = newest};
+  if (newest != nullptr) {
+    newest->place.order.newer = &item;
+  } else {
+    queue.oldest = &item;
+    note_candidate(shard, item.hash);
+  }
+}
+
+[[gnu::always_inline]] inline void Store::dequeue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
+  const auto [newer, older] = item.place.order;
+  (newer != nullptr ? newer->place.order.older : queue.newest) = older;
+  if (older != nullptr) {
+    older->place.order.newer = newer;
+  } else {
+    queue.oldest = newer;
+    note_candidate(shard, item.hash);
+  }
+}
+
+/// Removes `item`, whose footprint is `bytes`, from its queue.
+[[gnu::always_inline]] inline void Store::dequeue(Shard& shard, Item& item, std::size_t bytes) noexcept {
+  if (item.standing == Item::Standing::main) [[unlikely]] {
+    shard.main_bytes -= bytes;
+    dequeue(shard, shard.main, item);
+  } else {
+    dequeue(shard, shard.probation, item);
+  }
+}
 
 /// Called after the item was unlinked. `bytes`: its footprint. Counts the item as retired, and reclaims it after a grace period.
 [[gnu::always_inline]] inline void Store::retire(PerCore& own, Item& item, std::size_t bytes) noexcept {

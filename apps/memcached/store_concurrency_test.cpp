@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -43,7 +44,17 @@ struct Worker {
   std::atomic<bool> done{false};
   std::uint64_t hits = 0, broken = 0, refused = 0;
 
+  std::optional<Store::Walk> walk;  // each core crawls; a machine has one crawler, which is a simpler case
+  void crawl() {
+    if (!walk) {
+      store->begin_crawl();
+      walk.emplace(*store);
+    }
+    if (!store->crawl(*walk, 16, 2).more) walk.reset();
+  }
+
   void one_event() {
+    crawl();
     for (int step = 0; step < 20; ++step) {
       const auto number = static_cast<unsigned>(random() % keys);
       const std::string name = "key" + std::to_string(number);

@@ -43,9 +43,9 @@ bool Store::evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept {
 /// Called if the core's reserve is too small for `bytes`, or the limit is exceeded. Takes a new reserve, too, unless the limit is near.
 bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   const std::size_t more = bytes + reserve_bytes_;
-  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= memory_bytes()) {
+  if (taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more <= limit_bytes_.load(std::memory_order_relaxed)) {
     const std::size_t taken = taken_bytes_.fetch_add(more, std::memory_order_relaxed) + more;
-    if (taken + held_bytes() <= memory_bytes()) {
+    if (taken + held_bytes() <= limit_bytes_.load(std::memory_order_relaxed)) {
       own.reserved_bytes.add(reserve_bytes_);
       return true;
     }
@@ -54,6 +54,23 @@ bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   give_back_reserve(own);
   taken_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return evict_for(own, bytes, now);
+}
+
+void Store::check_memory(PerCore& own) noexcept {
+  own.unchecked_bytes = 0;
+  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
+  if (memory_.unused_bytes != nullptr && ++own.checks % checks_a_limit == 0) set_limit();
+}
+
+/// Lowers the limit by what partly empty slabs take beyond `unused_share`, so that the items and these slabs together are within 1 % of
+/// `memory=`. The limit is lowered in small steps, because each step is evicted, and by `unused_limit_share` at most: eviction empties
+/// slabs only slowly.
+void Store::set_limit() noexcept {
+  const std::size_t all = memory_.unused_bytes(), unused = all - std::min(all, unused_before_);
+  const std::size_t excess = unused - std::min(unused, memory_bytes_ / unused_share);
+  const std::size_t wanted = memory_bytes_ - std::min(excess, memory_bytes_ / unused_limit_share);
+  const std::size_t now = limit_bytes_.load(std::memory_order_relaxed);
+  limit_bytes_.store(std::max(wanted, now - std::min(now, checked_bytes)), std::memory_order_relaxed);
 }
 
 void Store::give_back_reserve(PerCore& own) noexcept {
@@ -103,10 +120,11 @@ bool Store::evict_one(Seconds now) noexcept {
 
 /// Returns the item that eviction examines next, null if the shard is empty. While items are copied out of their slabs, this is the older
 /// one of the two queues' oldest. Otherwise the used items, which the main queue has, would stay in slabs that are nearly empty.
-Item* Store::candidate(const Shard& shard) const noexcept {
+[[gnu::always_inline]] inline Item* Store::candidate(const Shard& shard) const noexcept {
   Item* const fresh = shard.probation.oldest;
   Item* const used = shard.main.oldest;
-  if (fresh == nullptr || used == nullptr) return fresh != nullptr ? fresh : used;
+  if (used == nullptr) return fresh;
+  if (fresh == nullptr) return used;
   if (moves_left_.load(std::memory_order_relaxed) != 0) return last_use(*used) <= last_use(*fresh) ? used : fresh;
   return (shard.counters.bytes - shard.main_bytes) * probation_share > shard.counters.bytes ? fresh : used;
 }
@@ -125,7 +143,7 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
     const bool used = (accessed & 1) != 0;
     if (!used || chances == 0) {
       if (accessed >> 1 > next_used && chances != 0) {
-        note_candidate(shard);  // the noted time may be that of the other queue
+        note_candidate(shard, item.hash);  // the noted time may be that of the other queue
         return false;
       }
       evict(shard, item, used);
@@ -143,11 +161,10 @@ bool Store::evict_from(Shard& shard, Seconds now, Seconds next_used, unsigned& c
 
 /// Moves `item` to the end of the main queue.
 void Store::promote(Shard& shard, Item& item) noexcept {
-  dequeue(shard, item);
-  if (item.standing != Item::Standing::main) {
-    item.standing = Item::Standing::main;
-    shard.main_bytes += footprint(item);
-  }
+  const std::size_t bytes = footprint(item);
+  dequeue(shard, item, bytes);
+  item.standing = Item::Standing::main;
+  shard.main_bytes += bytes;
   enqueue(shard, shard.main, item);
 }
 
@@ -176,12 +193,12 @@ void Store::take_back(Shard& shard, Item& item) noexcept {
   unlink(shard, item);
 }
 
-/// Publishes when the shard's next candidate for eviction was last used. So any core can compare shards. The time is corrected when a queue
-/// has another oldest item, and not when the queues' shares change.
-void Store::note_candidate(const Shard& shard) noexcept {
+/// Publishes when the next candidate for eviction of this shard, which is that of `hash`, was last used. So any core can compare shards.
+/// The time is corrected when a queue has another oldest item, and not when the queues' shares change.
+void Store::note_candidate(const Shard& shard, std::uint32_t hash) noexcept {
   const Item* const next = candidate(shard);
   const Seconds used = next != nullptr ? last_use(*next) : nothing_there;
-  std::atomic<Seconds>& noted = oldest_used_[static_cast<std::size_t>(&shard - shards_.get())];
+  std::atomic<Seconds>& noted = oldest_used_[hash & (shard_count_ - 1)];
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
 }
 
@@ -192,6 +209,7 @@ bool Store::set_memory_bytes(std::size_t bytes) noexcept {
     if (bytes - before > free_bytes - std::min(free_bytes, memory_.free_bytes_min)) return false;
   }
   memory_bytes_.store(bytes, std::memory_order_relaxed);
+  limit_bytes_.store(bytes, std::memory_order_relaxed);
   raise_pressure();  // so that commands begin to evict, or notice that the shortage is over
   return true;
 }

@@ -126,10 +126,10 @@ bool Store::move(Shard& shard, Item& item) noexcept {
   std::memcpy(copy->key_data(), item.key_data(), bytes - Item::header_bytes);
   const std::size_t counted_bytes = footprint(item);
   taken_bytes_.fetch_add(counted_bytes, std::memory_order_relaxed);
-  if (item.standing != Item::Standing::main) shard.main_bytes += counted_bytes;
+  shard.main_bytes += counted_bytes;
   enqueue(shard, shard.main, *copy);
   table_.replace(item, *copy);
-  dequeue(shard, item);
+  dequeue(shard, item, counted_bytes);
   retire(own_part(), item, counted_bytes);
   ++shard.counters.moved;
   const std::uint64_t left = moves_left_.load(std::memory_order_relaxed);

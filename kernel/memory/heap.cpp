@@ -495,4 +495,17 @@ HeapCounters heap_counters() noexcept {
   return sum;
 }
 
+std::uint64_t unused_slab_bytes() noexcept {
+  std::uint64_t slabs = 0, used = 0;
+  for (const Heap& heap : heaps) {
+    if (heap.counters.slab_bytes.value() == 0) continue;
+    slabs += heap.counters.slab_bytes.value();
+    for (unsigned size_class = 0; size_class < class_count; ++size_class) {
+      const std::uint64_t freed = heap.freed[size_class].value();
+      used += (heap.allocated[size_class].value() - freed) * class_bytes[size_class];
+    }
+  }
+  return slabs - std::min(slabs, used);
+}
+
 }  // namespace neap::memory

@@ -57,5 +57,7 @@ struct HeapCounters {
   std::uint64_t slab_bytes;    ///< bytes in slabs, for objects of up to 8 KiB
 };
 [[nodiscard]] HeapCounters heap_counters() noexcept;
+/// Bytes of all slabs that no object uses. Costs a few hundred instructions for each core that has slabs.
+[[nodiscard]] std::uint64_t unused_slab_bytes() noexcept;
 
 }  // namespace neap::memory

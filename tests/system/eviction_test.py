@@ -73,3 +73,20 @@ def test_values_of_mixed_sizes_never_exceed_the_limit(small: Server) -> None:
         # A value that was just stored is complete.
         wire.store(b"last", b"l" * 900_000)
         assert wire.fetch(b"last") == b"l" * 900_000
+
+
+@pytest.mark.image_only  # stock memcached runs without its crawler here
+def test_expired_items_are_freed_without_a_request(small: Server) -> None:
+    with small.connect() as wire:
+        wire.ask(b"flush_all\r\n", b"OK\r\n")
+        wire.store(b"stays", VALUE)
+        items = int(wire.statistics()["curr_items"])
+        for number in range(100):
+            wire.store(b"expires-%d" % number, VALUE, expires=1)
+        for _ in range(100):
+            if int(wire.statistics()["curr_items"]) <= items:
+                break
+            time.sleep(0.1)
+        # Flushed items of earlier tests may be freed, too.
+        assert 1 <= int(wire.statistics()["curr_items"]) <= items
+        assert wire.fetch(b"stays") == VALUE
