@@ -182,8 +182,8 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Returns headers and bodies. In each header, a flag replaces the CAS id: it tells whether the id is 0. Blanks at the end of a body, and
-    its length, are left out: memcached pads a number that has become shorter only if no answer with the old one is being sent."""
+    """Returns headers and bodies. In each header, a flag replaces the CAS id: it tells whether the id is 0. Blanks at the end of a body and
+    its length are left out: memcached pads a number that has become shorter only if no answer with the old one is being sent."""
     answers = []
     at = 0
     while at < len(answer):

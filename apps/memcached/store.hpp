@@ -159,19 +159,9 @@ class Store {
     bool flushed = false;  ///< there was an item, but it had been flushed
   };
   /// Returns the item with this key and marks it as used.
-  [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept {
-    const Found found = peek(key, now);
-    if (found.item != nullptr) found.item->note_use(now);
-    return found;
-  }
+  [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept { return look_up<true>(key, now); }
   /// Returns the item with this key, and does not mark it as used.
-  [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept {
-    Item* const item = table_.find(key.text, key.hash);
-    if (item == nullptr) return {};
-    if (is_dead(*item, now)) [[unlikely]]
-      return discard(*item, now);
-    return {.item = item};
-  }
+  [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept { return look_up<false>(key, now); }
   /// If true, the caller MUST call `must_wait` before each command that allocates.
   [[nodiscard]] bool is_short_of_memory() const noexcept { return pressure_.load(std::memory_order_relaxed) != 0; }
   /// If true, a command that allocates an item of `bytes`, including the header, MUST NOT begin in this event. The caller ends the event
@@ -317,6 +307,15 @@ class Store {
     const Seconds expires = item.expires.load(std::memory_order_relaxed);
     return (expires != expires_never && expires <= now) ||
            item.cas.load(std::memory_order_relaxed) <= flushed_cas_.load(std::memory_order_relaxed);
+  }
+  template <bool marks_use>
+  [[nodiscard]] [[gnu::always_inline]] Found look_up(const Key& key, Seconds now) noexcept {
+    Item* const item = table_.find(key.text, key.hash);
+    if (item == nullptr) return {};
+    if (is_dead(*item, now)) [[unlikely]]
+      return discard(*item, now);
+    if constexpr (marks_use) item->note_use(now);
+    return {.item = item};
   }
   [[nodiscard]] Shard& shard_of(std::uint32_t hash) noexcept { return shards_[hash & (shard_count_ - 1)]; }
   struct Live {
