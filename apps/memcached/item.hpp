@@ -52,7 +52,7 @@ struct Item {
   std::uint8_t store;  ///< index of the item's store (`Store::of`)
   std::uint8_t key_bytes;
   /// Written only under the shard's lock, or before the item is linked. A reader that needs both MUST read `cas` before the marks: an item
-  /// that becomes stale gets the mark first, so that nobody sees its new id without the mark.
+  /// that becomes stale gets the mark first, so that no reader sees its new id without the mark.
   std::atomic<std::uint8_t> marks{0};
   bool counted_as_held = false;  ///< unlinked and past its grace period; only replies refer to the item
 

@@ -88,7 +88,7 @@ constexpr bool joins(Mode mode) noexcept {
 
 using OwnCas = std::optional<std::uint64_t>;  ///< a CAS id that a client has chosen for the item that it stores
 
-/// What `Store::arithmetic` and `create_number` set beside the value.
+/// The properties that `Store::arithmetic` and `create_number` set, beside the value.
 struct NumberExtras {
   std::optional<Seconds> expires{};  ///< otherwise the expiry stays; not for `create_number`
   OwnCas own_cas{};
@@ -339,7 +339,7 @@ class Store {
                                  Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
   enum class Swap : std::uint8_t { done, changed };
-  /// What a new item has of the one that it replaces.
+  /// The properties that a new item has from the item that it replaces.
   struct Kept {
     bool expiry = false;
     std::uint8_t marks = 0;

@@ -28,7 +28,7 @@ namespace neap::memcached::text {
   return line.size() >= 2 && line[0] == 'm' && line[1] != ' ' && (line.size() == 2 || line[2] == ' ');
 }
 
-/// What the answer to an ms shows. It is kept while the value arrives, because the line may be gone by then.
+/// The fields of the answer to an ms. They are kept while the value arrives, because the line may be gone by then.
 struct MetaSet {
   static constexpr std::size_t fields_max = 4;
   std::array<char, fields_max> fields;  ///< the flags O, k, c, s in the order in which they were sent

@@ -203,7 +203,7 @@ TEST_F(MetaProtocol, StatisticsCountRequests) {
   }
 }
 
-// What another core may do between the look at an item and the win.
+// Another core may change or replace the item between the look at it and the win.
 TEST_F(MetaProtocol, AWinIsGivenForALinkedItemOnly) {
   Store& store = server.store;
   const Seconds now = server.service.clock.now();
