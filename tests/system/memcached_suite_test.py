@@ -19,8 +19,10 @@ from tools.errors import Failure
 from tools.process import finished
 
 SUITE_SECONDS = 120
-FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
-FILES.append("metaget")
+FILES = (
+    "binary-get bogus-commands cas flags getandtouch incrdecr issue_108 issue_152 issue_192 issue_3 issue_41 issue_68 issue_70"
+    " malicious-commands metaget multiversioning noreply quit touch"
+).split()
 # This test expects a limit of 1 MiB for a value, but the tests start the stock server with a higher limit.
 FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
