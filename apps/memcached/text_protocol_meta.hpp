@@ -2,7 +2,8 @@
 // The meta commands of the text protocol: mn, mg, ms, md, ma, me (memcached's doc/protocol.txt), as memcached 1.6.38 answers them.
 //
 // Differences from memcached:
-// - A command that is answered by an error has no effect. memcached finds some errors late, for example an opaque that is too long after
+// - A command that is answered by CLIENT_ERROR has no effect. memcached finds some errors late, for example an opaque that is too long
+// after
 //   mg has made an item, or after ma has counted.
 // - A length of ms that needs more than 31 bits is refused, as in the classic commands. memcached uses its low 32 bits.
 // - A key that the client sends in base64 is returned in base64. memcached returns the bytes themselves if the item was not made by an ms
