@@ -18,7 +18,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from differential_test import ANSWER_SECONDS, REPLAY, ask_neap, compare
+from replayed import ANSWER_SECONDS, REPLAY, ask_neap, compare
 from servers import StockServer
 
 from tools import cache

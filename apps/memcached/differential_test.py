@@ -6,23 +6,17 @@ lines without an end, the version's text, statistics. Meta commands have a test 
 """
 
 import contextlib
-import os
 import random
 import re
 import socket
 import struct
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from replayed import ANSWER_SECONDS, REPLAY, ask_neap, compare
 from servers import StockServer
 
-from tools.machine import REPOSITORY
-
-REPLAY = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/memcached/memcached_replay"
 CONVERSATIONS = 300
-ANSWER_SECONDS = 20.0
 END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words, so the answer is exactly one ERROR
 LONG_KEY = b"k" * 251  # one byte too long
 KEYS = [b"a", b"b", b"c", b"n", b"k" * 250, LONG_KEY, b"with\ttab"]
@@ -64,10 +58,6 @@ def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
             while piece := wire.recv(1 << 16):
                 answer += piece
         return answer
-
-
-def ask_neap(request: bytes) -> bytes:
-    return subprocess.run([REPLAY], input=request, stdout=subprocess.PIPE, check=True, timeout=ANSWER_SECONDS).stdout
 
 
 def text_conversation(dice: random.Random) -> bytes:
@@ -119,19 +109,6 @@ def text_conversation(dice: random.Random) -> bytes:
             words.append(b"noreply")
         lines.append(b" ".join(words))
     return b"\r\n".join(lines) + b"\r\n" + END_OF_TEXT
-
-
-def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
-    """Asserts that the answers are equal. On failure, shows the place of the difference instead of both whole answers."""
-    if ours == theirs:
-        return
-    assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)
-    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    around = slice(max(0, at - 1 if isinstance(ours, list) else at - 40), at + (2 if isinstance(ours, list) else 60))
-    short = re.sub(rb"([kv])\1{20,}", rb"\1...", request)
-    pytest.fail(
-        f"round {round_number}, at {at}:\n  Neap      {ours[around]!r}\n  memcached {theirs[around]!r}\n  after {short!r}", pytrace=False
-    )
 
 
 def without_cas(answer: bytes) -> bytes:
@@ -205,13 +182,14 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Returns headers and bodies. In each header, a flag replaces the CAS id: it tells whether the id is 0."""
+    """Returns headers and bodies. In each header, a flag replaces the CAS id: it tells whether the id is 0. Blanks at the end of a body and
+    its length are left out: memcached pads a number that has become shorter only if no answer with the old one is being sent."""
     answers = []
     at = 0
     while at < len(answer):
         size = struct.unpack_from(">I", answer, at + 8)[0]
         head = answer[at : at + 16]
-        answers.append((head[:8], head[8:16], int(any(answer[at + 16 : at + 24])), answer[at + 24 : at + 24 + size]))
+        answers.append((head[:8], head[12:16], int(any(answer[at + 16 : at + 24])), answer[at + 24 : at + 24 + size].rstrip(b" ")))
         at += 24 + size
     return answers
 

@@ -52,7 +52,7 @@ struct Item {
   std::uint8_t store;  ///< index of the item's store (`Store::of`)
   std::uint8_t key_bytes;
   /// Written only under the shard's lock, or before the item is linked. A reader that needs both MUST read `cas` before the marks: an item
-  /// that becomes stale gets the mark first, so that nobody sees its new id without the mark.
+  /// that becomes stale gets the mark first, so that no reader sees its new id without the mark.
   std::atomic<std::uint8_t> marks{0};
   /// The queue of the item's shard while the item is linked (store_memory.cpp). `held`: unlinked and past its grace period, so only replies
   /// refer to the item.
@@ -68,7 +68,8 @@ struct Item {
   static_assert(mark_own_cas == own_cas_bytes, "so that the mark is the number of bytes");
   static constexpr std::size_t header_bytes = 68;  ///< offset of the key
   /// Returns the memory of an item without the allocator's rounding. `more_bytes`: `own_cas_bytes` or 0.
-  [[nodiscard]] static constexpr std::size_t memory_bytes(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes) noexcept {
+  [[nodiscard]] static constexpr std::size_t memory_bytes(std::size_t key_bytes, std::size_t value_bytes,
+                                                          std::size_t more_bytes = 0) noexcept {
     return std::max(header_bytes + key_bytes + value_bytes + 2 + more_bytes, sizeof(Item));  // the padding is a part of the object
   }
   [[nodiscard]] std::size_t more_bytes() const noexcept { return marks.load(std::memory_order_relaxed) & mark_own_cas; }

@@ -185,19 +185,25 @@ Exchange::~Exchange() {
   const Seconds now = core_.now();
   service.store.tick(now);
   const bool is_text = protocol == Conversation::Protocol::text;
-  auto [used, requests] = is_text ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+  const Handled handled = is_text ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
                                   : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
-  if (used == 0) [[unlikely]] {
-    if (is_text && text::is_meta(input)) {
-      const Handled meta = text::handle_whole_meta_requests(input, service.store, service.clock, now, core_.statistics, reply_);
-      used = meta.bytes;
-      requests = meta.requests;
-    }
-    if (used == 0) {
-      reply_.close_frame();
-      return false;
-    }
-  }
+  if (handled.bytes == 0) [[unlikely]]
+    return is_text && text::is_meta(input) ? answer_meta_at_once(connection, data, now) : leave_to_parsers();
+  return send_at_once(handled, input.size(), connection, data);
+}
+
+/// A function of its own, so that the classic requests have no further instructions.
+[[gnu::noinline]] bool Exchange::answer_meta_at_once(net::Connection& connection, net::Buffer& data, Seconds now) {
+  const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
+  Service& service = *core_.service;
+  const Handled handled = text::handle_whole_meta_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  return handled.bytes != 0 ? send_at_once(handled, input.size(), connection, data) : leave_to_parsers();
+}
+
+/// Sends the reply to what was handled of `input_bytes`.
+[[gnu::always_inline]] inline bool Exchange::send_at_once(Handled handled, std::size_t input_bytes, net::Connection& connection,
+                                                          net::Buffer& data) {
+  const auto [used, requests] = handled;
   log::count_requests(requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;
   if (core_.unchecked_bytes >= Holders::bytes_per_check) [[unlikely]] {
@@ -205,7 +211,7 @@ Exchange::~Exchange() {
     shed_holders_everywhere(*core_.service, core_, nullptr);
   }
   const std::string_view text = reply_.open_text();
-  if (used == input.size() && !text.empty()) [[likely]] {
+  if (used == input_bytes && !text.empty()) [[likely]] {
     if (reply_.in_frame()) [[likely]] {
       connection.send_frame(text.size());
       core_.statistics.add(Count::bytes_written, text.size());

@@ -271,8 +271,8 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
   return {.outcome = Outcome::stored, .cas = linked.cas};
 }
 
-/// Replaces `old` by `fresh` if `old` is still the item with this key, and has not become stale since its `cas` was read. What is kept is
-/// read under the lock, because `old` may be touched, or a win be sent, while `fresh` is filled.
+/// Replaces `old` by `fresh` if `old` is still the item with this key, and has not become stale since its `cas` was read. Expiry and marks
+/// are read under the lock, because `old` may be touched, or a win be sent, while `fresh` is filled.
 Store::Swap Store::swap_if_same(Item& old, std::uint64_t cas, ItemPointer& fresh, Kept kept, Seconds now, Done& done) noexcept {
   Shard& shard = shard_of(old.hash);
   const std::lock_guard lock(shard.lock);

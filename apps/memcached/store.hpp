@@ -88,7 +88,7 @@ constexpr bool joins(Mode mode) noexcept {
 
 using OwnCas = std::optional<std::uint64_t>;  ///< a CAS id that a client has chosen for the item that it stores
 
-/// What `Store::arithmetic` and `create_number` set beside the value.
+/// The properties that `Store::arithmetic` and `create_number` set, beside the value.
 struct NumberExtras {
   std::optional<Seconds> expires{};  ///< otherwise the expiry stays; not for `create_number`
   OwnCas own_cas{};
@@ -176,19 +176,9 @@ class Store {
     bool flushed = false;  ///< there was an item, but it had been flushed
   };
   /// Returns the item with this key and marks it as used.
-  [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept {
-    const Found found = peek(key, now);
-    if (found.item != nullptr) found.item->note_use(now);
-    return found;
-  }
+  [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept { return look_up<true>(key, now); }
   /// Returns the item with this key, and does not mark it as used.
-  [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept {
-    Item* const item = table_.find(key.text, key.hash);
-    if (item == nullptr) return {};
-    if (is_dead(*item, now)) [[unlikely]]
-      return discard(*item, now);
-    return {.item = item};
-  }
+  [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept { return look_up<false>(key, now); }
   /// If true, the caller MUST call `must_wait` before each command that allocates.
   [[nodiscard]] bool is_short_of_memory() const noexcept { return pressure_.load(std::memory_order_relaxed) != 0; }
   /// If true, a command that allocates an item of `bytes`, including the header, MUST NOT begin in this event. The caller ends the event
@@ -401,6 +391,15 @@ class Store {
     std::array<SizeClass, size_classes> sizes{};
   };
 
+  template <bool marks_use>
+  [[nodiscard]] [[gnu::always_inline]] Found look_up(const Key& key, Seconds now) noexcept {
+    Item* const item = table_.find(key.text, key.hash);
+    if (item == nullptr) return {};
+    if (is_dead(*item, now)) [[unlikely]]
+      return discard(*item, now);
+    if constexpr (marks_use) item->note_use(now);
+    return {.item = item};
+  }
   [[nodiscard]] Shard& shard_of(std::uint32_t hash) noexcept { return shards_[hash & (shard_count_ - 1)]; }
   struct Live {
     Item* item = nullptr;
@@ -423,7 +422,7 @@ class Store {
                                  Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
   enum class Swap : std::uint8_t { done, changed };
-  /// What a new item has of the one that it replaces.
+  /// The properties that a new item has from the item that it replaces.
   struct Kept {
     bool expiry = false;
     std::uint8_t marks = 0;

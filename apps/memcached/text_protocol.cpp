@@ -37,12 +37,10 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
 }
 
 std::size_t TextProtocol::whole_requests(std::string_view input, Context& context) noexcept {
-  const Service& service = context.service;
-  const auto handle = [&](auto pass) {
-    return pass(input, context.store(), service.clock, context.now, context.statistics, context.reply).bytes;
-  };
-  const std::size_t used = handle(handle_whole_requests);
-  return used != 0 || !is_meta(input) ? used : handle(handle_whole_meta_requests);
+  const Clock& clock = context.service.clock;
+  const std::size_t used = handle_whole_requests(input, context.store(), clock, context.now, context.statistics, context.reply).bytes;
+  if (used != 0 || !is_meta(input)) return used;
+  return handle_whole_meta_requests(input, context.store(), clock, context.now, context.statistics, context.reply).bytes;
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {

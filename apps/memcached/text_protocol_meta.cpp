@@ -22,7 +22,7 @@ bool is_recache_due(const MetaLine& line, const MetaFlags& flags, Seconds expire
   return false;
 }
 
-/// What mg has found, as it was before the command.
+/// The item that mg has found, and its properties before the command.
 struct Fetched {
   Item* item = nullptr;
   Store::Found miss;  ///< defined without an item

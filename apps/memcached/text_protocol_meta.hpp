@@ -2,7 +2,8 @@
 // The meta commands of the text protocol: mn, mg, ms, md, ma, me (memcached's doc/protocol.txt), as memcached 1.6.38 answers them.
 //
 // Differences from memcached:
-// - A command that is answered by an error has no effect. memcached finds some errors late, for example an opaque that is too long after
+// - A command that is answered by CLIENT_ERROR has no effect. memcached finds some errors late, for example an opaque that is too long
+// after
 //   mg has made an item, or after ma has counted.
 // - A length of ms that needs more than 31 bits is refused, as in the classic commands. memcached uses its low 32 bits.
 // - A key that the client sends in base64 is returned in base64. memcached returns the bytes themselves if the item was not made by an ms
@@ -28,7 +29,7 @@ namespace neap::memcached::text {
   return line.size() >= 2 && line[0] == 'm' && line[1] != ' ' && (line.size() == 2 || line[2] == ' ');
 }
 
-/// What the answer to an ms shows. It is kept while the value arrives, because the line may be gone by then.
+/// The fields of the answer to an ms. They are kept while the value arrives, because the line may be gone by then.
 struct MetaSet {
   static constexpr std::size_t fields_max = 4;
   std::array<char, fields_max> fields;  ///< the flags O, k, c, s in the order in which they were sent

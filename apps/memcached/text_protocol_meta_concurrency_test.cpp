@@ -141,7 +141,7 @@ void play(unsigned cores, std::size_t memory_bytes) {
       Worker& worker = workers[core];
       worker.client = all.clients[core].get();
       worker.core = core;
-      worker.events_left = 400;
+      worker.events_left = 1200;
       worker.random.seed(core + 1);
       machine.on(core, [&worker] { worker.one_event(); });
     }
@@ -159,7 +159,7 @@ void play(unsigned cores, std::size_t memory_bytes) {
   }
   std::vector<std::string> wins;
   for (const Worker& worker : workers) wins.insert(wins.end(), worker.wins.begin(), worker.wins.end());
-  EXPECT_GT(wins.size(), 50U * cores);
+  EXPECT_GT(wins.size(), 150U * cores);
   std::ranges::sort(wins);
   const auto twice = std::ranges::adjacent_find(wins);
   EXPECT_EQ(twice, wins.end()) << (twice == wins.end() ? "" : *twice);

@@ -203,6 +203,25 @@ TEST_F(MetaProtocol, StatisticsCountRequests) {
   }
 }
 
+// Another core may change or replace the item between the look at it and the win.
+TEST_F(MetaProtocol, AWinIsGivenForALinkedItemOnly) {
+  Store& store = server.store;
+  const Seconds now = server.service.clock.now();
+  for (const char* change : {"ms a 1\r\n2\r\n", "ma a\r\n", "md a\r\n", "md a x\r\n", "md a I E5\r\n", "ms a 0 MA\r\n\r\n"}) {
+    client.talk("ms a 1\r\n1\r\n");
+    Item* const item = store.peek(store.key("a"), now).item;
+    item->hold();
+    const ItemPointer holder(item);
+    client.talk(change);
+    EXPECT_FALSE(store.win(*item, now)) << change;
+  }
+  client.talk("ms a 1\r\n1\r\nmd a I\r\n");
+  Item* const item = store.peek(store.key("a"), now).item;
+  EXPECT_EQ(store.win(*item, now)->marks, Item::mark_stale);
+  EXPECT_EQ(store.win(*item, now)->marks, Item::mark_stale | Item::mark_win_sent);
+  EXPECT_EQ(store.win(*item, now)->cas, item->client_cas());
+}
+
 // Any number of requests may be sent before the first answer is read.
 TEST_F(MetaProtocol, PipelinesOfAnyLengthAreAnsweredInBoundedMemory) {
   client.talk("ms a 20000\r\n" + std::string(20'000, 'v') + "\r\nms b 100\r\n" + std::string(100, 'w') + "\r\n");

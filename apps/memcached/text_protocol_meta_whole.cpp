@@ -5,6 +5,7 @@
 #include "apps/memcached/text_protocol_meta.hpp"
 #include "apps/memcached/text_protocol_meta_line.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
+#include "kernel/short_copy.hpp"
 
 namespace neap::memcached::text {
 namespace {
@@ -28,6 +29,17 @@ struct Flags {
   std::uint32_t seconds = 0, client_flags = 0;
   [[nodiscard]] bool has(char letter) const noexcept { return (letters >> (letter - 'A') & 1) != 0; }
 };
+
+/// As `put_text`, without a call. An opaque has a few bytes.
+[[gnu::always_inline]] inline char* put_opaque(char* to, std::string_view opaque) noexcept {
+  *to++ = ' ';
+  if (opaque.size() >= 8) {
+    copy_short(to, opaque.data(), opaque.size());
+  } else {
+    for (std::size_t at = 0; at < opaque.size(); ++at) to[at] = opaque[at];
+  }
+  return to + opaque.size();
+}
 
 /// Reads the flags at `at`, and moves `at` behind the line. Returns false for a flag that is not among `allowed`, and for anything else
 /// that is unusual. The byte before `end` MUST be a line end.
@@ -65,8 +77,7 @@ struct Flags {
     ++at;
     switch (letter) {
       case 'O':
-        *to++ = ' ';
-        to = put_text(to, flags.opaque);
+        to = put_opaque(to, flags.opaque);
         at += flags.opaque.size() - 1;
         continue;
       case 'k':
@@ -104,8 +115,7 @@ char* put_echo(char* to, const Flags& flags, std::string_view key) noexcept {
     const char letter = *++at;
     ++at;
     if (letter == 'O') {
-      *to++ = ' ';
-      to = put_text(to, flags.opaque);
+      to = put_opaque(to, flags.opaque);
       at += flags.opaque.size() - 1;
     } else if (letter == 'k') {
       to = put_key(put_text(to, " k"), key);
@@ -120,37 +130,41 @@ Handled handle_whole_meta_requests(std::string_view input, Store& store, const C
                                    Reply& reply) noexcept {
   const char* begin = input.data();  // of the next request
   const char* const end = begin + input.size();
-  const char* const lines_end = begin + input.rfind('\n') + 1;
+  const char* const lines_end = end[-1] == '\n' ? end : begin + input.rfind('\n') + 1;
   std::uint32_t gets = 0, misses = 0, sets = 0, others = 0;
-  while (lines_end - begin >= 4 && begin[0] == 'm' && !reply.full()) {
-    if (std::memcmp(begin, "mn\r\n", 4) == 0) {
+  while (lines_end - begin >= 4) {
+    std::uint32_t command = 0;
+    std::memcpy(&command, begin, sizeof command);
+    if (command == word_of("mn\r\n")) [[unlikely]] {
       reply.put("MN\r\n");
       begin += 4;
       ++others;
+      if (reply.full()) break;
       continue;
     }
-    const char command = begin[1];
-    if ((command != 'g' && command != 's') || begin[2] != ' ') break;
+    command &= 0x00ff'ffff;
+    const bool is_get = command == (word_of("mg  ") & 0x00ff'ffff);
+    if (!is_get && command != (word_of("ms  ") & 0x00ff'ffff)) break;
     const char* at = detail::find_break(begin, begin + 3, lines_end);
     const std::string_view key_text{begin + 3, static_cast<std::size_t>(at - begin - 3)};
     if (key_text.size() - 1 >= key_bytes_max) break;
     const Key key{.text = key_text, .hash = hash_key(key_text, store.seed())};
     Flags flags;
     const std::size_t answer_bytes_max = head_bytes_max + key_text.size();
-    if (command == 'g') {
+    if (is_get) {
       if (!read_flags(at, lines_end, flags_of_get, flags)) break;
       const Store::Found found = store.peek(key, now);
       Item* const item = found.item;
       if (item == nullptr) [[unlikely]] {
-        count_miss(found, statistics);
-        ++misses;
         if (!flags.has('q')) {
           char* const to = reply.room(answer_bytes_max);
           if (to == nullptr) break;
           reply.advance_to(put_echo(put_text(to, "EN"), flags, key_text));
         }
+        count_miss(found, statistics);
+        ++misses;
       } else {
-        const std::uint64_t cas = item->client_cas();  // before the marks: see `Item::marks`
+        const std::uint64_t cas = flags.has('c') ? item->client_cas() : 0;  // before the marks: see `Item::marks`
         const std::size_t value_bytes = item->value_bytes;
         if (item->marks.load(std::memory_order_acquire) & (Item::mark_stale | Item::mark_win_sent | Item::mark_binary_key)) break;
         const std::size_t line_bytes = flags.has('v') ? value_bytes + 2 : 0;
@@ -159,7 +173,10 @@ Handled handle_whole_meta_requests(std::string_view input, Store& store, const C
         if (head == nullptr) break;
         char* to = line_bytes != 0 ? put_number(put_text(head, "VA "), value_bytes) : put_text(head, "HD");
         to = put_fields(to, flags, key_text, item, value_bytes, cas, now);
-        if (line_bytes != 0) to = put_value(to, {item->key_data() + key_text.size(), line_bytes});
+        if (line_bytes != 0) {
+          copy_medium(to, item->key_data() + key_text.size(), line_bytes);
+          to += line_bytes;
+        }
         reply.advance_to(to);
         item->note_use(now);
       }
@@ -177,6 +194,7 @@ Handled handle_whole_meta_requests(std::string_view input, Store& store, const C
       ++sets;
       begin = at + bytes + 2;
     }
+    if (reply.full()) break;
   }
   if (gets != 0) {
     statistics.add(Count::cmd_get, gets);
