@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Concurrent clients of memcached on four cores: their histories are linearizable. Wrong histories are found.
+
+A history is linearizable if all operations on a key have an order that one memcached could have executed, in which each operation lies
+between its call and its return. `./neap soak histories` does the same for longer.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import NeapServer, Server, StockServer
+
+from tools import history_soak
+
+SECONDS = 10.0
+SEED = 23
+
+
+@pytest.fixture(scope="module")
+def four_cores(stock: bool) -> Iterator[Server]:
+    with StockServer("-m", "256") if stock else NeapServer(cores=history_soak.CORES, memory="512M", arguments=["memory=256M"]) as server:
+        yield server
+
+
+def test_histories_of_concurrent_clients_are_linearizable(four_cores: Server) -> None:
+    history = history_soak.record(*four_cores.address, SECONDS, SEED)
+    assert history.faults() == [], history.summary()
+    four_cores.check()
+
+
+# ---- histories written by hand ----
+
+
+def step(kind: str, answer: str, call: int, end: int, **fields: int) -> dict:
+    return {"kind": kind, "key": "k", "answer": answer, "call_ns": call, "return_ns": end, **fields}
+
+
+def verdict(folder: Path, *steps: dict) -> history_soak.History:
+    path = folder / "history"
+    path.write_text("".join(json.dumps({**one, "client": number % 4}) + "\n" for number, one in enumerate(steps)))
+    return history_soak.report(["--check", str(path)])
+
+
+STORED = step("set", "STORED", 0, 10, value=1)
+WRONG = {
+    "a lost update": [STORED, step("set", "STORED", 20, 30, value=2), step("get", "VALUE", 40, 50, got=1)],
+    "a value that nothing stored": [STORED, step("get", "VALUE", 20, 30, got=3)],
+    "a value before it was stored": [step("get", "VALUE", 0, 10, got=1), step("set", "STORED", 20, 30, value=1)],
+    "an item after its deletion": [STORED, step("delete", "DELETED", 20, 30), step("get", "VALUE", 40, 50, got=1)],
+    "one item deleted twice": [STORED, step("delete", "DELETED", 20, 40), step("delete", "DELETED", 30, 50)],
+    "a lost item": [STORED, step("get", "END", 20, 30)],
+    "a touch of an item that is gone": [STORED, step("delete", "DELETED", 20, 30), step("touch", "TOUCHED", 40, 50)],
+    "two adds that both store": [step("add", "STORED", 0, 20, value=1), step("add", "STORED", 10, 30, value=2)],
+    "an increment that is lost": [
+        STORED, step("incr", "NUMBER", 20, 40, value=1, got=2), step("incr", "NUMBER", 30, 50, value=1, got=2),
+    ],
+    "two cas with one unique that both store": [
+        STORED, step("gets", "VALUE", 20, 30, got=1, got_cas=7),
+        step("cas", "STORED", 40, 60, value=2, unique=7), step("cas", "STORED", 50, 70, value=3, unique=7),
+    ],
+    "a cas that is refused although nothing changed": [
+        STORED, step("gets", "VALUE", 20, 30, got=1, got_cas=7), step("cas", "EXISTS", 40, 60, value=2, unique=7),
+    ],
+    "a new value with the old unique": [
+        STORED, step("gets", "VALUE", 20, 30, got=1, got_cas=7), step("set", "STORED", 40, 50, value=2),
+        step("gets", "VALUE", 60, 70, got=2, got_cas=7),
+    ],
+    "reads that go back in time": [
+        STORED, step("set", "STORED", 20, 90, value=2), step("get", "VALUE", 30, 40, got=2), step("get", "VALUE", 50, 60, got=1),
+    ],
+}  # fmt: skip
+RIGHT = {
+    "a read beside a store may see either value": [
+        STORED, step("set", "STORED", 20, 90, value=2), step("get", "VALUE", 30, 40, got=1), step("get", "VALUE", 50, 60, got=2),
+    ],
+    "of two cas with one unique, one stores": [
+        STORED, step("gets", "VALUE", 20, 30, got=1, got_cas=7), step("cas", "EXISTS", 40, 60, value=2, unique=7),
+        step("cas", "STORED", 50, 70, value=3, unique=7), step("gets", "VALUE", 80, 90, got=3, got_cas=8),
+    ],
+    "a touch leaves the unique": [
+        STORED, step("gets", "VALUE", 20, 30, got=1, got_cas=7), step("touch", "TOUCHED", 40, 50),
+        step("cas", "STORED", 60, 70, value=2, unique=7),
+    ],
+    "an overflow wraps around": [
+        step("set", "STORED", 0, 10, value=(1 << 64) - 1), step("incr", "NUMBER", 20, 30, value=2, got=1),
+        step("get", "VALUE", 40, 50, got=1),
+    ],
+    "a read beside a deletion": [
+        STORED, step("delete", "DELETED", 20, 90), step("get", "END", 30, 40), step("touch", "NOT_FOUND", 50, 60),
+        step("incr", "NOT_FOUND", 50, 60, value=1), step("cas", "NOT_FOUND", 50, 60, value=2, unique=7),
+        step("delete", "NOT_FOUND", 50, 60),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_history_is_rejected(tmp_path: Path, name: str) -> None:
+    history = verdict(tmp_path, *WRONG[name])
+    assert history.result == "Illegal"
+    assert any("not linearizable" in fault for fault in history.faults()) and any("key k" in line for line in history.details)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_history_is_accepted(tmp_path: Path, name: str) -> None:
+    assert verdict(tmp_path, *RIGHT[name]).result == "Ok"
+
+
+def test_a_history_of_one_client_alone_is_no_test(tmp_path: Path) -> None:
+    faults = verdict(tmp_path, STORED, step("get", "VALUE", 20, 30, got=1)).faults()
+    assert "no two operations on one key overlapped" in faults and "no operation answered cas EXISTS" in faults
