@@ -6,6 +6,8 @@ between its call and its return. `./neap soak histories` does the same for longe
 """
 
 import json
+import socketserver
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,64 @@ def test_histories_of_concurrent_clients_are_linearizable(four_cores: Server) ->
     history = history_soak.record(*four_cores.address, SECONDS, SEED)
     assert history.faults() == [], history.summary()
     four_cores.check()
+
+
+# ---- a wrong memcached ----
+
+
+class StaleMemcached(socketserver.StreamRequestHandler):
+    """Answers as a memcached. If `stale`, some gets are answered from a copy that is nine operations old."""
+
+    stale = True
+    lock = threading.Lock()
+    items: dict[bytes, tuple[int, int]] = {}  # value and unique
+    copy: dict[bytes, tuple[int, int]] = {}
+    operations = 0
+
+    def handle(self) -> None:
+        while line := self.rfile.readline():
+            words = line.split()
+            data = self.rfile.readline().strip() if words[0] in (b"set", b"add", b"cas") else b""
+            with self.lock:
+                answer = self.answer(words, data)
+            self.wfile.write(answer)
+
+    def answer(self, words: list[bytes], data: bytes) -> bytes:
+        kind, key = words[:2]
+        here = StaleMemcached
+        here.operations += 1
+        if here.operations % 10 == 0:
+            here.copy = dict(self.items)
+        items = self.copy if self.stale and kind == b"get" and here.operations % 10 == 9 else self.items
+        found = items.get(key)
+        if kind in (b"get", b"gets"):
+            unique = b" %d" % found[1] if found and kind == b"gets" else b""
+            return b"VALUE %s 0 %d%s\r\n%d\r\nEND\r\n" % (key, len(str(found[0])), unique, found[0]) if found else b"END\r\n"
+        if kind == b"add" and found:
+            return b"NOT_STORED\r\n"
+        if kind == b"cas" and found and found[1] != int(words[5]):
+            return b"EXISTS\r\n"
+        if found is None and kind not in (b"set", b"add"):
+            return b"NOT_FOUND\r\n"
+        if kind == b"touch":
+            return b"TOUCHED\r\n"
+        if kind == b"delete":
+            del self.items[key]
+            return b"DELETED\r\n"
+        value = (found[0] + int(words[2])) % (1 << 64) if found and kind == b"incr" else int(data)
+        self.items[key] = (value, self.operations)
+        return b"%d\r\n" % value if kind == b"incr" else b"STORED\r\n"
+
+
+@pytest.mark.parametrize("stale, result", [(True, "Illegal"), (False, "Ok")])
+def test_a_memcached_with_stale_reads_is_found(monkeypatch: pytest.MonkeyPatch, stale: bool, result: str) -> None:
+    monkeypatch.setattr(StaleMemcached, "stale", stale)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), StaleMemcached) as wrong:
+        wrong.daemon_threads = True
+        threading.Thread(target=wrong.serve_forever, daemon=True).start()
+        history = history_soak.record("127.0.0.1", wrong.server_address[1], 1.0, SEED + stale)
+        wrong.shutdown()
+    assert history.result == result and bool(history.details) == stale
 
 
 # ---- histories written by hand ----

@@ -233,3 +233,31 @@ def test_memcached_tool_shows_statistics_settings_and_sizes(server: Server) -> N
         settings = memcached_tool(server, "settings")
         assert settings == wire.statistics(b"settings")
         assert memcached_tool(server, "sizes")
+
+
+# ---- memcached_exporter, which is neither in Debian nor in a registry ----
+
+# The general statistics that the program reads and needs.
+EXPORTED = [
+    "bytes", "bytes_read", "bytes_written", "cmd_flush", "cmd_set", "curr_connections", "curr_items", "evictions", "limit_maxbytes",
+    "reclaimed", "rejected_connections", "store_no_memory", "store_too_large", "time", "total_connections", "total_items", "uptime",
+    "version", "cas_badval", *(f"{command}_{outcome}" for command in ("get", "delete", "incr", "decr", "cas", "touch")
+    for outcome in ("hits", "misses")),
+]  # fmt: skip
+
+
+def test_memcached_exporter_finds_the_general_statistics(server: Server) -> None:
+    with server.connect() as wire:
+        general = wire.statistics()
+    assert [name for name in EXPORTED if not general.get(name)] == []
+
+
+def test_memcached_exporter_accepts_the_statistics_of_sizes(server: Server) -> None:
+    """The program refuses all statistics of a server that has one name in both `stats items` and `stats slabs`."""
+    with server.connect() as wire:
+        wire.store(b"exported", b"x" * 300)
+        of_items = {name.rpartition(":")[2] for name in wire.statistics(b"items")}
+        of_slabs = {name.rpartition(":")[2] for name in wire.statistics(b"slabs")}
+    assert {"number", "age", "mem_requested", "evicted"} <= of_items
+    assert {"chunk_size", "used_chunks", "active_slabs", "total_malloced"} <= of_slabs
+    assert of_items & of_slabs == set()
