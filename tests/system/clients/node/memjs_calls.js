@@ -52,7 +52,8 @@ function callBack(stated, method, ...parameters) {
 function plain(value) {
   if (Buffer.isBuffer(value)) return value.toString();
   if (Array.isArray(value)) return value.map(plain);
-  if (value !== null && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plain(part)]));
+  if (value !== null && typeof value === "object")
+    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plain(part)]));
   return value;
 }
 
