@@ -12,7 +12,8 @@ CLIENT_SECONDS = 120
 
 @dataclass
 class Judgement:
-    """What a client found. `wrong`: calls whose answer is not the stated one. `missing`: public methods that were not called, by class."""
+    """The outcome of a client. `wrong`: calls whose answer is not the stated one. `missing`: public methods that were not called, by
+    class."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)

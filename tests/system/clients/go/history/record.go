@@ -15,7 +15,7 @@ import (
 
 const (
 	// Each client uses several connections in turn, so that its operations arrive on different cores.
-	connectionsPerClient = 4
+	connectionsPerClient = 8
 	answerSeconds        = 60
 	// All clients use `keys` keys at a time, and other ones after this time. The checker's work for a key grows with the square of its
 	// operations.
