@@ -6,10 +6,12 @@ packages without root rights and checks them against the machine's lists. The pa
 those in the machine's lists, so they stay the same until the lists change.
 """
 
+import contextlib
 import functools
 import os
 import re
 import shlex
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from tools.process import output_of, run_logged
 DOWNLOAD_SECONDS = 300
 UNPACK_SECONDS = 120
 LOOK_UP_SECONDS = 300  # apt needs a second on an idle machine, minutes on a machine that also compiles and emulates
+# apt's answers to look-ups depend on these files alone.
+APT_STATE = (Path("/var/lib/apt/lists"), Path("/var/lib/dpkg/status"), Path("/etc/apt"))
 _UPDATE_HINT = "`apt-get update` brings the machine's package lists up to date"
 
 
@@ -32,10 +36,30 @@ class Package:
 
 
 def _apt(argv: list[str]) -> str:
+    """Runs a look-up of apt. Answers are kept until apt's files change, because a test run makes dozens of look-ups."""
+    state = cache.root() / "apt-answers" / _apt_state()
+    path = state / cache.digest(*argv)
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text()
     try:
-        return output_of(argv, timeout_seconds=LOOK_UP_SECONDS)
+        answer = output_of(argv, timeout_seconds=LOOK_UP_SECONDS)
     except Failure as failure:
         raise Failure(failure.message, failure.hint or _UPDATE_HINT, failure.details) from None
+    for outdated in [place for place in state.parent.glob("*") if place != state]:
+        cache.remove(outdated)
+    new = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+    with contextlib.suppress(FileNotFoundError):  # another process may see newer files and remove this folder
+        state.mkdir(parents=True, exist_ok=True)
+        new.write_text(answer)
+        new.replace(path)
+    return answer
+
+
+def _apt_state() -> str:
+    """Returns a digest of the names, sizes and times of apt's files."""
+    files = [path for place in APT_STATE for path in ([place] if place.is_file() else sorted(place.rglob("*"))) if path.is_file()]
+    stats = [(path, path.stat()) for path in files]
+    return cache.digest(os.environ.get("APT_CONFIG", ""), *(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats))
 
 
 def resolve(names: list[str]) -> list[Package]:

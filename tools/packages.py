@@ -36,6 +36,7 @@ class Need:
 XZ = Need("xz-utils", "xz")
 PATCH = Need("patch", "patch")
 COMPILER = Need("g++", "g++")
+GO = (Need("golang-go", "go"),)
 CMAKE = (Need("cmake", "cmake"), Need("ninja-build", "ninja"), Need("ccache", "ccache"))
 
 NEEDS: dict[str, tuple[Need, ...]] = {
@@ -75,7 +76,13 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("zstd", "zstd"),
         Need("perl", "perl"),
         Need("socat", "socat"),
+        # Clients of memcached in Go, JavaScript and Java.
+        *GO,
+        Need("nodejs", "node"),
+        Need("npm", "npm"),
+        Need("default-jdk-headless", "javac"),
     ),
+    "histories": GO,
     "mutilate": (COMPILER, Need("git", "git")),
     "netpipe": (Need("netpipe-tcp", "NPtcp"),),
     "gdb": (Need("gdb", "gdb"),),

@@ -16,7 +16,7 @@ from tools.process import finished
 COLUMNS_MAX = 140
 CLANG_FORMAT = "clang-format-19"
 CPP = (".cpp", ".hpp", ".h", ".c")
-CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto", ".js", ".css")
+CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto", ".js", ".css", ".go", ".java")
 CODE_NAMES = ("CMakeLists.txt", "neap", "run", "requirements.txt")
 SPDX_WITHIN_LINES = 5
 # Generated headers that other headers include, as build targets.

@@ -22,6 +22,7 @@ from tools import (
     build,
     card_fuzz,
     fuzz_soak,
+    history_soak,
     kernel_soak,
     outside,
     packages,
@@ -93,11 +94,11 @@ def soak(
     starts: int | None = None,
     busy: int | None = None,
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Six names are no
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Seven names are no
     layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers, `model` seeds on the model machine (tools/model/campaign.py has its further
-    arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which
-    this function sets in the environment."""
+    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `model` seeds on the model machine
+    (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among
+    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     given = {name: value for name, value in {**of_model, **of_starts}.items() if value is not None}
@@ -112,7 +113,13 @@ def soak(
         raise UsageError(f"{_soak_option(next(iter(given)))} belongs to soak {name}", f"./neap soak {name}")
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
-    alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}
+    alone = {
+        "card": card_fuzz.soak,
+        "driver": _soak_driver,
+        "kernel": kernel_soak.soak,
+        "fuzz": fuzz_soak.soak,
+        "histories": history_soak.soak,
+    }
     if len(names) == 1 and names[0] in alone:
         return alone[names[0]](minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]

@@ -191,6 +191,14 @@ def test_soak_repeats_until_its_time_is_over_and_stops_at_a_failure(layers: dict
         testing.soak([], minutes=0)
 
 
+def test_soak_histories_is_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(testing.history_soak, "soak", lambda minutes: given.append(minutes) or 7)
+    assert (testing.soak(["histories"], minutes=2), given) == (7, [2])
+    with pytest.raises(UsageError):
+        testing.soak(["histories"], cores=4)
+
+
 def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:
     (own_build / "a_test.py").write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('why')\n")
     result = testing._fresh_result("trial")

@@ -199,6 +199,7 @@ void show_items(const Service& service, Lines lines) {
 }
 
 /// A "page" is a mebibyte, and a "chunk" the largest size of the group, because memcached's programs compute memory with these two.
+/// A name MUST NOT be in `show_items`, too: memcached_exporter refuses the statistics of a server that has a name in both.
 void show_slabs(const Service& service, Lines lines) {
   constexpr std::uint64_t page_bytes = 1 << 20;
   unsigned active = 0;
@@ -212,7 +213,6 @@ void show_slabs(const Service& service, Lines lines) {
     lines.number(prefix + "used_chunks", size.items);
     lines.number(prefix + "free_chunks", 0);  // free memory belongs to all sizes
     lines.number(prefix + "free_chunks_end", 0);
-    lines.number(prefix + "mem_requested", size.bytes);
     for (const std::string_view count : {"cmd_set", "cas_hits", "cas_badval"}) {
       lines.number(prefix + std::string(count), 0);  // commands are counted for all sizes together; memcached_exporter needs these names
     }
