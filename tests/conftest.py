@@ -18,10 +18,11 @@ RULE_BROKEN = 3
 STRICT = "--strict"
 # The files that take longest, in each layer. tests/system and tests/model both have an experiment_test.
 LONGEST = [
-    "system/linux_trace_test", "system/launcher_test", "system/hostile_test", "system/linux_traffic_test", "system/load_test",
+    "system/linux_trace_test", "system/launcher_test", "system/hostile_test", "system/memcached_suite_test", "system/linux_traffic_test",
+    "system/load_test",
     "system/stock_clients_test", "system/linux_ethtool_test", "system/boot_test", "system/linux_machine_test", "system/outside_test",
     "system/bench_test", "system/linux_driver_test", "system/boot_serve_test", "system/log_test", "system/linux_removal_test",
-    "system/image_test", "system/experiment_test", "system/linux_nomsi_test", "system/netpipe_test", "system/memcached_suite_test",
+    "system/image_test", "system/experiment_test", "system/linux_nomsi_test", "system/netpipe_test",
     "model/linux_arms_test", "model/compare_test", "model/linux_trace_test", "model/linux_log_test", "model/linux_test",
     "target/core_start_test", "target/target_test", "model/linux_memcached_test", "model/sequence_test", "net/net_echo_test",
     "model/experiment_test", "ixgbe/ixgbe_echo_test", "ixgbe/ixgbe_settings_test", "ixgbe/ixgbe_monitor_test",

@@ -87,8 +87,8 @@ def serve(words: dict[str, str]) -> int:
     megabytes = int(words.get("memory-limit", "64"))
     arguments = [f"{name}={value}" for name, value in words.items()]
     memory = f"{max(256, 2 * megabytes)}M"
-    # Without `outside`, QEMU's user network drops all datagrams of the guest.
-    with Machine(build.image("memcached"), memory=memory, arguments=arguments, outside="udp-port" in words) as machine:
+    outside = "udp-port" in words  # otherwise QEMU's user network drops all datagrams of the guest
+    with Machine(build.image("memcached"), memory=memory, arguments=arguments, card_options=["--strict"], outside=outside) as machine:
         try:
             machine.wait_for_line(LISTENING, START_SECONDS)
         except Exception as error:  # the image has refused a word, or failed to start
