@@ -25,6 +25,7 @@ from tools.process import finished
 
 SUITE_SECONDS = 180
 AT_ONCE = 3
+OWN_SERVER_TEST = "test_memcached_suite_with_options"
 PROGRAM = Path(__file__).with_name("memcached_program.py")
 
 ON_SHARED_SERVER = """
@@ -72,7 +73,7 @@ NOT_RUN = {
 
 
 def folder_name(versions: list[str]) -> str:
-    return f"{versions[0]}-{cache.digest(__file__)}"
+    return f"{versions[0]}-{cache.digest(Path(__file__).read_text())}"
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +139,10 @@ def expect(complaint: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def own_server_runs(suite: Path) -> Iterator[dict[str, Future[str]]]:
+def own_server_runs(suite: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[str]]]:
+    selected = [item.callspec.params["name"] for item in request.session.items if item.originalname == OWN_SERVER_TEST]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {name: pool.submit(run, suite, name) for name in ON_OWN_SERVER}
+        yield {name: pool.submit(run, suite, name) for name in selected}
 
 
 def test_each_file_of_the_suite_is_run_or_has_a_reason(suite: Path) -> None:
