@@ -89,8 +89,8 @@ struct Item {
   }
   /// True if the item was ever read. Eviction sets the mark before it clears the note of the last use.
   [[nodiscard]] bool was_fetched() const noexcept { return (accessed.load(std::memory_order_acquire) & 1) != 0 || has_mark(mark_fetched); }
-  /// Returns the CAS id that clients see.
-  [[nodiscard]] std::uint64_t client_cas() const noexcept {
+  /// Returns the CAS id that clients see. A call would cost a binary get 13 instructions.
+  [[nodiscard]] [[gnu::always_inline]] std::uint64_t client_cas() const noexcept {
     std::uint64_t id = cas.load(std::memory_order_acquire);
     if (has_mark(mark_own_cas)) std::memcpy(&id, key_data() + key_bytes + value_bytes + 2, sizeof id);
     return id;
