@@ -57,6 +57,8 @@ def names() -> list[str]:
 
 
 def rows(selection: Selection) -> list[Row]:
+    if selection.with_linux:
+        raise UsageError("--linux: hit-ratio has no such choice", "it is one of the benchmark 'request'")
     if not any(selection.has(name) for name in names()):
         raise UsageError(f"--rows: no row is named {' or '.join(selection.patterns)}", f"rows: {' '.join(names())}")
     build.build("host", ["memcached_hit_ratio"])
