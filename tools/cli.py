@@ -221,7 +221,11 @@ def _parser() -> Parser:
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
     bench.add_argument(
-        "--rows", action="append", default=[], metavar="PATTERN", help="only these rows of `request`, like 'get.16*'; repeatable"
+        "--rows",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only these rows of `request` or `hit-ratio`, like 'get.16*'; repeatable",
     )
     bench.add_argument(
         "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"

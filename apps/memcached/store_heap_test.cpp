@@ -226,8 +226,8 @@ TEST_P(StoreOnHeap, NoSetIsRefusedWhateverSizesCome) {
   }
 }
 
-// Values of many sizes leave many slabs partly empty. These count against the limit, so that the slabs of all items are within 1.5 % of it.
-// Without that, they took 6 % more than the limit here.
+// Values of many sizes leave many slabs partly empty. These count against the limit, so that the slabs of all items exceed it by 2.5 % at
+// most. Without that, they took 8 % more than the limit here.
 TEST(StoreOnHeapOfOneCore, PartlyEmptySlabsCountAgainstTheLimit) {
   prepare_arena();
   const std::uint64_t before = memory::heap_counters().slab_bytes;
@@ -244,7 +244,7 @@ TEST(StoreOnHeapOfOneCore, PartlyEmptySlabsCountAgainstTheLimit) {
     });
     EXPECT_EQ(refused, 0U);
     const std::uint64_t slabs = memory::heap_counters().slab_bytes - before;
-    EXPECT_LE(slabs, store.memory_bytes() + store.memory_bytes() * 3 / 200);
+    EXPECT_LE(slabs, store.memory_bytes() + store.memory_bytes() / 40);
     EXPECT_GE(store.used_bytes(), store.memory_bytes() / 100 * 86);  // the limit is lowered by an eighth at most
     RecordProperty("slab_bytes_share", std::to_string(static_cast<double>(slabs) / static_cast<double>(store.memory_bytes())));
   }
@@ -256,6 +256,7 @@ TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
   constexpr std::size_t large_bytes = 400'000, small_item = 200, large_item = large_bytes + 200;
   StoreOptions options = options_for(GetParam());
   options.memory_bytes = arena_bytes / 2;  // the limit is reached before the heap is fragmented
+  options.memory.unused_bytes = nullptr;   // so that the limit stays the same
   store_ = std::make_unique<Store>(options);
   Store& store = *store_;
   std::atomic<unsigned> next{0}, refused{0};

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tools import build
 from tools.bench.programs import memcached
 from tools.bench.rows import Row, Selection, aligned
-from tools.errors import Failure
+from tools.errors import Failure, UsageError
 
 PROGRAM = build.BUILD / "host/apps/memcached/memcached_hit_ratio"
 PATIENCE_SECONDS = 1200.0
@@ -44,17 +44,33 @@ LOADS = [
 VALUES = (10, 100, 1000)
 
 
+def _miss_ratio(load: Load, mebibytes: int) -> str:
+    return f"miss_ratio.{load.name}.{mebibytes}_MiB"
+
+
+def _item_bytes(value_bytes: int) -> str:
+    return f"item_bytes.{value_bytes}"
+
+
+def names() -> list[str]:
+    return [_miss_ratio(load, mebibytes) for load in LOADS for mebibytes in load.mebibytes] + [_item_bytes(value) for value in VALUES]
+
+
 def rows(selection: Selection) -> list[Row]:
+    if selection.with_linux:
+        raise UsageError("--linux: hit-ratio has no such choice", "it is one of the benchmark 'request'")
+    if not any(selection.has(name) for name in names()):
+        raise UsageError(f"--rows: no row is named {' or '.join(selection.patterns)}", f"rows: {' '.join(names())}")
     build.build("host", ["memcached_hit_ratio"])
     found = []
     for load in LOADS:
         for mebibytes in load.mebibytes:
-            name = f"miss_ratio.{load.name}.{mebibytes}_MiB"
+            name = _miss_ratio(load, mebibytes)
             if selection.has(name):
                 neap, stock = measure(load.name, mebibytes, REQUESTS)
                 found.append(Row(name, f"misses a get; {load.about}", *_misses(neap, stock), STOCK))
     for value_bytes in VALUES:
-        name = f"item_bytes.{value_bytes}"
+        name = _item_bytes(value_bytes)
         if selection.has(name):
             neap, stock = measure(f"fill_{value_bytes}", 2048, ITEMS)
             # Below the target means at most stock memcached's bytes, to a tenth.

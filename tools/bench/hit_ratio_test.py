@@ -6,6 +6,7 @@ import pytest
 from tools import build
 from tools.bench import hit_ratio
 from tools.bench.rows import Selection
+from tools.errors import UsageError
 
 
 @pytest.fixture
@@ -29,6 +30,12 @@ def test_fewer_hits_than_stock_are_a_missed_row(measured: list[tuple[str, int]])
     assert measured == [*(("zipf", size) for size in (8, 16, 32)), *(("scans", size) for size in (8, 16, 32)), ("fill_10", 2048)]
     text = hit_ratio.show(rows)
     assert text.count("MISSED") == 3 and "0.2010  0.2000" in text and "96.0    96.5" in text
+
+
+def test_an_unknown_row_is_refused(measured: list[tuple[str, int]]) -> None:
+    with pytest.raises(UsageError, match="no row is named zipf"):
+        hit_ratio.rows(Selection(("zipf",)))
+    assert measured == []
 
 
 def test_each_workload_has_three_sizes_of_the_cache() -> None:
