@@ -184,20 +184,30 @@ Exchange::~Exchange() {
   Service& service = *core_.service;
   const Seconds now = core_.now();
   service.store.tick(now);
-  const bool is_text = protocol == Conversation::Protocol::text;
-  const Handled handled = is_text ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
-                                  : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
-  if (handled.bytes == 0) [[unlikely]]
-    return is_text && text::is_meta(input) ? answer_meta_at_once(connection, data, now) : leave_to_parsers();
-  return send_at_once(handled, input.size(), connection, data);
+  if (protocol == Conversation::Protocol::text) {
+    const Handled handled = text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+    if (handled.bytes == 0) [[unlikely]]
+      return answer_meta_at_once(connection, data);
+    return send_at_once(handled, input.size(), connection, data);
+  }
+  const Handled handled = binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  if (handled.bytes != 0) [[likely]]
+    return send_at_once(handled, input.size(), connection, data);
+  reply_.close_frame();
+  return false;
 }
 
-/// A function of its own, so that the classic requests have no further instructions.
-[[gnu::noinline]] bool Exchange::answer_meta_at_once(net::Connection& connection, net::Buffer& data, Seconds now) {
+/// As `answer_at_once`, for meta requests of the text protocol. A function of its own, with few arguments, so that the classic requests
+/// have no further instructions.
+[[gnu::noinline]] bool Exchange::answer_meta_at_once(net::Connection& connection, net::Buffer& data) {
   const std::string_view input(reinterpret_cast<const char*>(data.front().data()), data.front().size());
   Service& service = *core_.service;
-  const Handled handled = text::handle_whole_meta_requests(input, service.store, service.clock, now, core_.statistics, reply_);
-  return handled.bytes != 0 ? send_at_once(handled, input.size(), connection, data) : leave_to_parsers();
+  if (text::is_meta(input)) {
+    const Handled handled = text::handle_whole_meta_requests(input, service.store, service.clock, core_.now(), core_.statistics, reply_);
+    if (handled.bytes != 0) return send_at_once(handled, input.size(), connection, data);
+  }
+  reply_.close_frame();
+  return false;
 }
 
 /// Sends the reply to what was handled of `input_bytes`.

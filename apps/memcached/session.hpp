@@ -117,13 +117,8 @@ class Exchange final : public Holder, public Upload, public Sleeper {
   /// Handles the whole requests at the front of `data` and sends the replies, for a session with nothing else in progress. Returns false if
   /// there is more to be done.
   [[nodiscard]] bool answer_at_once(Conversation::Protocol protocol, net::Connection& connection, net::Buffer& data);
-  [[nodiscard]] bool answer_meta_at_once(net::Connection& connection, net::Buffer& data, Seconds now);
+  [[nodiscard]] bool answer_meta_at_once(net::Connection& connection, net::Buffer& data);
   [[nodiscard]] bool send_at_once(Handled handled, std::size_t input_bytes, net::Connection& connection, net::Buffer& data);
-  /// Returns false, after nothing was handled at once.
-  [[nodiscard]] bool leave_to_parsers() noexcept {
-    reply_.close_frame();
-    return false;
-  }
   void writable();
   void closed() noexcept;
   /// True if the exchange may serve another session.

@@ -124,6 +124,75 @@ char* put_echo(char* to, const Flags& flags, std::string_view key) noexcept {
   return put_text(to, "\r\n");
 }
 
+/// The requests of one pass.
+struct Pass {
+  Store& store;
+  const Clock& clock;
+  const Seconds now;
+  Statistics& statistics;
+  Reply& reply;
+  std::uint32_t gets = 0, misses = 0, sets = 0;
+};
+
+/// Answers the mg whose key ends at `at`. Returns the end of the request. Returns null, with no effect, if the request is unusual, and if
+/// there is no memory for the answer. The byte before `end` MUST be a line end.
+[[gnu::noinline]] const char* get_whole(const Key& key, const char* at, const char* end, Pass& pass) noexcept {
+  Flags flags;
+  if (!read_flags(at, end, flags_of_get, flags)) return nullptr;
+  Reply& reply = pass.reply;
+  const std::size_t answer_bytes_max = head_bytes_max + key.text.size();
+  const Store::Found found = pass.store.peek(key, pass.now);
+  Item* const item = found.item;
+  if (item == nullptr) [[unlikely]] {
+    if (!flags.has('q')) {
+      char* const to = reply.room(answer_bytes_max);
+      if (to == nullptr) return nullptr;
+      reply.advance_to(put_echo(put_text(to, "EN"), flags, key.text));
+    }
+    count_miss(found, pass.statistics);
+    ++pass.gets;
+    ++pass.misses;
+    return at;
+  }
+  const std::uint64_t cas = flags.has('c') ? item->client_cas() : 0;  // before the marks: see `Item::marks`
+  const std::size_t value_bytes = item->value_bytes;
+  const std::size_t line_bytes = flags.has('v') ? value_bytes + 2 : 0;
+  constexpr unsigned unusual = Item::mark_stale | Item::mark_win_sent | Item::mark_binary_key;
+  const bool is_unusual = (item->marks.load(std::memory_order_acquire) & unusual) != 0 || !reply.copies(line_bytes, answer_bytes_max);
+  char* const head = is_unusual ? nullptr : reply.room(answer_bytes_max + line_bytes);
+  if (head == nullptr) [[unlikely]]
+    return nullptr;
+  char* to = line_bytes != 0 ? put_number(put_text(head, "VA "), value_bytes) : put_text(head, "HD");
+  to = put_fields(to, flags, key.text, item, value_bytes, cas, pass.now);
+  if (line_bytes != 0) {
+    copy_medium(to, item->key_data() + key.text.size(), line_bytes);
+    to += line_bytes;
+  }
+  reply.advance_to(to);
+  item->note_use(pass.now);
+  ++pass.gets;
+  return at;
+}
+
+/// As `get_whole`, for an ms whose value ends before `end`. The byte before `lines_end` MUST be a line end.
+[[gnu::noinline]] const char* set_whole(const Key& key, const char* at, const char* lines_end, const char* end, Pass& pass) noexcept {
+  Flags flags;
+  std::uint32_t bytes = 0;
+  if (!read_field(at, bytes) || !read_flags(at, lines_end, flags_of_set, flags)) return nullptr;
+  if (static_cast<std::size_t>(end - at) < std::size_t{bytes} + 2 || !is_line_end(at + bytes)) return nullptr;
+  if (pass.store.is_short_of_memory()) return nullptr;
+  char* const head = pass.reply.room(head_bytes_max + key.text.size());  // before the value is stored: the parser would store it again
+  if (head == nullptr) return nullptr;
+  const Seconds expires = pass.clock.expiry(flags.seconds, pass.now);
+  const Store::Stored done = pass.store.set(key, flags.client_flags, expires, {at, bytes}, pass.now);
+  if (done.outcome != Outcome::stored) return nullptr;
+  if (!flags.has('q')) {
+    pass.reply.advance_to(put_fields(put_text(head, "HD"), flags, key.text, nullptr, bytes, done.cas, pass.now));
+  }
+  ++pass.sets;
+  return at + bytes + 2;
+}
+
 }  // namespace
 
 Handled handle_whole_meta_requests(std::string_view input, Store& store, const Clock& clock, Seconds now, Statistics& statistics,
@@ -131,7 +200,8 @@ Handled handle_whole_meta_requests(std::string_view input, Store& store, const C
   const char* begin = input.data();  // of the next request
   const char* const end = begin + input.size();
   const char* const lines_end = end[-1] == '\n' ? end : begin + input.rfind('\n') + 1;
-  std::uint32_t gets = 0, misses = 0, sets = 0, others = 0;
+  Pass pass{.store = store, .clock = clock, .now = now, .statistics = statistics, .reply = reply};
+  std::uint32_t others = 0;
   while (lines_end - begin >= 4) {
     std::uint32_t command = 0;
     std::memcpy(&command, begin, sizeof command);
@@ -139,69 +209,26 @@ Handled handle_whole_meta_requests(std::string_view input, Store& store, const C
       reply.put("MN\r\n");
       begin += 4;
       ++others;
-      if (reply.full()) break;
-      continue;
-    }
-    command &= 0x00ff'ffff;
-    const bool is_get = command == (word_of("mg  ") & 0x00ff'ffff);
-    if (!is_get && command != (word_of("ms  ") & 0x00ff'ffff)) break;
-    const char* at = detail::find_break(begin, begin + 3, lines_end);
-    const std::string_view key_text{begin + 3, static_cast<std::size_t>(at - begin - 3)};
-    if (key_text.size() - 1 >= key_bytes_max) break;
-    const Key key{.text = key_text, .hash = hash_key(key_text, store.seed())};
-    Flags flags;
-    const std::size_t answer_bytes_max = head_bytes_max + key_text.size();
-    if (is_get) {
-      if (!read_flags(at, lines_end, flags_of_get, flags)) break;
-      const Store::Found found = store.peek(key, now);
-      Item* const item = found.item;
-      if (item == nullptr) [[unlikely]] {
-        if (!flags.has('q')) {
-          char* const to = reply.room(answer_bytes_max);
-          if (to == nullptr) break;
-          reply.advance_to(put_echo(put_text(to, "EN"), flags, key_text));
-        }
-        count_miss(found, statistics);
-        ++misses;
-      } else {
-        const std::uint64_t cas = flags.has('c') ? item->client_cas() : 0;  // before the marks: see `Item::marks`
-        const std::size_t value_bytes = item->value_bytes;
-        if (item->marks.load(std::memory_order_acquire) & (Item::mark_stale | Item::mark_win_sent | Item::mark_binary_key)) break;
-        const std::size_t line_bytes = flags.has('v') ? value_bytes + 2 : 0;
-        if (!reply.copies(line_bytes, answer_bytes_max)) break;
-        char* const head = reply.room(answer_bytes_max + line_bytes);
-        if (head == nullptr) break;
-        char* to = line_bytes != 0 ? put_number(put_text(head, "VA "), value_bytes) : put_text(head, "HD");
-        to = put_fields(to, flags, key_text, item, value_bytes, cas, now);
-        if (line_bytes != 0) {
-          copy_medium(to, item->key_data() + key_text.size(), line_bytes);
-          to += line_bytes;
-        }
-        reply.advance_to(to);
-        item->note_use(now);
-      }
-      ++gets;
-      begin = at;
     } else {
-      std::uint32_t bytes = 0;
-      if (!read_field(at, bytes) || !read_flags(at, lines_end, flags_of_set, flags)) break;
-      if (static_cast<std::size_t>(end - at) < std::size_t{bytes} + 2 || !is_line_end(at + bytes) || store.is_short_of_memory()) break;
-      char* const head = reply.room(answer_bytes_max);  // before the value is stored, because without room the parser would store it again
-      if (head == nullptr) break;
-      const Store::Stored done = store.set(key, flags.client_flags, clock.expiry(flags.seconds, now), {at, bytes}, now);
-      if (done.outcome != Outcome::stored) break;
-      if (!flags.has('q')) reply.advance_to(put_fields(put_text(head, "HD"), flags, key_text, nullptr, bytes, done.cas, now));
-      ++sets;
-      begin = at + bytes + 2;
+      constexpr std::uint32_t three_bytes = 0x00ff'ffff;
+      const bool is_get = (command & three_bytes) == (word_of("mg  ") & three_bytes);
+      if (!is_get && (command & three_bytes) != (word_of("ms  ") & three_bytes)) break;
+      const char* const at = detail::find_break(begin, begin + 3, lines_end);
+      const std::string_view text{begin + 3, static_cast<std::size_t>(at - begin - 3)};
+      if (text.size() - 1 >= key_bytes_max) break;
+      const Key key{.text = text, .hash = hash_key(text, store.seed())};
+      const char* const behind = is_get ? get_whole(key, at, lines_end, pass) : set_whole(key, at, lines_end, end, pass);
+      if (behind == nullptr) break;
+      begin = behind;
     }
     if (reply.full()) break;
   }
-  if (gets != 0) {
-    statistics.add(Count::cmd_get, gets);
-    statistics.add(Count::get_hits, gets - misses);
+  if (pass.gets != 0) {
+    statistics.add(Count::cmd_get, pass.gets);
+    statistics.add(Count::get_hits, pass.gets - pass.misses);
   }
-  if (sets != 0) statistics.add(Count::cmd_set, sets);
-  const std::uint32_t requests = gets + sets + others;
+  if (pass.sets != 0) statistics.add(Count::cmd_set, pass.sets);
+  const std::uint32_t requests = pass.gets + pass.sets + others;
   statistics.add(Count::requests, requests);
   statistics.add(Count::cmd_meta, requests);
   return {.bytes = static_cast<std::size_t>(begin - input.data()), .requests = requests};
