@@ -202,6 +202,15 @@ void Arguments::reject(std::string_view key, std::string_view why) {
   complain(key, word == words_.end() ? std::string_view() : std::string_view(word->value), std::string(why));
 }
 
+void Arguments::refuse(std::string_view key, std::string_view why) {
+  for (Word& word : words_) {
+    if (word.key != key) continue;
+    word.taken = word.has_value = true;
+    word.repeated = false;
+    complain(key, word.value, std::string(why));
+  }
+}
+
 void Arguments::mark_secret(std::string_view key) {
   if (!secret(key)) secrets_.emplace_back(key);
 }

@@ -41,6 +41,9 @@ class Arguments {
   [[nodiscard]] bool has(std::string_view key) const;
   /// Adds a complaint about the value of `key`, which was queried earlier. `why` is the reason.
   void reject(std::string_view key, std::string_view why);
+  /// Names a key that is never accepted, although users of a similar program may expect it. If the command line has the key, with or
+  /// without a value, adds the complaint `why`. The key is not among the accepted keys.
+  void refuse(std::string_view key, std::string_view why);
   /// From now on, printed command lines show the value of `key` as `***`. May be called before or after the query of the key.
   void mark_secret(std::string_view key);
   /// The command line with `***` in place of secret values.

@@ -87,6 +87,19 @@ TEST(Arguments, RejectedValueIsOneComplaint) {
   EXPECT_EQ(arguments.complaints(), "ip=1.2.3 is not an address\n");
 }
 
+TEST(Arguments, ARefusedKeyGivesItsReasonWithAndWithoutAValue) {
+  for (const char* const line : {"daemon=1", "daemon"}) {
+    Arguments arguments(line);
+    arguments.refuse("daemon", "is refused: there is no shell");
+    EXPECT_EQ(arguments.complaints(), std::string("daemon=") + (line[6] != '\0' ? "1" : "") + " is refused: there is no shell\n");
+    EXPECT_EQ(arguments.accepted(), "");
+  }
+  Arguments other("port=1");
+  other.refuse("daemon", "is refused");
+  (void)other.number("port", 2, {}, "");
+  EXPECT_EQ(other.complaints(), "");
+}
+
 TEST(Arguments, SecretsAreNeverShown) {
   Arguments arguments("token=hunter2 tokne=hunter2 level=hunter2");
   arguments.mark_secret("token");

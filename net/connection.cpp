@@ -165,6 +165,32 @@ Endpoint Connection::remote() const noexcept {
           .port = lwip_ntohs(static_cast<std::uint16_t>(received.ports))};
 }
 
+std::chrono::milliseconds Connection::silence() const noexcept {
+  const ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
+  if (self.gone()) return {};
+  self.stack_.wake_clock(false);  // adds the ticks in which the core slept
+  return std::chrono::milliseconds(std::uint64_t{tcp_ticks - self.pcb_->tmr} * TCP_SLOW_INTERVAL);
+}
+
+std::uint32_t visit_connections(std::uint16_t port, std::uint32_t position, unsigned budget,
+                                const std::function<void(ConnectionHandler&)>& visit) {
+  if (Stack::here() == nullptr) return 0;
+  unsigned visited = 0;
+  do {
+    for (tcp_pcb* pcb = tcp_pcb_hash_first(position); pcb != nullptr;) {
+      tcp_pcb* const next = pcb->hash_next;
+      ConnectionState* const connection = pcb->local_port == port && pcb->state != TIME_WAIT ? ConnectionState::of(*pcb) : nullptr;
+      if (connection != nullptr && !connection->gone() && connection->handler() != nullptr) {
+        visit(*connection->handler());
+        ++visited;
+      }
+      pcb = next;
+    }
+  } while (++position < TCP_PCB_HASH_SIZE && visited < budget);
+  return position < TCP_PCB_HASH_SIZE ? position : 0;
+}
+
 // --- Start and end -----------------------------------------------------------------------------------------------------------------------
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
     : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {

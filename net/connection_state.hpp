@@ -121,6 +121,8 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
+  /// Null while `connect` is in progress, and before the connection was accepted.
+  [[nodiscard]] ConnectionHandler* handler() const noexcept { return connecting_ ? nullptr : handler_; }
   /// Of the segments that the connection sends.
   [[nodiscard]] SegmentAddresses sent_addresses() const noexcept { return {.addresses = headers_.addresses, .ports = headers_.ports}; }
   void begin_attempt(ConnectAttempt& attempt);

@@ -5,6 +5,7 @@
 // registers one acceptor for a port, and each core then serves its own connections without communication with other cores.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,7 +63,8 @@ class ConnectionHandler {
   virtual void writable() {}
   /// The peer has closed its side. By default, the handler closes this side when all bytes were sent.
   virtual void peer_closed();
-  /// The last call: the connection has ended (in order, by a reset or by a time-out). `connection()` MUST NOT be used any more.
+  /// The last call: the connection has ended (in order, by a reset or by a time-out). `connection()` MUST NOT be used any more, except for
+  /// `local()` and `remote()` in this call.
   virtual void closed() {}
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
 
@@ -110,6 +112,8 @@ class Connection {
   void abort();
   [[nodiscard]] Endpoint local() const noexcept;
   [[nodiscard]] Endpoint remote() const noexcept;
+  /// Returns the time since the peer's last segment, of any kind, in steps of 100 ms. 0 if the connection has ended.
+  [[nodiscard]] std::chrono::milliseconds silence() const noexcept;
 
  protected:
   Connection() = default;
@@ -117,7 +121,8 @@ class Connection {
   void bind(ConnectionHandler& handler) noexcept { handler.connection_ = this; }
 };
 
-/// Makes the handler of a new connection. If the result is null, the connection is reset and counted as refused.
+/// Makes the handler of a new connection. If the result is null, the connection is reset and counted as refused. The acceptor of a listener
+/// MAY send a short text by `send_copy` and close the connection.
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
 /// The counters of one core's stack since it started. Frames and bytes are counted as on the wire, without FCS. `Count` is an integer, or a
@@ -233,6 +238,13 @@ class Network {
   /// Removes this core from the group. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> leave(Ipv4Address group) = 0;
 };
+
+/// Calls `visit` for this core's open connections at the local port `port`, in steps: a call visits the connections of some chains of the
+/// hash table, at least one chain, until it has visited about `budget` of them. A pass begins with `position` 0, and each call returns the
+/// position of the next one, 0 at the end of the pass. A connection that is open during the whole pass is visited exactly once. `visit` MAY
+/// use the handler's connection.
+[[nodiscard]] std::uint32_t visit_connections(std::uint16_t port, std::uint32_t position, unsigned budget,
+                                              const std::function<void(ConnectionHandler&)>& visit);
 
 /// From now on, frames of TCP connections with this local port count as control traffic in their core's log (log.hpp). At most two ports
 /// can be set. Errors: `invalid` (0), `full`.

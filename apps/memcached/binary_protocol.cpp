@@ -7,6 +7,7 @@
 
 #include "apps/memcached/binary_protocol_whole.hpp"
 #include "apps/memcached/numbers.hpp"
+#include "apps/memcached/observation.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/short_copy.hpp"
 
@@ -210,7 +211,7 @@ void BinaryProtocol::execute(const Request& request, Context& context) {
     case op::quit:
       if (!request.has_only(0, false)) break;
       if (!request.quiet) answer(request.header, context, Status::ok, {}, {}, {}, 0);
-      context.closing = true;
+      context.closing = context.quit = true;
       return;
     default:
       context.statistics.add(Count::protocol_errors);
@@ -233,6 +234,7 @@ void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch,
   } else {
     found = context.store().find(key, context.now);
   }
+  observation::note_get(context, request.key, found);
   if (found.item == nullptr) {
     context.statistics.add(Count::get_misses);
     if (found.expired) context.statistics.add(Count::get_expired);
@@ -249,7 +251,7 @@ void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch,
   const std::size_t head_bytes = header_bytes + 4 + key_text.size();
   char* const to = context.reply.room(head_bytes + (copied ? value.size() : 0));
   if (to == nullptr) return;
-  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value.size(), item.cas);
+  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value.size(), item.client_cas());
   write_big(to + header_bytes, item.flags);
   if (with_key) std::memcpy(to + header_bytes + 4, key_text.data(), key_text.size());
   if (copied) {
@@ -269,7 +271,7 @@ void BinaryProtocol::touch(const Request& request, Context& context) noexcept {
   if (found.item == nullptr) return say_error(request.header, context, Status::not_found);
   char flags[4];
   write_big(flags, found.item->flags);
-  answer(request.header, context, Status::ok, {flags, sizeof flags}, {}, {}, found.item->cas);
+  answer(request.header, context, Status::ok, {flags, sizeof flags}, {}, {}, found.item->client_cas());
 }
 
 void BinaryProtocol::store(const Request& request, Mode mode, Context& context) noexcept {
@@ -283,11 +285,13 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
   }
   context.statistics.add(Count::cmd_set);
   const Key key = context.store().key(request.key);
+  observation::note_set_begins(context, key);
   auto [item, outcome] = context.store().allocate(key, flags, expires, request.value_bytes(), context.now);
   if (!item) {
     const bool too_large = outcome == Outcome::too_large;
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say_error(request.header, context, too_large ? Status::too_large : Status::out_of_memory);
+    observation::note_refused_store(context, mode, request.key, outcome, expires, request.value_bytes());
     context.transfer.discard(request.value_bytes());
     if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
     return;
@@ -308,9 +312,11 @@ void BinaryProtocol::transfer_done(Context& context) noexcept {
   // If a CAS id is given, memcached treats set, add and replace as cas.
   const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
-  const auto [outcome, cas, value, copied_bytes] =
-      context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
-  context.copied_bytes += copied_bytes;
+  const observation::StoreReport report(context, mode, *transfer.item.get());
+  const Store::Done done = context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
+  const Outcome outcome = done.outcome;
+  context.copied_bytes += done.copied_bytes;
+  report.end(context, outcome);
   if (is_cas) {
     context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval
@@ -318,7 +324,7 @@ void BinaryProtocol::transfer_done(Context& context) noexcept {
   }
   switch (outcome) {
     case Outcome::stored:
-      if (!transfer.quiet) answer(storing_, context, Status::ok, {}, {}, {}, cas);
+      if (!transfer.quiet) answer(storing_, context, Status::ok, {}, {}, {}, done.cas);
       return;
     case Outcome::exists:
       return say_error(storing_, context, Status::exists);
@@ -340,7 +346,10 @@ void BinaryProtocol::transfer_done(Context& context) noexcept {
 }
 
 void BinaryProtocol::remove(const Request& request, Context& context) noexcept {
-  const Outcome outcome = context.store().remove(context.store().key(request.key), request.header.cas, context.now).outcome;
+  const Key key = context.store().key(request.key);
+  const observation::DeleteReport report(context, key);
+  const Outcome outcome = context.store().remove(key, request.header.cas, context.now).outcome;
+  report.end(context, "delete", request.key, outcome == Outcome::stored);
   context.statistics.add(outcome == Outcome::not_found ? Count::delete_misses : Count::delete_hits);
   if (outcome == Outcome::stored) return say_ok(request, context, 0);
   say_error(request.header, context, outcome == Outcome::exists ? Status::exists : Status::not_found);
@@ -390,6 +399,7 @@ void BinaryProtocol::flush(const Request& request, Context& context) noexcept {
     if (asked > 0) when = context.service.clock.expiry(asked, context.now);
   }
   context.statistics.add(Count::cmd_flush);
+  if (!context.service.settings.flush_enabled) return say_error(request.header, context, Status::not_allowed);
   context.store().flush(when, context.now);
   say_ok(request, context, 0);
 }
@@ -454,6 +464,8 @@ void BinaryProtocol::say_error(const Header& request, Context& context, Status s
         return "Invalid arguments";
       case Status::not_stored:
         return "Not stored.";
+      case Status::not_allowed:
+        return "Auth failure.";
       case Status::not_numeric:
         return "Non-numeric server-side value for incr or decr";
       case Status::unknown_command:

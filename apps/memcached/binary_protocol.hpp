@@ -36,6 +36,7 @@ class BinaryProtocol {
     invalid = 0x04,
     not_stored = 0x05,
     not_numeric = 0x06,
+    not_allowed = 0x20,
     unknown_command = 0x81,
     out_of_memory = 0x82,
   };

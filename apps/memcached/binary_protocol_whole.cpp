@@ -40,7 +40,7 @@ Handled binary::handle_whole_requests(std::string_view input, Store& store, cons
       const std::size_t value_bytes = item.value_bytes, answer_key_bytes = binary::is_get_with_key(opcode) ? key_bytes : 0;
       char* const head = reply.room(head_bytes_max + value_bytes);
       if (head == nullptr) break;
-      binary::write_answer_head(head, begin, 4, answer_key_bytes, 4 + answer_key_bytes + value_bytes, item.cas);
+      binary::write_answer_head(head, begin, 4, answer_key_bytes, 4 + answer_key_bytes + value_bytes, item.client_cas());
       char* at = head + header_bytes;
       write_big(at, item.flags);
       at += 4;

@@ -33,6 +33,13 @@ class Clock {
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
+  /// Returns the microseconds since 1970.
+  [[nodiscard]] std::uint64_t unix_us() const noexcept {
+    const std::uint64_t ticks = ticks_since_creation();
+    return (static_cast<std::uint64_t>(created_unix_s_) + ticks / ticks_per_s_) * 1'000'000 +
+           static_cast<std::uint64_t>(static_cast<unsigned __int128>(ticks % ticks_per_s_) * 1'000'000 / ticks_per_s_);
+  }
+
   /// Converts a client's expiry. An item with 0 never expires, one with a negative number expires at once. A number of up to 30 days is in
   /// seconds from `now`. A larger number is a date; an item with a past date expires at once.
   [[nodiscard]] Seconds expiry(std::int64_t asked, Seconds now) const noexcept {
@@ -41,6 +48,15 @@ class Clock {
     if (asked <= relative_expiry_max_s) return now + static_cast<Seconds>(asked);
     const std::int64_t on_our_count = asked - created_unix_s_ + first_second;
     return on_our_count <= 1 ? expired_already : static_cast<Seconds>(on_our_count);
+  }
+
+  /// Returns the nanoseconds until `now()` is `second`; 0 if it is that already.
+  [[nodiscard]] std::uint64_t ns_until(Seconds second) const noexcept {
+    constexpr std::uint64_t second_ns = 1'000'000'000;
+    const std::uint64_t begins = std::uint64_t{second - first_second} * ticks_per_s_, ticks = ticks_since_creation();
+    if (second < first_second || begins <= ticks) return 0;
+    const std::uint64_t left = begins - ticks;  // no product overflows: 10^9 has 30 bits, and a rate in Hz has at most 34
+    return left / ticks_per_s_ * second_ns + (left % ticks_per_s_ * second_ns + ticks_per_s_ - 1) / ticks_per_s_;
   }
 
   static constexpr Seconds first_second = 2;

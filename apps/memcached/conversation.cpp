@@ -16,13 +16,20 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
                   .reply = reply,
                   .transfer = transfer_,
                   .now = core_.now(),
-                  .copied_bytes = core_.copied_bytes};
+                  .copied_bytes = core_.copied_bytes,
+                  .connection_id = connection_id_,
+                  .long_answer = answers_ == Answers::all ? &answer_ : nullptr};
   service_.store.tick(context.now);
   std::size_t used = 0;
-  waits_ = false;
+  const std::uint64_t requests_before = core_.statistics.value(Count::requests);
+  waits_ = sleeps_ = false;
   if (protocol_ == Protocol::unknown) {
     if (input.empty()) return 0;
-    protocol_ = input.front() == BinaryProtocol::request_magic ? Protocol::binary : Protocol::text;
+    protocol_ = choose_protocol(input.front());
+  }
+  if (answer_ != nullptr) {
+    if (answer_->is_endless()) used = input.size();
+    if (!go_on_answering(reply, context.now)) return used;
   }
   while (!reply.full() && !closing_) {
     require(used <= input.size(), "memcached: a parser consumed more than its input", used);
@@ -36,6 +43,11 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
     }
     if (context.copied_bytes >= copied_bytes_max) [[unlikely]] {
       context.copied_bytes = 0;
+      waits_ = true;
+      break;
+    }
+    if (core_.statistics.value(Count::requests) - requests_before >= service_.settings.requests_per_event && !rest.empty()) [[unlikely]] {
+      context.statistics.add(Count::conn_yields);
       waits_ = true;
       break;
     }
@@ -63,10 +75,56 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
       }
     }
     closing_ = closing_ || context.closing;
+    if (answer_ != nullptr) break;
+  }
+  if (answer_ != nullptr) {  // its first part follows in an event of its own
+    answer_->belong_to(sleeper_);
+    waits_ = true;
   }
   core_.copied_bytes = context.copied_bytes;
+  quit_ = context.quit;
   closing_ = closing_ || context.closing || reply.failed();
   return closing_ ? input.size() : used;
+}
+
+Conversation::Protocol Conversation::choose_protocol(char first) const noexcept {
+  switch (service_.settings.binding) {
+    case Binding::text:
+      return Protocol::text;
+    case Binding::binary:
+      return Protocol::binary;
+    case Binding::automatic:
+      break;
+  }
+  return first == BinaryProtocol::request_magic ? Protocol::binary : Protocol::text;
+}
+
+/// Writes the next part of the long answer. Returns true if the answer is complete.
+bool Conversation::go_on_answering(Reply& reply, Seconds now) noexcept {
+  if (reply.full()) return false;
+  try {
+    switch (answer_->write(reply, now)) {
+      case LongAnswer::Step::more:
+        waits_ = true;
+        return false;
+      case LongAnswer::Step::sleeps:
+        sleeps_ = true;
+        return false;
+      case LongAnswer::Step::done:
+        break;
+    }
+  } catch (...) {  // without memory the connection is closed
+    closing_ = true;
+  }
+  answer_.reset();
+  return true;
+}
+
+std::string_view Conversation::state() const noexcept {
+  if (closing_) return "conn_closing";
+  if (answer_ != nullptr) return "conn_watch";
+  if (transfer_.bytes_left > 0) return transfer_.to != nullptr ? "conn_nread" : "conn_swallow";
+  return carry_ != nullptr ? "conn_waiting" : "conn_read";
 }
 
 /// Parses the bytes in `carry_`. If they are not a whole command, appends bytes of `more` to `carry_`. Returns the number of added bytes.
@@ -90,10 +148,10 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
 /// stored item from which the command makes a new one. A command that then needs more memory may be refused.
 std::size_t Conversation::item_bytes_needed(std::string_view rest) const noexcept {
   if (transfer_.bytes_left > 0) {
-    const bool joins = transfer_.mode == Mode::append || transfer_.mode == Mode::prepend;
-    if (!transfer_.item || !joins || rest.size() < transfer_.bytes_left) return 0;
+    if (!transfer_.item || !joins(transfer_.mode) || rest.size() < transfer_.bytes_left) return 0;
     const Item& piece = *transfer_.item.get();
-    return Store::footprint(piece.key_bytes, piece.value_bytes + service_.store.stored_value_bytes({piece.key(), piece.hash}));
+    const std::size_t value_bytes = piece.value_bytes + service_.store.stored_value_bytes({piece.key(), piece.hash});
+    return Store::footprint(piece.key_bytes, value_bytes, piece.more_bytes());
   }
   const std::string_view head = carry_ != nullptr ? carry_->text() : rest;
   return protocol_ == Protocol::text ? text_.item_bytes_needed(head, service_.store) : binary_.item_bytes_needed(head, service_.store);

@@ -43,14 +43,22 @@ class Conversation {
  public:
   enum class Protocol : std::uint8_t { unknown, text, binary };
 
-  Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
+  /// `short_ones`: commands whose answers take many events are refused.
+  enum class Answers : std::uint8_t { all, short_ones };
+
+  Conversation(Service& service, CoreState& core, Answers answers = Answers::all) noexcept
+      : service_(service), core_(core), answers_(answers) {}
 
   /// True if the next byte begins a command. Only the protocol then distinguishes this conversation from a new one.
   [[nodiscard]] bool idle() const noexcept {
-    return carry_ == nullptr && transfer_.bytes_left == 0 && text_.between_commands() && !waits_ && !closing_;
+    return carry_ == nullptr && transfer_.bytes_left == 0 && text_.between_commands() && !waits_ && !closing_ && answer_ == nullptr;
   }
-  /// Continues a conversation that was idle. This conversation MUST be idle too.
-  void resume(Protocol protocol) noexcept { protocol_ = protocol; }
+  /// Continues a conversation that was idle. This conversation MUST be idle too. `sleeper`: the connection, woken for long answers.
+  void resume(Protocol protocol, std::uint32_t connection_id, Sleeper* sleeper) noexcept {
+    protocol_ = protocol;
+    connection_id_ = connection_id;
+    sleeper_ = sleeper;
+  }
   [[nodiscard]] Protocol protocol() const noexcept { return protocol_; }
 
   /// Executes the commands in `input` and returns the number of consumed bytes. If `reply` is full afterwards, the caller MUST call again
@@ -58,9 +66,20 @@ class Conversation {
   /// if there are none.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
-  /// True if `consume` stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
-  /// `copied_bytes_max` bytes from old items. Events of the core's other clients then run first.
+  /// True if `consume` stopped because the store's memory is short (`Store::must_wait`), because commands of this core have copied
+  /// `copied_bytes_max` bytes from old items, because this call has handled `requests_per_event` requests, or because a long answer goes
+  /// on. Events of the core's other clients then run first.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
+  /// True if `consume` stopped because a long answer has nothing to write now. `Sleeper::wake` follows.
+  [[nodiscard]] bool sleeps() const noexcept { return sleeps_; }
+  [[nodiscard]] bool answering() const noexcept { return answer_ != nullptr; }  ///< a long answer is in progress
+  /// True if the answer in progress ends only with the connection.
+  [[nodiscard]] bool is_endless() const noexcept { return answer_ != nullptr && answer_->is_endless(); }
+  /// The memory of the item whose value has not arrived completely; 0: there is none.
+  [[nodiscard]] std::size_t upload_bytes() const noexcept { return transfer_.item ? Store::footprint(*transfer_.item.get()) : 0; }
+  [[nodiscard]] bool quit() const noexcept { return quit_; }  ///< the client asked for the end
+  /// The state of the connection as `stats conns` names it.
+  [[nodiscard]] std::string_view state() const noexcept;
   /// True if no more input is read. The caller MUST send the reply and then close the connection.
   [[nodiscard]] bool closing() const noexcept { return closing_; }
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
@@ -73,6 +92,8 @@ class Conversation {
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept {
     return protocol_ == Protocol::text ? text_.step(input, context) : binary_.step(input, context);
   }
+  [[nodiscard]] Protocol choose_protocol(char first) const noexcept;
+  [[nodiscard]] bool go_on_answering(Reply& reply, Seconds now) noexcept;
   [[nodiscard]] std::size_t step_carried(std::string_view more, Context& context) noexcept;
   [[nodiscard]] std::size_t receive_value(std::string_view input, Context& context) noexcept;
   void carry(std::string_view rest, Context& context) noexcept;
@@ -83,7 +104,11 @@ class Conversation {
   Service& service_;
   CoreState& core_;
   Protocol protocol_ = Protocol::unknown;
-  bool closing_ = false, waits_ = false;
+  bool closing_ = false, quit_ = false, waits_ = false, sleeps_ = false;
+  const Answers answers_;
+  std::uint32_t connection_id_ = 0;
+  Sleeper* sleeper_ = nullptr;
+  std::unique_ptr<LongAnswer> answer_;  // in progress; null: none
   TextProtocol text_;
   BinaryProtocol binary_;
   Transfer transfer_;

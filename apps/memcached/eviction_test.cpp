@@ -59,7 +59,32 @@ TEST(Eviction, UsedItemsStay) {
     }
     ASSERT_EQ(store.set(std::to_string(10000 + i).substr(1), now), Outcome::stored);
   }
-  EXPECT_GT(store.counters().second_chances, 50U);
+  EXPECT_GT(store.counters().second_chances, 0U);
+  EXPECT_GT(store.counters().evictions, 4900U);
+}
+
+// Keys that are requested once pass through the queue of new items, and do not displace items that were used.
+TEST(Eviction, AScanDoesNotDisplaceUsedItems) {
+  SmallShard store(100);
+  for (int i = 0; i < 70; ++i) (void)store.set(name('u', i), 2);
+  for (int i = 0; i < 70; ++i) ASSERT_TRUE(value_of(store, name('u', i), 2).has_value());
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(store.set(std::to_string(1000 + i), 3 + static_cast<Seconds>(i / 10)), Outcome::stored);
+  int kept = 0;
+  for (int i = 0; i < 70; ++i) kept += value_of(store, name('u', i), 103).has_value();
+  EXPECT_GE(kept, 68) << "the first two evictions give 32 second chances each, and evict a used item behind them";
+}
+
+// A popular key that is no longer requested leaves the main queue, because new used items move into it.
+TEST(Eviction, OldUsedItemsMakeRoomForNewOnes) {
+  SmallShard store(100);
+  for (int i = 0; i < 70; ++i) (void)store.set(name('u', i), 2);
+  for (int i = 0; i < 70; ++i) ASSERT_TRUE(value_of(store, name('u', i), 2).has_value());
+  for (int i = 0; i < 400; ++i) {
+    const Seconds now = 3 + static_cast<Seconds>(i);
+    ASSERT_EQ(store.set(name('n', i), now), Outcome::stored);
+    ASSERT_TRUE(value_of(store, name('n', i), now).has_value());
+  }
+  for (int i = 0; i < 70; ++i) EXPECT_FALSE(value_of(store, name('u', i), 500).has_value()) << i;
 }
 
 // A write moves the item's cache line away from the other cores. So a popular item is not written by each reader.
@@ -127,6 +152,22 @@ TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
   EXPECT_EQ(store.counters().evictions, 0U);
   EXPECT_EQ(store.counters().reclaimed, 5U);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, name('k', i), 6).has_value());
+}
+
+// After a flush, and after all items have expired, new items use the whole limit at once: none is refused, none is evicted.
+TEST(Eviction, MemoryOfDeadItemsIsUsableAtOnce) {
+  for (const bool flush : {true, false}) {
+    SmallShard store(1000);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(store.set(name('o', i), 2, 5), Outcome::stored);
+    for (int i = 0; i < 1000; i += 2) ASSERT_TRUE(value_of(store, name('o', i), 2).has_value());  // dead items get no second chance
+    if (flush) store.flush(0, 3);
+    const Seconds now = flush ? 3 : 5;
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(store.set(name('n', i), now), Outcome::stored);
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(value_of(store, name('n', i), now).has_value()) << i;
+    EXPECT_EQ(store.counters().items, 1000U);
+    EXPECT_EQ(store.counters().evictions, 0U);
+    EXPECT_EQ(store.counters().reclaimed, 1000U);
+  }
 }
 
 // Each shard has one candidate for eviction. The store evicts the candidate that has been unused for longest, whatever its shard is.

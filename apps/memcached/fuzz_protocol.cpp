@@ -105,8 +105,9 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   std::string text_request() {
     static const char* const stores[] = {"set", "add", "replace", "append", "prepend", "cas"};
     static const char* const others[] = {"delete", "incr", "decr", "touch", "flush_all", "verbosity", "stats", "version",
-                                         "get",    "gets", "gat",  "gats",  "bget",      "GET",       "mg",    "quit"};
+                                         "get",    "gets", "gat",  "gats",  "bget",      "GET",       "mn",    "quit"};
     std::string line;
+    if (below(3) == 0) return meta_request();
     if (below(2) == 0) {
       const std::string value = this->value();
       line = std::string(stores[below(6)]) + blank() + key() + blank() + number() + blank() + (below(3) == 0 ? number() : "0") + blank() +
@@ -122,6 +123,30 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     if (below(8) == 0) line += " noreply";
     if (below(300) == 0) line += std::string(below(5000), 'z');
     return line + end();
+  }
+
+  std::string flag() {
+    static const char* const tokens[] = {"", "", "0", "1", "30", "-1", "7", "E", "A", "MA", "18446744073709551615"};
+    static constexpr std::string_view plain = "bcfhkqstuvvkIx", with_token = "ENRTCFOMJDPL";
+    const unsigned kind = below(40);
+    if (kind == 0) return any(1 + below(3));
+    if (kind == 1) return "O" + std::string(28 + below(6), 'o');
+    if (kind < 24) return std::string(1, plain[below(plain.size())]);
+    const std::string letter(1, with_token[below(with_token.size())]);
+    return letter + (letter == "M" ? std::string(1, "EAPRSID+-X"[below(10)]) : tokens[below(11)]);
+  }
+  std::string meta_request() {
+    static const char* const commands[] = {"mg", "mg", "mg", "ms", "ms", "ms", "md", "ma", "me", "mn"};
+    const std::string command = commands[below(10)];
+    static const char* const binary_keys[] = {"Zg==", "Zm9v", "AGEgCg==", "/w=="};
+    const bool is_binary = below(6) == 0;
+    std::string line = command + blank() + (is_binary ? binary_keys[below(4)] : key());
+    const std::string value = below(3) == 0 ? number() : this->value();
+    if (command == "ms") line += blank() + (below(20) == 0 ? number() : std::to_string(value.size()));
+    if (is_binary) line += " b";
+    for (unsigned flags = below(below(20) == 0 ? 22 : 6); flags-- > 0;) line += blank() + flag();
+    line += end();
+    return command == "ms" ? line + value + (below(30) == 0 ? any(2) : "\r\n") : line;
   }
 
   std::string binary_request() {

@@ -331,10 +331,24 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   }
   std::string text() {
     static const char* const others[] = {"version", "stats", "delete a", "incr b 1", "touch c 0", "flush_all", "verbosity 1", "nonsense"};
-    const unsigned kind = below(8);
+    const unsigned kind = below(11);
+    if (kind >= 8) return meta();
     if (kind == 0) return store(key(), value_bytes());
     if (kind == 1) return std::string(others[below(8)]) + "\r\n";
     return kind == 2 && below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
+  }
+  std::string meta() {
+    static const char* const others[] = {" v q", " N30 v c", " R30 T60 k s t h l", " I q", " I E5", " x", " N0 J5 v", " E7 MD", " b k"};
+    const unsigned kind = below(8);
+    if (kind == 0) return "mn\r\n";
+    if (kind < 4) return "mg " + key() + (below(2) == 0 ? " v k O1\r\n" : " v\r\n");
+    if (kind == 4) {
+      static const char* const modes[] = {"", " k O1", " MA", " MP N0", " E9", " q"};
+      const std::size_t bytes = value_bytes();
+      return "ms " + key() + " " + std::to_string(bytes) + modes[below(6)] + "\r\n" + std::string(bytes, 'm') + "\r\n";
+    }
+    static const char* const commands[] = {"mg ", "md ", "ma ", "me "};
+    return commands[below(4)] + key() + others[below(9)] + "\r\n";
   }
   std::string requests() {
     const bool in_binary = below(4) == 0;

@@ -5,6 +5,10 @@
 // protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference, and releasing the last reference frees the item.
 // Once an item is in the table, only its atomic fields change; a new value is a new item.
 //
+// The store gives each item a CAS id (`cas`) that grows with time, and a flush compares these ids (`Store::flush_up_to_now`). A client may
+// override the id that clients see (flag E of the meta commands). Such an item keeps its `cas`, so it is flushed like any other. The
+// client's id is in `own_cas_bytes` behind the value's line end, which other items do not have.
+//
 // A cache has millions of small items, so the header's size decides how many fit. The key begins directly behind the last member, within
 // the padding that the compiler adds to the structure. With a key of 16 bytes and a value of 100, an item takes 186 bytes.
 #pragma once
@@ -14,6 +18,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -32,7 +37,7 @@ struct Item {
   std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
   std::atomic<std::uint32_t> accessed;  ///< twice the second of the last noted use, plus 1 if used since eviction last examined the item
-  std::uint64_t cas;                    ///< set when the item is linked
+  std::atomic<std::uint64_t> cas;       ///< set when the item is linked, and when it becomes stale; clients see `client_cas`
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
   // `place` is accessed only under the shard's lock while the item is linked, and afterwards only by reclamation.
@@ -46,15 +51,28 @@ struct Item {
   } place;
   std::uint8_t store;  ///< index of the item's store (`Store::of`)
   std::uint8_t key_bytes;
-  bool fetched = false;          ///< was read before eviction last examined the item
-  bool counted_as_held = false;  ///< unlinked and past its grace period; only replies refer to the item
+  /// Written only under the shard's lock, or before the item is linked. A reader that needs both MUST read `cas` before the marks: an item
+  /// that becomes stale gets the mark first, so that nobody sees its new id without the mark.
+  std::atomic<std::uint8_t> marks{0};
+  /// The queue of the item's shard while the item is linked (store_memory.cpp). `held`: unlinked and past its grace period, so only replies
+  /// refer to the item.
+  enum class Standing : std::uint8_t { probation, main, held } standing = Standing::probation;
 
+  static constexpr std::uint8_t mark_fetched = 1;      ///< was read before eviction last examined the item
+  static constexpr std::uint8_t mark_stale = 2;        ///< a client has asked that the value be made anew (flag I of md and ms)
+  static constexpr std::uint8_t mark_win_sent = 4;     ///< a client was told to make the value anew (flag W)
+  static constexpr std::uint8_t mark_own_cas = 8;      ///< a client has chosen the CAS id; never changes in a linked item
+  static constexpr std::uint8_t mark_binary_key = 16;  ///< the key was sent in base64, and is so returned
+
+  static constexpr std::size_t own_cas_bytes = 8;
+  static_assert(mark_own_cas == own_cas_bytes, "so that the mark is the number of bytes");
   static constexpr std::size_t header_bytes = 68;  ///< offset of the key
-  /// Returns the memory of an item without the allocator's rounding.
-  [[nodiscard]] static constexpr std::size_t memory_bytes(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-    return std::max(header_bytes + key_bytes + value_bytes + 2, sizeof(Item));  // the padding is a part of the object
+  /// Returns the memory of an item without the allocator's rounding. `more_bytes`: `own_cas_bytes` or 0.
+  [[nodiscard]] static constexpr std::size_t memory_bytes(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes) noexcept {
+    return std::max(header_bytes + key_bytes + value_bytes + 2 + more_bytes, sizeof(Item));  // the padding is a part of the object
   }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes(key_bytes, value_bytes); }
+  [[nodiscard]] std::size_t more_bytes() const noexcept { return marks.load(std::memory_order_relaxed) & mark_own_cas; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes(key_bytes, value_bytes, more_bytes()); }
 
   [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this) + header_bytes; }
   [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this) + header_bytes; }
@@ -63,6 +81,19 @@ struct Item {
   [[nodiscard]] std::string_view value() const noexcept { return {key_data() + key_bytes, value_bytes}; }
   /// Returns the value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
+
+  [[nodiscard]] bool has_mark(std::uint8_t mark) const noexcept { return (marks.load(std::memory_order_relaxed) & mark) != 0; }
+  void add_marks(std::uint8_t more) noexcept {
+    marks.store(static_cast<std::uint8_t>(marks.load(std::memory_order_relaxed) | more), std::memory_order_release);
+  }
+  /// True if the item was ever read. Eviction sets the mark before it clears the note of the last use.
+  [[nodiscard]] bool was_fetched() const noexcept { return (accessed.load(std::memory_order_acquire) & 1) != 0 || has_mark(mark_fetched); }
+  /// Returns the CAS id that clients see.
+  [[nodiscard]] std::uint64_t client_cas() const noexcept {
+    std::uint64_t id = cas.load(std::memory_order_acquire);
+    if (has_mark(mark_own_cas)) std::memcpy(&id, key_data() + key_bytes + value_bytes + 2, sizeof id);
+    return id;
+  }
 
   /// Notes a use at `now`. Writes only if eviction has cleared the mark, or if the noted use is at least `note_interval_s` old. A write
   /// moves the cache line away from the other cores, so a popular item is written at most once in that interval, as in memcached.
@@ -79,7 +110,7 @@ struct Item {
   }
 };
 
-static_assert(offsetof(Item, counted_as_held) + sizeof(bool) == Item::header_bytes);
+static_assert(offsetof(Item, standing) + sizeof(Item::Standing) == Item::header_bytes);
 
 /// Releases one reference; releasing the last reference frees the item. The signature is that of a buffer's release function.
 void release_item(void* item) noexcept;

@@ -6,8 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "apps/memcached/connection_list.hpp"
+#include "apps/memcached/crawler.hpp"
+#include "apps/memcached/options.hpp"
 #include "apps/memcached/service.hpp"
 #include "apps/memcached/session.hpp"
+#include "apps/memcached/udp.hpp"
 #include "drivers/ixgbe/card.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "kernel/application.hpp"
@@ -28,32 +32,31 @@ constexpr std::uint64_t mebibyte = 1 << 20;
 /// The store leaves about 1/`free_share` of the memory that is free at start to the network and the card, even when items fragment memory.
 constexpr std::uint64_t free_share = 32;
 
-struct Options {
+struct MachineOptions {
   net::AddressSetting address;
   observe::Options observation;
-  std::uint16_t port;
-  memcached::StoreOptions store;
+  memcached::Options memcached;
 };
 
 /// The cache may use all memory that is free now, except the log's memory and one eighth, which is left to the card, the network and the
 /// store's table.
-Options read_options(Arguments& arguments) {
-  Options options;
+MachineOptions read_options(Arguments& arguments) {
+  MachineOptions options;
   options.address = net::AddressSetting::from(arguments);
   options.observation = observe::Options::from(arguments, ixgbe::setting_rows());
   const std::uint64_t log_bytes = options.observation.log.entries_per_core * log::entry_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes / 8 * 7;
   const std::uint64_t memory_max = std::max(free_bytes - std::min(free_bytes, log_bytes), mebibyte);
-  options.port = static_cast<std::uint16_t>(arguments.number("port", 11211, {1, 65535}, "TCP port on which clients are served"));
-  options.store.memory_bytes = arguments.bytes("memory", std::min(64 * mebibyte, memory_max), {mebibyte, memory_max},
-                                               "memory for items; beyond it the least recently used are evicted");
-  options.store.value_bytes_max =
-      static_cast<std::uint32_t>(arguments.bytes("max_item", mebibyte, {1024, 128 * mebibyte}, "the largest value that is stored"));
-  options.store.seed = {machine::random_bits(), machine::random_bits()};
-  options.store.cores = core_count();
-  options.store.memory.shrink = &memory::shrink;
-  options.store.memory.free_bytes = &memory::free_page_bytes;
-  options.store.memory.free_bytes_min = free_bytes / free_share;
+  options.memcached = memcached::read_options(arguments, memory_max, core_count());
+  memcached::StoreOptions& store = options.memcached.store;
+  store.seed = {machine::random_bits(), machine::random_bits()};
+  store.cores = core_count();
+  store.memory.shrink = &memory::shrink;
+  store.memory.free_bytes = &memory::free_page_bytes;
+  store.memory.free_bytes_min = free_bytes / free_share;
+  memcached::Settings& settings = options.memcached.settings;
+  settings.version = std::string("1.6.0-neap") + neap_version;
+  settings.connection_secret = static_cast<std::uint32_t>(machine::random_bits());
   arguments.finish();
   return options;
 }
@@ -64,6 +67,36 @@ memcached::Clock server_clock() noexcept {
   return {&machine::timestamp, now_s - machine::timestamp() / machine::timestamp_hz(), machine::timestamp_hz()};
 }
 
+/// Switches the machine off, in an event after those that are queued. Connections end with the machine, and the objects of the application
+/// are not destroyed, because other cores still use them.
+void shut_down(memcached::Service&) noexcept {
+  spawn([] {
+    print("memcached: shut down by a client");
+    machine::exit(machine::ExitStatus::success);
+  });
+}
+
+/// Runs the crawler on core 0 while `Service::crawler_on` says so. Clients change that on any core.
+class CrawlerSwitch {
+ public:
+  CrawlerSwitch(memcached::Store& store, memcached::Service& service)
+      : service_(service), crawler_(store, service.clock, service.crawler_on.load()) {
+    instance_ = this;
+    service.settle_crawler = []() noexcept { instance_->call_.ask(0); };
+  }
+  CrawlerSwitch& operator=(CrawlerSwitch&&) = delete;
+
+ private:
+  static inline CrawlerSwitch* instance_ = nullptr;
+  memcached::Service& service_;
+  memcached::Crawler crawler_;
+  CoalescedCall call_{[](void* context) noexcept {
+                        auto& self = *static_cast<CrawlerSwitch*>(context);
+                        self.crawler_.turn(self.service_.crawler_on.load());
+                      },
+                      this};
+};
+
 int fail(const char* what, const Error& error) {
   print("memcached: ", what, ": ", error.message, " (", hex(error.detail), ")");
   return 1;
@@ -72,7 +105,7 @@ int fail(const char* what, const Error& error) {
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  Options options = read_options(arguments);
+  MachineOptions options = read_options(arguments);
 
   auto card = co_await ixgbe::open(
       {}, {.reserved_core = options.observation.control_core, .reserved_port = options.observation.control_port.value_or(0)});
@@ -82,18 +115,30 @@ neap::task<int> neap::application(Arguments& arguments) {
   auto control = co_await observe::start(std::move(options.observation), **card, **network);
   if (!control) co_return fail("no control", control.error());
 
-  memcached::Store store(options.store);
+  memcached::Store store(options.memcached.store);
   if (!store.valid()) co_return fail("no store", {.code = ErrorCode::out_of_memory, .message = "not enough memory for the table"});
-  const std::string address = (*network)->address().to_string();
-  memcached::Service service(store, server_clock(),
-                             {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
+  memcached::Settings& settings = options.memcached.settings;
+  settings.address = (*network)->address().to_string();
+  memcached::Service service(store, server_clock(), settings, core_count());
+  CrawlerSwitch crawler(store, service);
+  service.shut_down = &shut_down;
+  service.list_connections = &memcached::list_connections;
 
   (void)(*control)->add_statistics(
       "memcached", [&service](std::optional<unsigned> core, const Emit& emit) { memcached::report_counters(service, core, emit); });
-  if (const auto listening = co_await memcached::serve(**network, service, options.port); !listening) {
-    co_return fail("cannot listen", listening.error());
+  const auto listening =
+      co_await (*network)->listen(settings.port, [&service](net::Connection& connection) -> std::unique_ptr<net::ConnectionHandler> {
+        auto handler = memcached::accept(service, connection);
+        memcached::expect_idle(service, service.core(this_core()));
+        return handler;
+      });
+  if (!listening) co_return fail("cannot listen", listening.error());
+  if (settings.udp_port != 0) {
+    const auto receiving = co_await memcached::serve_datagrams(**network, service, settings.udp_port);
+    if (!receiving) co_return fail("cannot receive datagrams", receiving.error());
+    print("memcached: UDP on ", settings.address, ":", settings.udp_port);
   }
-  print("memcached: listening on ", address, ":", options.port);
+  print("memcached: listening on ", settings.address, ":", settings.port);
 
   Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;

@@ -10,8 +10,10 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
+#include "apps/memcached/long_answer.hpp"
 #include "apps/memcached/service.hpp"
 
 namespace neap::memcached {
@@ -24,6 +26,7 @@ struct Transfer {
   Mode mode = Mode::set;
   std::uint64_t expected_cas = 0;
   bool quiet = false;
+  bool meta = false;  ///< of an ms
 
   void discard(std::uint64_t bytes) noexcept {
     bytes_left = bytes;
@@ -51,8 +54,12 @@ struct Context {
   Reply& reply;
   Transfer& transfer;
   Seconds now;
-  std::size_t copied_bytes = 0;  ///< bytes that commands of this core copied from old items into new ones
-  bool closing = false;          ///< set by a parser: no more input is read, and the connection ends once the reply is sent
+  std::size_t copied_bytes = 0;                        ///< bytes that commands of this core copied from old items into new ones
+  std::uint32_t connection_id = 0;                     ///< as in `stats conns`
+  std::unique_ptr<LongAnswer>* long_answer = nullptr;  ///< a parser MAY set an answer that takes many events; null: it MUST NOT (UDP)
+  bool closing = false;  ///< set by a parser: no more input is read, and the connection ends once the reply is sent
+
+  bool quit = false;  ///< set with `closing`, if the client asked for the end
 
   [[nodiscard]] Store& store() const noexcept { return service.store; }
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/memcached/binary_protocol_whole.hpp"
+#include "apps/memcached/observation.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
@@ -71,6 +72,8 @@ bool Session::make_exchange() noexcept {
 
 [[gnu::always_inline]] inline bool Session::answer_at_once(net::Buffer& data) {
   if (exchange_ != nullptr || protocol_ == Conversation::Protocol::unknown || data.pieces() != 1) return false;
+  if (core().service->observed()) [[unlikely]]
+    return false;
   if (core().exchange == nullptr && !make_exchange()) [[unlikely]]
     return false;
   return static_cast<Exchange&>(*core().exchange).answer_at_once(protocol_, connection(), data);
@@ -109,19 +112,60 @@ void Session::peer_closed() {
 }
 
 void Session::closed() {
+  if (admitted_) {
+    Service& service = *core().service;
+    const net::Endpoint remote = connection().remote();
+    const std::string_view reason = idle_ ? "idle_timeout" : peer_closed_ || quit_ ? "normal" : "error";
+    observation::report_connection(service, false, remote.address.value, remote.port, id(), reason);
+    service.admission.release(remote.address.value);
+  }
   ended_ = true;
   if (exchange_ != nullptr) exchange_->closed();
   exchange_.reset();
 }
 
+void Session::begin(net::Connection& connection) noexcept {
+  admitted_ = true;
+  const net::Endpoint remote = connection.remote();
+  observation::report_connection(*core().service, true, remote.address.value, remote.port, id(), {});
+}
+
+bool Session::end_idle() noexcept {
+  if (ended_) return true;
+  if (exchange_ != nullptr && exchange_->conversation_.is_endless()) return false;
+  core().statistics.add(Count::idle_kicks);
+  ended_ = idle_ = true;
+  if (exchange_ == nullptr) {
+    connection().close();
+  } else {  // an upload or a reply that makes no progress
+    exchange_->clear();
+    connection().abort();
+  }
+  return true;
+}
+
+/// A session's address is a multiple of 32. Ids of open connections differ, because the secret changes the same bits of all.
+std::uint32_t Session::id() const noexcept {
+  const std::uint32_t secret = core().service->settings.connection_secret;
+  return (static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) / 32) ^ secret) & 0x7FFF'FFFF;
+}
+
+std::string_view Session::state() const noexcept {
+  if (ended_) return "conn_closing";
+  return exchange_ == nullptr ? "conn_read" : exchange_->state();
+}
+
 // --- Exchange ----------------------------------------------------------------------------------------------------------------------------
 Exchange::Exchange(CoreState& core) noexcept : core_(core), conversation_(*core.service, core), reply_(core.replies) {}
 
-Exchange::~Exchange() { settle_all(); }
+Exchange::~Exchange() {
+  settle_all();
+  if (upload_bytes() != 0) core_.uploads.remove(*this);
+}
 
 [[gnu::always_inline]] inline void Exchange::begin(Session& session) noexcept {
   session_ = &session;
-  conversation_.resume(session.protocol_);
+  conversation_.resume(session.protocol_, session.id(), this);
   uncharged_bytes_ = connection().unacknowledged_bytes();
   if (uncharged_bytes_ != 0) [[unlikely]] {  // the positions of the reply begin behind these bytes
     reply_.skip(uncharged_bytes_);
@@ -146,12 +190,19 @@ Exchange::~Exchange() { settle_all(); }
   Service& service = *core_.service;
   const Seconds now = core_.now();
   service.store.tick(now);
-  const auto [used, requests] = protocol == Conversation::Protocol::text
-                                    ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
-                                    : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+  const bool is_text = protocol == Conversation::Protocol::text;
+  auto [used, requests] = is_text ? text::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_)
+                                  : binary::handle_whole_requests(input, service.store, service.clock, now, core_.statistics, reply_);
   if (used == 0) [[unlikely]] {
-    reply_.close_frame();
-    return false;
+    if (is_text && text::is_meta(input)) {
+      const Handled meta = text::handle_whole_meta_requests(input, service.store, service.clock, now, core_.statistics, reply_);
+      used = meta.bytes;
+      requests = meta.requests;
+    }
+    if (used == 0) {
+      reply_.close_frame();
+      return false;
+    }
   }
   log::count_requests(requests);
   core_.unchecked_bytes += used + Holders::piece_bytes;
@@ -197,6 +248,7 @@ void Exchange::writable() {
 void Exchange::closed() noexcept {
   clear();
   settle_all();
+  if (upload_bytes() != 0) core_.uploads.remove(*this);
 }
 
 void Exchange::clear() noexcept {
@@ -212,10 +264,41 @@ void Exchange::clear() noexcept {
   // share.
   if (!reply_.empty()) [[unlikely]]
     reply_.move_to_own_storage();
+  if ((upload_bytes() | conversation_.upload_bytes()) != 0) [[unlikely]]
+    settle_upload();
   if (core_.unchecked_bytes >= Holders::bytes_per_check) {
     core_.unchecked_bytes = 0;
     shed_holders_everywhere(*core_.service, core_, this);
   }
+}
+
+void Exchange::settle_upload() noexcept {
+  const std::size_t bytes = session_->ended_ ? 0 : conversation_.upload_bytes();
+  if (bytes == 0) {
+    if (upload_bytes() != 0) core_.uploads.remove(*this);
+    return;
+  }
+  core_.uploads.note_progress(*this, bytes, core_.now());
+  // A core with little in uploads is not looked at, so that an ordinary upload costs no sum over all cores.
+  const std::size_t share = core_.service->store.memory_bytes() / Uploads::memory_divisor / core_.service->core_count;
+  if (core_.uploads.bytes() > share) shed_uploads(*core_.service, core_, this);
+}
+
+void Exchange::reset_upload() noexcept {
+  core_.statistics.add(Count::uploads_reset);
+  abort_connection();
+}
+
+void Exchange::wake() {
+  if (session_->ended_) return;
+  Session& session = *session_;
+  work();
+  session.release_if_idle(*this);
+}
+
+std::string_view Exchange::state() noexcept {
+  if (conversation_.answering() || reply_.empty()) return conversation_.state();
+  return "conn_mwrite";
 }
 
 void Exchange::charge(std::size_t bytes) noexcept {
@@ -284,6 +367,8 @@ bool Exchange::send_pieces(std::size_t bytes) {
 /// Alternates between parsing and sending until the input is consumed or the connection accepts no more bytes. Each round consumes input,
 /// writes to the reply or sends a part of the reply. A round without progress would be repeated for ever, so it aborts the connection.
 [[gnu::always_inline]] inline void Exchange::parse_and_send() {
+  const std::uint64_t requests_before = core_.statistics.value(Count::requests);
+  bool yields = false;  // the connection had its requests of this event
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
@@ -291,7 +376,12 @@ bool Exchange::send_pieces(std::size_t bytes) {
     while (may_go_on && !reply_.full() && (!input_.empty() || !conversation_.idle())) {
       const std::size_t used = parse();
       parsed += used;
-      if (input_.empty() || conversation_.closing() || conversation_.waits()) break;
+      if (input_.empty() || conversation_.closing() || conversation_.waits() || conversation_.sleeps()) break;
+      if (core_.statistics.value(Count::requests) - requests_before >= core_.service->settings.requests_per_event) [[unlikely]] {
+        core_.statistics.add(Count::conn_yields);
+        yields = true;
+        break;
+      }
       if (used == 0 && !reply_.full()) return abort_without_progress();
     }
     const bool was_full = reply_.full();
@@ -302,7 +392,7 @@ bool Exchange::send_pieces(std::size_t bytes) {
     if (!send_reply()) return;  // the connection will call `writable`, which continues the work
     if (conversation_.closing()) break;
     if (!may_go_on) return;
-    if (conversation_.waits()) {  // the input waits until other clients' events have run, or until memory was freed between events
+    if (conversation_.waits() || yields) {  // the input waits for other clients' events, or until memory was freed between events
       return retry_.arm(std::chrono::nanoseconds(0), [this] {
         if (!session_->ended_) work();
         session_->release_if_idle(*this);
@@ -312,10 +402,11 @@ bool Exchange::send_pieces(std::size_t bytes) {
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return abort_without_progress();
       continue;
     }
-    if (!session_->peer_closed_) return;
+    if (!session_->peer_closed_ || (conversation_.sleeps() && !conversation_.is_endless())) return;
     break;
   }
   session_->ended_ = true;
+  session_->quit_ = conversation_.quit();
   input_.clear();
   connection().close();  // sends all queued bytes first
 }
@@ -374,10 +465,25 @@ void Exchange::abort_connection() {
   connection().abort();
 }
 
-task<Result<void>> serve(net::Network& network, Service& service, std::uint16_t port) {
-  co_return co_await network.listen(port, [&service](net::Connection&) -> std::unique_ptr<net::ConnectionHandler> {
-    return std::make_unique<Session>(service, service.core(this_core()));
-  });
+// --- New connections ---------------------------------------------------------------------------------------------------------------------
+std::unique_ptr<net::ConnectionHandler> accept(Service& service, net::Connection& connection) {
+  CoreState& core = service.core(this_core());
+  const std::uint32_t peer = connection.remote().address.value;
+  if (service.admission.admit(peer) != Admission::Verdict::admitted) {
+    core.statistics.add(Count::rejected_connections);
+    constexpr std::string_view error = "ERROR Too many open connections\r\n";
+    (void)connection.send_copy(std::as_bytes(std::span(error)));
+    connection.close();
+    return std::make_unique<RefusedConnection>();
+  }
+  try {
+    auto session = std::make_unique<Session>(service, core);
+    session->begin(connection);
+    return session;
+  } catch (...) {
+    service.admission.release(peer);
+    throw;
+  }
 }
 
 }  // namespace neap::memcached

@@ -27,8 +27,17 @@ namespace neap::memcached {
 
 class Exchange;
 
+class Session;
+
+/// The handler of any connection at memcached's port.
+class Handler : public net::ConnectionHandler {
+ public:
+  /// Null for a connection that was refused.
+  [[nodiscard]] virtual Session* session() noexcept = 0;
+};
+
 /// The part that an idle connection keeps. A machine may have many thousands of idle connections.
-class Session final : public net::ConnectionHandler {
+class Session final : public Handler {
  public:
   Session(Service& service, CoreState& core) noexcept;
   ~Session() override;
@@ -36,6 +45,15 @@ class Session final : public net::ConnectionHandler {
   void writable() override;
   void peer_closed() override;
   void closed() override;
+  [[nodiscard]] Session* session() noexcept override { return this; }
+
+  /// Reports the new connection, which `Admission` has admitted. MUST be called once the connection has this handler, or before.
+  void begin(net::Connection& connection) noexcept;
+  /// Ends the connection because its client was silent for too long, unless it is a watcher. Returns false for a watcher.
+  [[nodiscard]] bool end_idle() noexcept;
+  /// Identifies this connection among those that are open; without the address that it is made from.
+  [[nodiscard]] std::uint32_t id() const noexcept;
+  [[nodiscard]] std::string_view state() const noexcept;
 
  private:
   friend class Exchange;
@@ -53,19 +71,21 @@ class Session final : public net::ConnectionHandler {
   [[nodiscard]] CoreState& core() const noexcept { return *reinterpret_cast<CoreState*>(core_granule_ * alignof(CoreState)); }
 
   std::unique_ptr<Exchange> exchange_;  ///< set while a request or a reply is in progress at the end of an event
-  // One word: a CoreState's address is a multiple of 64, so six bits are free.
+  // One word: a CoreState's address is a multiple of 128, so seven bits are free.
   Conversation::Protocol protocol_ : 2 = Conversation::Protocol::unknown;
   bool peer_closed_ : 1 = false;
   bool ended_ : 1 = false;  ///< closed or aborted by this session; later input is dropped
-  std::uintptr_t : 2;
-  std::uintptr_t core_granule_ : 58;
+  bool admitted_ : 1 = false;
+  bool idle_ : 1 = false;  ///< ended because its client was silent
+  bool quit_ : 1 = false;  ///< ended by the client's command
+  std::uintptr_t core_granule_ : 57;
 };
-static_assert(alignof(CoreState) == 64 && sizeof(Session) == 32, "the memory of an idle connection: see request.connection_bytes.idle");
+static_assert(alignof(CoreState) == 128 && sizeof(Session) == 32, "the memory of an idle connection: see request.connection_bytes.idle");
 
 /// The requests and replies of a session that are in progress. Nearly every request is answered in the event in which it arrives, and its
 /// acknowledgement arrives with the next request. So each core has one exchange, which serves one session after the other. A session whose
 /// requests or replies are still in progress at the end of an event takes the exchange with it, and the core makes another one.
-class Exchange final : public Holder {
+class Exchange final : public Holder, public Upload, public Sleeper {
  public:
   explicit Exchange(CoreState& core) noexcept;
   ~Exchange() override;
@@ -87,6 +107,8 @@ class Exchange final : public Holder {
 
   [[nodiscard]] std::size_t held_in_flight() noexcept override { return in_flight_bytes(); }
   void reset_connection() noexcept override;
+  void reset_upload() noexcept override;
+  void wake() override;
 
   [[nodiscard]] net::Connection& connection() noexcept { return session_->connection(); }
   /// Serves `session` from now on.
@@ -100,6 +122,8 @@ class Exchange final : public Holder {
   /// True if the exchange may serve another session.
   [[nodiscard]] bool idle() const noexcept;
   void work();
+  /// Lists the upload in progress, or removes it.
+  void settle_upload() noexcept;
   void parse_and_send();
   std::size_t parse();
   /// Returns the number of bytes that were taken from the reply and that the peer has not acknowledged.
@@ -119,6 +143,7 @@ class Exchange final : public Holder {
   /// Sends a reply that is one short text. Returns false, with no effect, for any other reply, and if the connection cannot take it.
   [[nodiscard]] bool send_short(std::size_t bytes);
   [[nodiscard]] bool send_pieces(std::size_t bytes);
+  [[nodiscard]] std::string_view state() noexcept;
   void clear() noexcept;
   void abort_connection();
   /// Aborts the connection after a mistake of Neap, not of the peer. Counted as `no_progress`.
@@ -129,7 +154,7 @@ class Exchange final : public Holder {
   Conversation conversation_;
   Reply reply_;
   net::Buffer input_;                ///< received and not yet parsed
-  Timer retry_;                      ///< pending while a command waits for the store's memory
+  Timer retry_;                      ///< pending while the input waits for other clients' events
   net::Buffer unsent_;               ///< taken from the reply, and not yet accepted by the connection
   std::size_t older_cost_ = 0;       ///< cost of the pieces up to `boundary_`
   std::size_t newer_cost_ = 0;       ///< cost of the pieces behind `boundary_`
@@ -138,7 +163,13 @@ class Exchange final : public Holder {
   bool waits_ = false;               ///< the input waits for the peer to read replies
 };
 
-/// Serves `port` of `network` with `service`, which MUST outlive `network`. Errors: those of `Network::listen`.
-[[nodiscard]] task<Result<void>> serve(net::Network& network, Service& service, std::uint16_t port);
+/// The handler of a connection that was refused: it sends nothing more, and drops what arrives.
+class RefusedConnection final : public Handler {
+  void received(net::Buffer) override {}
+  [[nodiscard]] Session* session() noexcept override { return nullptr; }
+};
+
+/// Makes the handler of a new connection of this core, or refuses it (limits.hpp).
+[[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(Service& service, net::Connection& connection);
 
 }  // namespace neap::memcached

@@ -258,15 +258,17 @@ std::string binary_request(std::uint8_t opcode, std::string_view extras, std::st
   return head.append(extras).append(key).append(value);
 }
 
+enum class Kind : std::uint8_t { text, meta, binary };
+
 /// A request of a kind that is handled whole, or one that is nearly of this kind.
-std::string random_request(std::mt19937& random, bool in_binary) {
+std::string random_request(std::mt19937& random, Kind kind) {
   const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
   static constexpr std::size_t key_sizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 34, 100, 249, 250, 251};
   static constexpr std::size_t value_sizes[] = {0,  1,  9,   10,  15,  16,  17,  31,  32,  33,  62,   63,   64,   65,
                                                 94, 99, 100, 126, 127, 500, 509, 510, 512, 999, 1000, 1022, 1023, 5000};
   const std::string key(key_sizes[below(below(2) == 0 ? 16 : 4)], static_cast<char>('a' + below(3)));
   const std::string value(value_sizes[below(static_cast<unsigned>(std::size(value_sizes)))], static_cast<char>('A' + below(26)));
-  if (in_binary) {
+  if (kind == Kind::binary) {
     const std::string extras = std::string("\0\0\0", 3) + static_cast<char>(below(2) * 200) + std::string(4, '\0');
     switch (below(8)) {
       case 0:
@@ -281,6 +283,28 @@ std::string random_request(std::mt19937& random, bool in_binary) {
     }
   }
   const std::string bytes = std::to_string(value.size());
+  if (kind == Kind::meta && below(8) != 0) {
+    static const char* const usual[] = {"v", "k", "f", "c", "s", "t", "q", "O77", "Oabcdefghijklmnopqrstuvwxyz01234"};
+    static const char* const others[] = {"h",  "l", "u",  "N30", "R50", "T60", "F7", "Oabcdefghijklmnopqrstuvwxyz012345",
+                                         "vv", "T", "E9", "b",   "MA",  "I"};
+    std::string flags;
+    for (unsigned count = below(6); count-- > 0;) flags += std::string(" ") + usual[below(9)];
+    for (unsigned count = below(6) / 4; count-- > 0;) flags += std::string(" ") + others[below(14)];
+    if (below(20) == 0) flags += " ";
+    const char* const end = below(20) == 0 ? "\n" : "\r\n";
+    switch (below(8)) {
+      case 0:
+        return "mn\r\n";
+      case 1:
+        return "md " + key + flags + end;
+      case 2:
+      case 3:
+        if (below(2) == 0) flags += below(2) == 0 ? " T60" : " F4294967295";
+        return "ms " + key + " " + bytes + flags + end + value + (below(20) == 0 ? "xy\r\n" : "\r\n");
+      default:
+        return "mg " + key + flags + end;
+    }
+  }
   switch (below(16)) {
     case 0:
       return "set " + key + " 0 0 " + bytes + " noreply\r\n" + value + "\r\n";
@@ -311,14 +335,14 @@ std::string random_request(std::mt19937& random, bool in_binary) {
 // Whole requests pass the parsers by. The parsers get the same requests byte by byte, so that no request is whole, and must give the same
 // answers.
 TEST(Session, WholeRequestsAreAnsweredAsByTheParsers) {
-  for (const bool in_binary : {false, true}) {
+  for (const Kind kind : {Kind::text, Kind::meta, Kind::binary}) {
     std::mt19937 random(3);
     Server server, other;
     Peer peer(server);
     test::Client client(other);
     for (unsigned round = 0; round < 1500; ++round) {
       std::string requests;
-      for (unsigned count = 1 + static_cast<unsigned>(random() % 6); count-- > 0;) requests += random_request(random, in_binary);
+      for (unsigned count = 1 + static_cast<unsigned>(random() % 6); count-- > 0;) requests += random_request(random, kind);
       if (random() % 8 == 0) requests.resize(requests.size() - random() % 4);
       ASSERT_EQ(peer.ask(requests), client.talk(requests, 1)) << requests;
     }
@@ -347,6 +371,19 @@ TEST(Session, IdleSessionsAreSmall) {
   const std::size_t before = host::allocated_bytes();
   serve_all();
   EXPECT_LE(host::allocated_bytes(), before + 1024);
+}
+
+// The answer to quiet requests alone is empty.
+TEST(Session, QuietMetaRequestsAreFollowedByAnAnswer) {
+  Server server;
+  Peer peer(server);
+  EXPECT_EQ(peer.ask("mn\r\n"), "MN\r\n");
+  EXPECT_EQ(peer.ask("mg a q v\r\n"), "");
+  EXPECT_EQ(peer.ask("ms a 1 q\r\nx\r\nmg b q\r\n"), "");
+  EXPECT_EQ(peer.ask("mg b q\r\nmg a v q\r\nmn\r\n"), "VA 1\r\nx\r\nMN\r\n");
+  EXPECT_EQ(peer.ask("mg b q"), "");
+  EXPECT_EQ(peer.ask("\r\nmn\r\nget a\r\nmg a k\r\n"), "MN\r\nVALUE a 0 1\r\nx\r\nEND\r\nHD ka\r\n");
+  EXPECT_FALSE(peer.connection.aborted);
 }
 
 // A failed `require` panics with the text of the broken rule, in release builds too.

@@ -28,6 +28,7 @@ enum class Count : std::uint8_t {
   cmd_set,
   cmd_flush,
   cmd_touch,
+  cmd_meta,
   get_hits,
   get_misses,
   get_expired,
@@ -48,6 +49,11 @@ enum class Count : std::uint8_t {
   bytes_read,
   bytes_written,
   reply_no_memory,
+  conn_yields,    ///< times that a connection's input waited because it had its requests of an event (`Settings::requests_per_event`)
+  idle_kicks,     ///< connections closed because their client was silent
+  uploads_reset,  ///< connections reset because their uploads made no progress while uploads took too much memory
+  udp_requests,   ///< datagrams with requests
+  udp_dropped,    ///< datagrams without a valid header, and replies that were not sent whole
   holders_reset,  ///< connections reset because they held values by not reading replies
   reply_waits,    ///< times that a connection's input began to wait for the peer to read its replies
   protocol_errors,
@@ -69,7 +75,9 @@ using StatisticSink = std::function<void(std::string_view name, std::string_view
 
 enum class StatisticsAnswer : std::uint8_t { shown, reset, unknown };
 
-/// Shows the statistics of `topic`: "" (general), `settings`, `items`, `slabs`, `sizes`; `reset` sets the general counters to zero.
+/// Shows the statistics of `topic`: "" (general), `settings`, `items`, `slabs`, `sizes`; `reset` sets the counters to zero. The names are
+/// those of memcached for all that exists here (protocol.txt). Names that have no counterpart here are left out, except those that programs
+/// for monitoring require; docs/memcached.md gives the reason of each constant.
 StatisticsAnswer show_statistics(Service& service, std::string_view topic, const StatisticSink& sink);
 
 }  // namespace neap::memcached

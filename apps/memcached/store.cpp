@@ -2,14 +2,12 @@
 #include "apps/memcached/store.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
 
-#include "apps/memcached/numbers.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/short_copy.hpp"
 
@@ -32,16 +30,17 @@ std::uint8_t Store::claim_index() noexcept {
 
 Store::Store(const StoreOptions& options)
     : memory_bytes_(options.memory_bytes),
+      evictions_(options.evictions),
       value_bytes_max_(options.value_bytes_max),
       shard_count_(options.shards),
       seed_(options.seed),
       retire_(options.retire != nullptr ? options.retire : &rcu::retire),
       memory_(options.memory),
       cores_(std::max(options.cores, 1U)),
-      retired_bytes_max_(std::min(memory_bytes_ / retired_share, cores_ * retired_bytes_core)),
+      retired_bytes_max_(std::min(options.memory_bytes / retired_share, cores_ * retired_bytes_core)),
       retired_bytes_core_max_(retired_bytes_max_ / cores_),
-      spare_bytes_(std::min(footprint(key_bytes_max, value_bytes_max_), memory_bytes_ / spare_share / cores_)),
-      reserve_bytes_(std::min(memory_bytes_ / reserve_share / cores_, reserve_bytes_core)),
+      spare_bytes_(std::min(footprint(key_bytes_max, value_bytes_max_, Item::own_cas_bytes), options.memory_bytes / spare_share / cores_)),
+      reserve_bytes_(std::min(options.memory_bytes / reserve_share / cores_, reserve_bytes_core)),
       reserve_bytes_max_(2 * reserve_bytes_),
       parts_(std::make_unique<PerCore[]>(cores_)),
       table_(options.buckets, retire_),
@@ -55,10 +54,12 @@ Store::Store(const StoreOptions& options)
 
 Store::~Store() {
   for (std::uint32_t index = 0; index < shard_count_; ++index) {
-    for (Item* item = shards_[index].oldest; item != nullptr;) {
-      Item* const next = item->place.order.newer;
-      release_item(item);
-      item = next;
+    for (const Shard::Queue& queue : {shards_[index].probation, shards_[index].main}) {
+      for (Item* item = queue.oldest; item != nullptr;) {
+        Item* const next = item->place.order.newer;
+        release_item(item);
+        item = next;
+      }
     }
   }
   for (unsigned core = 0; core < cores_; ++core) {
@@ -73,7 +74,7 @@ Key Store::key(std::string_view text) const noexcept { return {text, hash_key(te
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
 /// Unlinks an expired or flushed item that a reader found. This takes the lock, but only once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
-  const bool flushed = item.cas <= flushed_cas_.load(std::memory_order_relaxed);
+  const bool flushed = item.cas.load(std::memory_order_relaxed) <= flushed_cas_.load(std::memory_order_relaxed);
   Shard& shard = shard_of(item.hash);
   const std::lock_guard lock(shard.lock);
   for (Table::Place place = table_.first_place(item.hash); Item* const other = place.item(); place.move_behind(*other)) {
@@ -128,13 +129,15 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
 }
 
 /// Takes the lock, so that a copy that replaces the item at the same moment also has the new expiry (`swap_if_same`, `move`).
-Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept {
-  Found found = find(key, now);  // marks the item as used, and distinguishes expired and flushed items
+Store::Found Store::touch(const Key& key, Seconds expires, Seconds now, bool marks_use) noexcept {
+  Found found = marks_use ? find(key, now) : peek(key, now);  // distinguishes expired and flushed items
   if (found.item == nullptr) return found;
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
   found.item = find_live(key, now, shard).item;
-  if (found.item != nullptr) found.item->expires.store(expires, std::memory_order_relaxed);
+  if (found.item == nullptr) return found;
+  found.item->expires.store(expires, std::memory_order_relaxed);
+  note_expiry(expires);
   return found;
 }
 
@@ -161,23 +164,42 @@ inline void* Store::allocate_bytes(PerCore& own, std::size_t bytes) noexcept {
 }
 
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
-Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
-  const Made made = make_item(own_part(), key, flags, expires, value_bytes, now);
+Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now,
+                                 OwnCas own_cas) noexcept {
+  const Made made = make_item(own_part(), key, flags, expires, value_bytes, own_cas ? Item::own_cas_bytes : 0, now);
+  if (own_cas && made.item != nullptr) {
+    made.item->add_marks(Item::mark_own_cas);
+    std::memcpy(made.item->key_data() + key.text.size() + value_bytes + 2, &*own_cas, Item::own_cas_bytes);
+  }
   return {.item = ItemPointer(made.item), .outcome = made.outcome};
 }
 
 Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
-  require(item && item->store == index_ && item->cas == 0, "memcached: only an item that was never linked is committed");
-  if (mode == Mode::append || mode == Mode::prepend) return join(*item.get(), mode == Mode::append, expected_cas, now);
+  require(item && item->store == index_ && item->cas.load(std::memory_order_relaxed) == 0,
+          "memcached: only an item that was never linked is committed");
   const Key key{item->key(), item->hash};
-  const auto [outcome, cas] = link_item(own_part(), mode, key, *item.get(), footprint(*item.get()), expected_cas, now);
-  if (outcome == Outcome::stored) (void)item.detach();  // the reference belongs to the table
-  return {.outcome = outcome, .cas = cas};
+  const std::uint32_t value_bytes = item->value_bytes;
+  for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
+    Mode how = mode;
+    if (joins(mode)) {
+      const Done done = join(*item.get(), mode == Mode::append || mode == Mode::append_or_add, expected_cas, now);
+      if (done.outcome != Outcome::not_stored || mode == Mode::append || mode == Mode::prepend) return done;
+      how = Mode::add;  // there was no item; if another core adds one now, that item is tried
+    }
+    const Stored stored = link_item(own_part(), how, key, *item.get(), footprint(*item.get()), how == mode ? expected_cas : 0, now);
+    if (how != mode && stored.outcome == Outcome::not_stored) continue;
+    if (stored.outcome != Outcome::stored) return {.outcome = stored.outcome, .value_bytes = value_bytes};
+    const Item* const linked = item.detach();  // the reference belongs to the table; the item is readable until the event's end
+    return {.outcome = Outcome::stored,
+            .cas = linked->has_mark(Item::mark_own_cas) ? linked->client_cas() : stored.cas,
+            .value_bytes = value_bytes};
+  }
+  return {.outcome = Outcome::out_of_memory};
 }
 
 Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept {
   PerCore& own = own_part();
-  const Made made = make_item(own, key, flags, expires, value.size(), now);
+  const Made made = make_item(own, key, flags, expires, value.size(), 0, now);
   if (made.item == nullptr) [[unlikely]]
     return {.outcome = made.outcome};
   require(value.size() == made.item->value_bytes, "memcached: a value fits into its item", value.size());
@@ -191,13 +213,13 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
 }
 
 [[gnu::always_inline]] inline Store::Made Store::make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires,
-                                                           std::uint64_t value_bytes, Seconds now) noexcept {
+                                                           std::uint64_t value_bytes, std::size_t more_bytes, Seconds now) noexcept {
   require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
   if (value_bytes > value_bytes_max_) return {.item = nullptr, .outcome = Outcome::too_large};
-  const std::size_t bytes = footprint(key.text.size(), value_bytes);
+  const std::size_t bytes = footprint(key.text.size(), value_bytes, more_bytes);
   void* memory = nullptr;
   if (reserve(own, bytes, now)) [[likely]] {
-    memory = allocate_bytes(own, Item::memory_bytes(key.text.size(), value_bytes));
+    memory = allocate_bytes(own, Item::memory_bytes(key.text.size(), value_bytes, more_bytes));
     // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
     if (memory == nullptr) own.reserved_bytes.add(bytes);
   }
@@ -221,6 +243,7 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
 /// Links `item`, which has this key and the footprint `bytes`. The outcome `stored` passes the caller's reference to the table.
 [[gnu::always_inline]] inline Store::Stored Store::link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes,
                                                              std::uint64_t expected_cas, Seconds now) noexcept {
+  const bool is_cas = mode == Mode::cas || mode == Mode::cas_or_stale;
   Shard& shard = shard_of(key.hash);
   Item* replaced = nullptr;
   Linked linked{};
@@ -230,10 +253,14 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
     const Live old = find_live(key, now, shard);
     if (old.item != nullptr) {
       if (mode == Mode::add) return {.outcome = Outcome::not_stored};
-      if ((mode == Mode::cas || expected_cas != 0) && old.item->cas != expected_cas) return {.outcome = Outcome::exists};
+      if ((is_cas || expected_cas != 0) && (expected_cas == 0 || old.item->client_cas() != expected_cas)) {
+        if (mode != Mode::cas_or_stale || expected_cas == 0 || expected_cas > old.item->client_cas()) return {.outcome = Outcome::exists};
+        item.expires.store(old.item->expires.load(std::memory_order_relaxed), std::memory_order_relaxed);
+        item.add_marks(Item::mark_stale | (old.item->marks.load(std::memory_order_relaxed) & Item::mark_win_sent));
+      }
     } else {
       if (mode == Mode::replace) return {.outcome = Outcome::not_stored};
-      if (mode == Mode::cas || expected_cas != 0) return {.outcome = Outcome::not_found};
+      if (is_cas || expected_cas != 0) return {.outcome = Outcome::not_found};
     }
     linked = link(own, shard, item, bytes, old, now);
     replaced = old.item;
@@ -241,84 +268,56 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
   }
   if (replaced != nullptr) [[likely]]
     retire(own, *replaced, linked.replaced_bytes);
-  if (items != 0 || table_.is_growing()) [[unlikely]]
-    grow_table(items);  // only a new item can make the table too small
+  const Seconds expires = item.expires.load(std::memory_order_relaxed);
+  if ((items | expires) != 0 || table_.is_growing()) [[unlikely]]
+    settle_link(items, expires);
   return {.outcome = Outcome::stored, .cas = linked.cas};
 }
 
-/// Replaces `old` by `fresh` if `old` is still the item with this key.
-Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept {
+/// Replaces `old` by `fresh` if `old` is still the item with this key, and has not become stale since its `cas` was read. What is kept is
+/// read under the lock, because `old` may be touched, or a win be sent, while `fresh` is filled.
+Store::Swap Store::swap_if_same(Item& old, std::uint64_t cas, ItemPointer& fresh, Kept kept, Seconds now, Done& done) noexcept {
   Shard& shard = shard_of(old.hash);
   const std::lock_guard lock(shard.lock);
   const Live live = find_live({old.key(), old.hash}, now, shard);
-  if (live.item != &old) return Swap::changed;
-  fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);  // `old` may have been touched meanwhile
-  Item& item = *fresh.detach();                                                                  // the reference now belongs to the table
+  if (live.item != &old || old.cas.load(std::memory_order_relaxed) != cas) return Swap::changed;
+  if (kept.expiry) fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const unsigned marks = old.marks.load(std::memory_order_relaxed) | (old.was_fetched() ? Item::mark_fetched : 0);
+  fresh->add_marks(static_cast<std::uint8_t>(marks & kept.marks));
+  Item& item = *fresh.detach();  // the reference now belongs to the table
   const Linked linked = link(own_part(), shard, item, footprint(item), live, now);
   retire(own_part(), old, linked.replaced_bytes);
-  done.cas = linked.cas;
+  note_expiry(item.expires.load(std::memory_order_relaxed));
+  done.cas = item.client_cas();
   return Swap::done;
 }
 
-/// Performs append and prepend. The new item is filled without the lock, because the copy may be a megabyte. The new item is discarded if
-/// `old` was replaced meanwhile. `old` is held, so its bytes stay even if `old` is evicted to make room for the new item.
-Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept {
-  const Key key{piece.key(), piece.hash};
-  for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
-    Item* const old = find(key, now).item;
-    if (old == nullptr) return {.outcome = Outcome::not_stored};
-    if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
-    old->hold();
-    const ItemPointer holder(old);
-    const std::string_view first = at_end ? old->value() : piece.value();
-    const std::string_view second = at_end ? piece.value() : old->value();
-    auto [fresh, outcome] =
-        allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), std::uint64_t{first.size()} + second.size(), now);
-    if (!fresh) return {.outcome = outcome};
-    require(first.size() + second.size() == fresh->value_bytes, "memcached: both values fit into the new item", fresh->value_bytes);
-    std::memcpy(fresh->value_data(), first.data(), first.size());
-    std::memcpy(fresh->value_data() + first.size(), second.data(), second.size());
-    Done done{.outcome = Outcome::stored, .copied_bytes = first.size() + second.size()};
-    if (swap_if_same(*old, fresh, now, done) == Swap::done) return done;
+/// Makes `old` stale in place, under the conditions of `swap_if_same`. The new id is taken before the last look at the flush: a flush that
+/// comes later covers the id. So an item cannot outlive a flush by becoming stale.
+Store::Swap Store::make_stale_if_same(Item& old, std::uint64_t cas, std::optional<Seconds> expires, Seconds now, Done& done) noexcept {
+  Shard& shard = shard_of(old.hash);
+  const std::lock_guard lock(shard.lock);
+  if (find_live({old.key(), old.hash}, now, shard).item != &old || old.cas.load(std::memory_order_relaxed) != cas) return Swap::changed;
+  done.cas = next_cas(own_part(), cas);
+  if (is_dead(old, now)) return Swap::changed;
+  if (expires) {
+    old.expires.store(*expires, std::memory_order_relaxed);
+    note_expiry(*expires);
   }
-  return {.outcome = Outcome::out_of_memory};
+  const std::uint8_t marks = old.marks.load(std::memory_order_relaxed);
+  old.marks.store(static_cast<std::uint8_t>((marks | Item::mark_stale) & ~Item::mark_win_sent), std::memory_order_relaxed);
+  old.cas.store(done.cas, std::memory_order_release);  // after the mark: see `Item::marks`
+  return Swap::done;
 }
 
-Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept {
-  for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
-    Item* const old = find(key, now).item;
-    if (old == nullptr) return {.outcome = Outcome::not_found};
-    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // memcached too checks this before the CAS id
-    if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
-    const auto number = read_unsigned(old->value());
-    if (!number) return {.outcome = Outcome::not_numeric};
-    const std::uint64_t value = up ? *number + delta : *number - std::min(delta, *number);
-    char digits[20];
-    const auto digit_count = static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits);
-    const std::size_t bytes = std::max<std::size_t>(digit_count, old->value_bytes);
-    old->hold();
-    const ItemPointer holder(old);
-    auto [fresh, outcome] = allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), bytes, now);
-    if (!fresh) return {.outcome = outcome};
-    require(digit_count <= fresh->value_bytes, "memcached: a number fits into its item", digit_count);
-    std::memcpy(fresh->value_data(), digits, digit_count);
-    std::memset(fresh->value_data() + digit_count, ' ', bytes - digit_count);
-    Done done{.outcome = Outcome::stored, .value = value, .copied_bytes = bytes};
-    if (swap_if_same(*old, fresh, now, done) == Swap::done) return done;
-  }
-  return {.outcome = Outcome::out_of_memory};
-}
-
-Store::Done Store::create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept {
-  char digits[20];
-  const auto digit_count = static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits);
-  auto [item, outcome] = allocate(key, 0, expires, digit_count, now);
-  if (!item) return {.outcome = outcome};
-  require(digit_count == item->value_bytes, "memcached: a new number fits into its item", digit_count);
-  std::memcpy(item->value_data(), digits, digit_count);
-  Done done = commit(Mode::add, std::move(item), 0, now);
-  done.value = value;
-  return done;
+/// Takes the lock, because a copy of the item (`move`) would not have a mark that another core sets meanwhile.
+std::optional<Store::Win> Store::win(Item& item, Seconds now) noexcept {
+  Shard& shard = shard_of(item.hash);
+  const std::lock_guard lock(shard.lock);
+  if (find_live({item.key(), item.hash}, now, shard).item != &item) return std::nullopt;
+  const std::uint8_t marks = item.marks.load(std::memory_order_relaxed);
+  item.add_marks(Item::mark_win_sent);
+  return Win{.marks = marks, .cas = item.client_cas()};
 }
 
 Store::Done Store::remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept {
@@ -326,7 +325,7 @@ Store::Done Store::remove(const Key& key, std::uint64_t expected_cas, Seconds no
   const std::lock_guard lock(shard.lock);
   Item* const item = find_live(key, now, shard).item;
   if (item == nullptr) return {.outcome = Outcome::not_found};
-  if (expected_cas != 0 && item->cas != expected_cas) return {.outcome = Outcome::exists};
+  if (expected_cas != 0 && item->client_cas() != expected_cas) return {.outcome = Outcome::exists};
   unlink(shard, *item);
   return {.outcome = Outcome::stored};
 }
@@ -361,13 +360,13 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
 /// `instead`: the live item with the same key, which `item` replaces, if there is one. The caller MUST retire it.
 [[gnu::always_inline]] inline Store::Linked Store::link(PerCore& own, Shard& shard, Item& item, std::size_t bytes, const Live& instead,
                                                         Seconds now) noexcept {
-  const std::uint64_t cas = next_cas(own, instead.item != nullptr ? instead.item->cas : 0);
-  item.cas = cas;
+  const std::uint64_t cas = next_cas(own, instead.item != nullptr ? instead.item->cas.load(std::memory_order_relaxed) : 0);
+  item.cas.store(cas, std::memory_order_relaxed);
   item.accessed.store(now << 1, std::memory_order_relaxed);
   ++shard.counters.items_ever;
   if (instead.item == nullptr) {
     count_linked(shard, bytes);
-    enqueue(shard, item);
+    enqueue(shard, shard.probation, item);
     table_.insert(item);
     return {.cas = cas};
   }
@@ -377,7 +376,8 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
     count_linked(shard, bytes);
     count_unlinked(shard, replaced_bytes);
   }
-  enqueue(shard, item);
+  if (old.standing == Item::Standing::main) shard.main_bytes -= replaced_bytes;
+  enqueue(shard, shard.probation, item);
   table_.replace_at(instead.place, old, item);
   dequeue(shard, old);
   return {.cas = cas, .replaced_bytes = replaced_bytes};
@@ -386,6 +386,7 @@ inline std::uint64_t Store::next_cas(PerCore& own, std::uint64_t above) noexcept
 void Store::unlink(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   count_unlinked(shard, bytes);
+  if (item.standing == Item::Standing::main) shard.main_bytes -= bytes;
   table_.remove(item);
   dequeue(shard, item);
   retire(own_part(), item, bytes);
@@ -409,30 +410,35 @@ void Store::count_unlinked(Shard& shard, std::size_t bytes) noexcept {
   shard.counters.bytes -= bytes;
 }
 
-void Store::enqueue(Shard& shard, Item& item) noexcept {
-  Item* const newest = std::exchange(shard.newest, &item);
+void Store::enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept {
+  Item* const newest = std::exchange(queue.newest, &item);
   item.place.order = {.newer = nullptr, .older = newest};
   if (newest != nullptr) {
     newest->place.order.newer = &item;
   } else {
-    shard.oldest = &item;
-    note_oldest(shard, item.hash);
+    queue.oldest = &item;
+    note_candidate(shard);
   }
 }
 
 void Store::dequeue(Shard& shard, Item& item) noexcept {
   const auto [newer, older] = item.place.order;
-  (newer != nullptr ? newer->place.order.older : shard.newest) = older;
+  (newer != nullptr ? newer->place.order.older : queue_of(shard, item).newest) = older;
   if (older != nullptr) {
     older->place.order.newer = newer;
   } else {
-    shard.oldest = newer;
-    note_oldest(shard, item.hash);
+    queue_of(shard, item).oldest = newer;
+    note_candidate(shard);
   }
 }
 
-void Store::grow_table(std::uint64_t items) noexcept {
-  table_.grow_a_little(items, [this](std::uint32_t hash) -> SpinLock& { return shard_of(hash).lock; });
+/// Called after an item was linked. `items`: an estimate for the table, 0 if the item has replaced another one, because only a new item can
+/// make the table too small.
+void Store::settle_link(std::uint64_t items, Seconds expires) noexcept {
+  if (items != 0 || table_.is_growing()) {
+    table_.grow_a_little(items, [this](std::uint32_t hash) -> SpinLock& { return shard_of(hash).lock; });
+  }
+  note_expiry(expires);
 }
 
 }  // namespace neap::memcached

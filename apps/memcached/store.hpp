@@ -3,9 +3,8 @@
 //
 // Most requests are reads of the same few items, from every core. A lock or a shared counter would dominate their cost. So `find` uses
 // neither a lock nor a shared counter. It walks an RCU chain (table.hpp) and marks the item as used, if it is not marked yet. Writers hold
-// one of a few dozen locks for a short time. When memory is short, the marks decide which item is evicted. Each shard has a clock hand over
-// its items in order of age, with a second chance for marked items (Corbato, 1968). Eviction begins with the shard whose oldest item has
-// been unused for longest.
+// one of a few dozen locks for a short time. When memory is short, the marks decide which item is evicted (store_memory.cpp). Eviction
+// begins with the shard whose candidate has been unused for longest.
 //
 // Each core counts bytes for itself, so that a command seldom writes to a cache line that other cores write. It reserves bytes for some
 // items in advance. The limit of memory covers items that are linked or being received, items that only unacknowledged replies hold, and
@@ -28,6 +27,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "apps/memcached/clock.hpp"
@@ -69,7 +69,30 @@ enum class Outcome : std::uint8_t {
   out_of_memory,  ///< eviction freed no memory for the item
 };
 
-enum class Mode : std::uint8_t { set, add, replace, append, prepend, cas };
+enum class Mode : std::uint8_t {
+  set,
+  add,
+  replace,
+  append,
+  prepend,
+  cas,
+  append_or_add,   ///< append, or add if the key does not exist
+  prepend_or_add,  ///< prepend, or add if the key does not exist
+  cas_or_stale,    ///< as `cas`; if the expected id is older than the item's, the new item is stale and keeps the old item's expiry
+};
+/// True if the mode makes the new value of the old one.
+constexpr bool joins(Mode mode) noexcept {
+  return mode == Mode::append || mode == Mode::prepend || mode == Mode::append_or_add || mode == Mode::prepend_or_add;
+}
+
+using OwnCas = std::optional<std::uint64_t>;  ///< a CAS id that a client has chosen for the item that it stores
+
+/// What `Store::arithmetic` and `create_number` set beside the value.
+struct NumberExtras {
+  std::optional<Seconds> expires{};  ///< otherwise the expiry stays; not for `create_number`
+  OwnCas own_cas{};
+  bool binary_key = false;
+};
 
 /// The allocator of a store's items.
 struct StoreMemory {
@@ -88,6 +111,7 @@ struct StoreOptions {
   HashSeed seed;                    ///< MUST be random if clients are not trusted
   unsigned cores = 1;               ///< number of cores that use the store, which MUST be the first ones
   StoreMemory memory;
+  bool evictions = true;                          ///< false: if the memory is used up, storing fails
   void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread pass a function that reclaims at once.
 };
 
@@ -103,6 +127,7 @@ struct StoreCounters {
   std::uint64_t chain_evictions = 0;  ///< items evicted because too many keys fell into one bucket
   std::uint64_t moved = 0;            ///< items copied so that their slabs become free
   std::uint64_t waits = 0;            ///< times that a command was delayed because memory was short
+  std::uint64_t crawler_starts = 0, crawler_checked = 0, crawler_reclaimed = 0;  ///< passes of the crawler, items examined and freed
 };
 
 class Store {
@@ -121,7 +146,21 @@ class Store {
   [[nodiscard]] Key key(std::string_view text) const noexcept;
   [[nodiscard]] const HashSeed& seed() const noexcept { return seed_; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_.load(std::memory_order_relaxed); }
+  /// Changes the limit. Later commands evict what is above a lower limit, a step for each command. Returns false if the machine has less
+  /// memory than that. The bounds for replies, retired items and spare blocks stay those of the first limit.
+  [[nodiscard]] bool set_memory_bytes(std::size_t bytes) noexcept;
+  [[nodiscard]] bool evictions() const noexcept { return evictions_; }
+
+  /// Is told about each evicted item. It is called under a shard's lock, so it MUST NOT call the store.
+  struct EvictionObserver {
+    virtual void evicted(const Item& item, bool used) noexcept = 0;
+
+   protected:
+    ~EvictionObserver() = default;
+  };
+  /// Null: no observer. The observer MUST outlive the store.
+  void observe_evictions(EvictionObserver* observer) noexcept { eviction_observer_.store(observer, std::memory_order_release); }
 
   /// Performs a delayed flush that is due. MUST be called with each new `now`, before the requests that use it.
   void tick(Seconds now) noexcept {
@@ -136,11 +175,16 @@ class Store {
   };
   /// Returns the item with this key and marks it as used.
   [[nodiscard]] [[gnu::always_inline]] Found find(const Key& key, Seconds now) noexcept {
+    const Found found = peek(key, now);
+    if (found.item != nullptr) found.item->note_use(now);
+    return found;
+  }
+  /// Returns the item with this key, and does not mark it as used.
+  [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept {
     Item* const item = table_.find(key.text, key.hash);
     if (item == nullptr) return {};
     if (is_dead(*item, now)) [[unlikely]]
       return discard(*item, now);
-    item->note_use(now);
     return {.item = item};
   }
   /// If true, the caller MUST call `must_wait` before each command that allocates.
@@ -154,23 +198,26 @@ class Store {
     return item != nullptr ? item->value_bytes : 0;
   }
 
-  [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now) noexcept;
+  [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now, bool marks_use = true) noexcept;
 
   struct Allocated {
     ItemPointer item;
     Outcome outcome;  ///< `stored`, `too_large` or `out_of_memory`
   };
   /// Allocates an item. Key and line end are filled in; the caller MUST fill the value.
-  [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept;
+  [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now,
+                                   OwnCas own_cas = {}) noexcept;
 
   struct Done {
     Outcome outcome;
-    std::uint64_t cas = 0;         ///< the new item's CAS id: no other item has it, and it is above that of the item it replaces
+    std::uint64_t cas = 0;         ///< the new item's CAS id; unless a client chose it, no other item has it, and it is above the old one's
     std::uint64_t value = 0;       ///< result of `arithmetic`
-    std::size_t copied_bytes = 0;  ///< bytes that `append`, `prepend` and `arithmetic` copied from the old item
+    std::size_t copied_bytes = 0;  ///< bytes that were copied from the old item
+    std::uint32_t value_bytes = 0;       ///< of the new item, after `append` and `prepend`
+    Seconds expired_at = expires_never;  ///< when the old item of `arithmetic` would have expired
   };
   /// Stores a filled item by the rules of `mode`. If `expected_cas` is not 0, the stored item must have that CAS id, also in `append` and
-  /// `prepend`. In mode `cas`, 0 matches no item, because no item has the id 0.
+  /// `prepend`. In the modes `cas` and `cas_or_stale`, 0 matches no item.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   struct Stored {
     Outcome outcome;
@@ -180,11 +227,83 @@ class Store {
   [[nodiscard]] Stored set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). A result shorter than the old value is padded with spaces, as in memcached.
-  [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
+  [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now,
+                                const NumberExtras& extras = {}) noexcept;
   /// Stores a decimal number if the key does not exist (`not_stored` if it does).
-  [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept;
+  [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now,
+                                   const NumberExtras& extras = {}) noexcept;
+
+  /// A change of an item that keeps its key (md with I or x).
+  struct Revision {
+    bool to_stale = false;       ///< the item becomes stale, and the next client that fetches it is told to make it anew
+    bool without_value = false;  ///< the value becomes empty, and `flags` and `expires` (or never) are set
+    std::uint32_t flags = 0;
+    std::optional<Seconds> expires{};  ///< otherwise the expiry stays
+    std::optional<std::uint64_t> expected_cas{};
+    OwnCas own_cas{};  ///< otherwise a stale item gets a new id, and another item keeps its id
+  };
+  /// An item that only becomes stale is changed in place, without memory and without a copy; any other one is replaced.
+  [[nodiscard]] Done revise(const Key& key, const Revision& revision, Seconds now) noexcept;
+  struct Win {
+    std::uint8_t marks;  ///< from before; if they lack `Item::mark_win_sent`, the caller is the winner, and the only one
+    std::uint64_t cas;   ///< the id that clients see; the winner needs it to store the new value under its condition
+  };
+  /// Marks that the item's win was sent. Returns nothing if the item is no longer linked.
+  [[nodiscard]] std::optional<Win> win(Item& item, Seconds now) noexcept;
   /// Drops, at `when`, all items stored before `when`. If `when` is 0 or past, drops them now. A new call replaces a pending one.
   void flush(Seconds when, Seconds now) noexcept;
+
+  /// A pass over all linked items, in steps of bounded work, for example one in each event. Between two steps, items MAY change and the
+  /// table MAY grow. Each key that is stored during the whole pass is visited exactly once, every other key at most once.
+  class Walk {
+   public:
+    explicit Walk(const Store& store) noexcept : table_(store.table_) {}
+    /// Calls `visit(Item&)` for the items of the next chains, until it has examined `budget` chains and items, or somewhat more, because
+    /// chains are visited whole (`chain_items_max`). Returns false if the pass is complete. The items may be expired or flushed
+    /// (`is_dead`). Other cores may unlink an item meanwhile. An item stays valid until the end of the event, or until it is released
+    /// after `hold`. `visit` MAY read the item's key, value, and members that do not change, and MAY call the store for this item only.
+    template <typename Visit>
+    bool step(unsigned budget, Visit visit) noexcept {
+      for (unsigned examined = 0; examined < budget && position_ < Table::end_position; ++examined) {
+        position_ = table_.visit_chain(position_, [&](Item& item) {
+          ++examined;
+          visit(item);
+        });
+      }
+      return position_ < Table::end_position;
+    }
+
+   private:
+    const Table& table_;
+    std::uint64_t position_ = 0;
+  };
+  /// True if `item` has expired, or was flushed. A dead item is not found, and is unlinked sooner or later.
+  [[nodiscard]] [[gnu::always_inline]] bool is_dead(const Item& item, Seconds now) const noexcept {
+    const Seconds expires = item.expires.load(std::memory_order_relaxed);
+    return (expires != expires_never && expires <= now) ||
+           item.cas.load(std::memory_order_relaxed) <= flushed_cas_.load(std::memory_order_relaxed);
+  }
+
+  /// For the crawler (crawler.hpp). No linked item expires before `earliest_expiry()`, which is `no_expiry` if no item expires. `report` is
+  /// called with `context`, on any core, when that time becomes earlier. It MUST NOT call the store. Null: nothing is called.
+  static constexpr Seconds no_expiry = ~Seconds{0};
+  [[nodiscard]] Seconds earliest_expiry() const noexcept { return earliest_expiry_.load(std::memory_order_relaxed); }
+  void report_expiries(void (*report)(void*) noexcept, void* context) noexcept;
+  /// Begins a pass that frees dead items. Afterwards the caller MUST call `crawl` with a new walk until `more` is false. Until then
+  /// `earliest_expiry` does not cover all items.
+  void begin_crawl() noexcept;
+  /// Performs a step of the walk: frees the dead items, and notes when the others expire. Frees less if this core has much to reclaim.
+  struct Crawled {
+    bool more;               ///< the pass is not complete
+    std::uint64_t examined;  ///< items
+  };
+  [[nodiscard]] Crawled crawl(Walk& walk, unsigned budget, Seconds now) noexcept;
+  /// True during a pass, and if one is due because an item has expired, or because it was requested.
+  [[nodiscard]] bool crawl_is_due(Seconds now) const noexcept {
+    return crawling_.load(std::memory_order_relaxed) || earliest_expiry() <= now;
+  }
+  /// Causes a pass of the crawler, if there is a crawler.
+  void request_crawl() noexcept { note_expiry(expired_already); }
 
   [[nodiscard]] StoreCounters counters() const noexcept;
   void reset_counters() noexcept;
@@ -193,8 +312,15 @@ class Store {
   static constexpr unsigned size_classes = 32;
   struct SizeClass {
     std::uint64_t items = 0, bytes = 0, evictions = 0;
+    std::uint64_t evicted_nonzero = 0;  ///< evicted items that had an expiry
+    std::uint64_t evicted_unfetched = 0, expired_unfetched = 0, reclaimed = 0;
+    Seconds last_evicted_used = 0;  ///< when the item that was evicted last was last used
   };
   [[nodiscard]] std::array<SizeClass, size_classes> sizes() const noexcept;
+  [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
+  /// The number that clients see for the class of an item, as a slab class of memcached: the smallest items are in class 1.
+  static constexpr unsigned first_size_class = 7;  // an item has over 64 bytes
+  [[nodiscard]] static unsigned class_id(const Item& item) noexcept { return size_class(footprint(item)) - first_size_class + 1; }
   /// Returns the seconds since the last use of the item that would be evicted next; 0 if there is none.
   [[nodiscard]] Seconds oldest_age(Seconds now) const noexcept;
 
@@ -217,10 +343,13 @@ class Store {
   }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
-  /// Returns the memory of an item, including the header and the allocator's rounding.
-  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+  /// Returns the memory of an item, including the header and the allocator's rounding. `more_bytes`: as in `Item::memory_bytes`.
+  [[nodiscard]] static std::size_t footprint(const Item& item) noexcept {
+    return footprint(item.key_bytes, item.value_bytes, item.more_bytes());
+  }
+  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes = 0) noexcept {
     static_assert(memory::heap_bytes(Item::header_bytes + 1 + 2) == memory::heap_bytes(sizeof(Item)), "as `Item::memory_bytes`");
-    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2);
+    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2 + more_bytes);
   }
 
  private:
@@ -228,6 +357,7 @@ class Store {
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
   static constexpr unsigned second_chances_max = 32;  // in one eviction; the item after these is evicted even if used (bounded work)
+  static constexpr unsigned probation_share = 4;      // items on probation that exceed this share of a shard's bytes are evicted first
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // at most the limit divided by this waits for a grace period
   static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core
@@ -252,19 +382,19 @@ class Store {
     std::uint64_t next_cas = 1, last_cas = 0;               // CAS ids that were taken from `cas_` and are not used yet
   };
 
-  /// A part of the items, chosen by hash: a lock, and the items in the order in which eviction examines them.
+  /// A part of the items, chosen by hash: a lock, and two queues of items in the order in which eviction examines them.
   struct alignas(64) Shard {
     SpinLock lock;
-    Item* newest = nullptr;
-    Item* oldest = nullptr;
+    struct Queue {
+      Item* newest = nullptr;
+      Item* oldest = nullptr;
+    };
+    Queue probation, main;
+    std::uint64_t main_bytes = 0;  // of `counters.bytes`
     StoreCounters counters;
     std::array<SizeClass, size_classes> sizes{};
   };
 
-  [[nodiscard]] [[gnu::always_inline]] bool is_dead(const Item& item, Seconds now) const noexcept {
-    const Seconds expires = item.expires.load(std::memory_order_relaxed);
-    return (expires != expires_never && expires <= now) || item.cas <= flushed_cas_.load(std::memory_order_relaxed);
-  }
   [[nodiscard]] Shard& shard_of(std::uint32_t hash) noexcept { return shards_[hash & (shard_count_ - 1)]; }
   struct Live {
     Item* item = nullptr;
@@ -282,12 +412,18 @@ class Store {
     std::size_t bytes = 0;  ///< the item's footprint
   };
   [[nodiscard]] Made make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
-                               Seconds now) noexcept;
+                               std::size_t more_bytes, Seconds now) noexcept;
   [[nodiscard]] Stored link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes, std::uint64_t expected_cas,
                                  Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
   enum class Swap : std::uint8_t { done, changed };
-  Swap swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept;
+  /// What a new item has of the one that it replaces.
+  struct Kept {
+    bool expiry = false;
+    std::uint8_t marks = 0;
+  };
+  Swap swap_if_same(Item& old, std::uint64_t cas, ItemPointer& fresh, Kept kept, Seconds now, Done& done) noexcept;
+  Swap make_stale_if_same(Item& old, std::uint64_t cas, std::optional<Seconds> expires, Seconds now, Done& done) noexcept;
 
   [[nodiscard]] Stored link_set(PerCore& own, Item& item, std::size_t bytes, Seconds now) noexcept;
   struct Linked {
@@ -299,12 +435,18 @@ class Store {
   void retire(PerCore& own, Item& item, std::size_t bytes) noexcept;
   void count_linked(Shard& shard, std::size_t bytes) noexcept;
   void count_unlinked(Shard& shard, std::size_t bytes) noexcept;
-  void enqueue(Shard& shard, Item& item) noexcept;
+  void enqueue(Shard& shard, Shard::Queue& queue, Item& item) noexcept;
   void dequeue(Shard& shard, Item& item) noexcept;
-  void note_oldest(const Shard& shard, std::uint32_t hash) noexcept;
-  [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
+  [[nodiscard]] static Shard::Queue& queue_of(Shard& shard, const Item& item) noexcept {
+    return item.standing == Item::Standing::main ? shard.main : shard.probation;
+  }
+  [[nodiscard]] static Seconds last_use(const Item& item) noexcept { return item.accessed.load(std::memory_order_relaxed) >> 1; }
+  [[nodiscard]] Item* candidate(const Shard& shard) const noexcept;
+  void note_candidate(const Shard& shard) noexcept;
+  void promote(Shard& shard, Item& item) noexcept;
   [[nodiscard]] std::uint64_t items_estimate(const Shard& shard) const noexcept { return shard.counters.items * shard_count_; }
-  void grow_table(std::uint64_t items) noexcept;
+  void settle_link(std::uint64_t items, Seconds expires) noexcept;
+  void note_expiry(Seconds expires) noexcept;
   void take_back(Shard& shard, Item& item) noexcept;
   void evict(Shard& shard, Item& item, bool used) noexcept;
   [[nodiscard]] bool move(Shard& shard, Item& item) noexcept;
@@ -320,7 +462,7 @@ class Store {
   /// Returns by how much the limit is exceeded, with the reserves of the cores.
   [[nodiscard]] std::size_t bytes_over_limit() const noexcept {
     const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed) + held_bytes();
-    return taken - std::min(taken, memory_bytes_);
+    return taken - std::min(taken, memory_bytes());
   }
   /// Returns a bound for the retired bytes, and for the bytes over the limit. Above the bound, a command with an item of `bytes` waits. The
   /// bound is higher for small items, so that clients with large items do not stop all other clients.
@@ -343,7 +485,6 @@ class Store {
   static void reclaim(rcu::Node* node) noexcept;
   void release(Item& item) noexcept;
   void free(Item& item) noexcept;
-  static std::size_t footprint(const Item& item) noexcept { return footprint(item.key_bytes, item.value_bytes); }
 
   // An item has one byte for its store. An image has one store; a program of tests has several at a time.
   static constexpr unsigned stores_max = 256;
@@ -351,7 +492,8 @@ class Store {
   [[nodiscard]] std::uint8_t claim_index() noexcept;
 
   const std::uint8_t index_ = claim_index();
-  const std::size_t memory_bytes_;
+  std::atomic<std::size_t> memory_bytes_;
+  const bool evictions_;
   const std::uint32_t value_bytes_max_, shard_count_;
   const HashSeed seed_;
   void (*const retire_)(rcu::Node&) noexcept;
@@ -361,7 +503,7 @@ class Store {
   std::unique_ptr<PerCore[]> parts_;  // indexed by core
   Table table_;
   std::unique_ptr<Shard[]> shards_;
-  std::atomic<std::uint64_t> flushed_cas_{0};  // items with CAS ids up to this one are flushed
+  std::atomic<std::uint64_t> flushed_cas_{0};  // items whose `cas` is up to this one are flushed
   std::atomic<Seconds> flush_due_{nothing_there};
   std::atomic<std::uint32_t> pressure_{0};  // signs of short memory, counted until `relieve` ends the shortage; 0: memory is not short
   alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // when each shard's next candidate for eviction was last used
@@ -370,6 +512,12 @@ class Store {
   std::atomic<std::size_t> held_bytes_{0};
   std::atomic<std::uint32_t> next_victim_{0};
   std::atomic<std::uint64_t> waits_{0};
+  std::atomic<EvictionObserver*> eviction_observer_{nullptr};
+  std::atomic<Seconds> earliest_expiry_{no_expiry};
+  std::atomic<bool> crawling_{false};
+  void (*report_expiry_)(void*) noexcept = nullptr;
+  void* report_context_ = nullptr;
+  std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0}, crawler_reclaimed_{0};
   std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;

@@ -114,18 +114,20 @@ bool Store::move(Shard& shard, Item& item) noexcept {
                                        .value_bytes = item.value_bytes,
                                        .expires = item.expires.load(std::memory_order_relaxed),
                                        .accessed = item.accessed.load(std::memory_order_relaxed) & ~std::uint32_t{1},
-                                       .cas = item.cas,
+                                       .cas = item.cas.load(std::memory_order_relaxed),
                                        .flags = item.flags,
                                        .references = 1,
                                        .place = {},
                                        .store = index_,
                                        .key_bytes = item.key_bytes,
-                                       .fetched = true};
+                                       .marks = static_cast<std::uint8_t>(item.marks.load(std::memory_order_relaxed) | Item::mark_fetched),
+                                       .standing = Item::Standing::main};
   require(copy->memory_bytes() == bytes, "memcached: a moved item keeps its size", bytes);
   std::memcpy(copy->key_data(), item.key_data(), bytes - Item::header_bytes);
   const std::size_t counted_bytes = footprint(item);
   taken_bytes_.fetch_add(counted_bytes, std::memory_order_relaxed);
-  enqueue(shard, *copy);
+  if (item.standing != Item::Standing::main) shard.main_bytes += counted_bytes;
+  enqueue(shard, shard.main, *copy);
   table_.replace(item, *copy);
   dequeue(shard, item);
   retire(own_part(), item, counted_bytes);

@@ -12,6 +12,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/test_server.hpp"
@@ -203,6 +204,37 @@ TEST(Store, TooLargeForTheLimitIsRefusedAndEvictsNothingThatFits) {
   EXPECT_EQ(store.allocate(store.key("b"), 0, 0, (1 << 15) + 1, 2).outcome, Outcome::too_large);
   EXPECT_EQ(store.allocate(store.key("b"), 0, 0, ~std::uint64_t{0}, 2).outcome, Outcome::too_large);
   EXPECT_EQ(value_of(store, "a", 2), "x");
+}
+
+// No command moves many items while the table grows. Growth to twice the size is spread over at least an eighth as many commands as the old
+// table has buckets, and the items of eight buckets are few.
+TEST(Store, GrowthMovesFewItemsInEachCommand) {
+  StoreOptions options = test::small_store();
+  options.shards = 64;
+  options.buckets = 64;
+  Store store(options);
+  constexpr unsigned buckets_a_command = 8, items = 50'000;
+  unsigned commands = 0, growths = 0, largest = 0;
+  for (unsigned i = 0; i < items; ++i) {
+    const bool grew = store.table().is_growing();
+    const std::uint32_t buckets = store.table().bucket_count();
+    put(store, Mode::set, "key" + std::to_string(i), "v", 2);
+    if (!grew && store.table().is_growing()) {
+      commands = 0;
+      std::vector<unsigned> moved(buckets / buckets_a_command, 0);  // items that each command will move
+      Store::Walk walk(store);
+      while (walk.step(1000, [&](const Item& item) { largest = std::max(largest, ++moved[item.hash % buckets / buckets_a_command]); })) {
+      }
+    }
+    ++commands;
+    if (store.table().bucket_count() != buckets) {
+      ++growths;
+      EXPECT_GE(commands, buckets / buckets_a_command) << buckets;
+    }
+  }
+  EXPECT_GE(growths, 7U);
+  EXPECT_LE(largest, 40U);
+  RecordProperty("items_moved_in_a_command_max", static_cast<int>(largest));
 }
 
 // The limit applies to the machine's memory: each item counts as the bytes that the kernel's heap uses for it.

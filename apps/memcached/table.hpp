@@ -14,6 +14,7 @@
 #include <emmintrin.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -98,6 +99,22 @@ class Table {
     grow_step(items, [](void* context, std::uint32_t hash) -> SpinLock& { return (*static_cast<LockOf*>(context))(hash); }, &lock_of);
   }
 
+  /// Calls `visit(Item&)` for each item of one chain, and returns the position of the next chain. A pass begins at position 0 and ends at
+  /// `end_position`. `visit` MAY remove the item that it gets. Positions are the bits of a hash in reverse order. So when the table has
+  /// grown between two calls, the chains before the position have exactly the items that the pass has visited already.
+  template <typename Visit>
+  [[nodiscard]] std::uint64_t visit_chain(std::uint64_t position, Visit visit) const noexcept {
+    const Buckets* const buckets = current_.load(std::memory_order_acquire);
+    const std::uint32_t bucket = reversed(static_cast<std::uint32_t>(position)) & buckets->mask;
+    for (Item* item = buckets->heads()[bucket].load(std::memory_order_acquire); item != nullptr;) {
+      Item* const next = item->next[buckets->parity].load(std::memory_order_acquire);
+      visit(*item);
+      item = next;
+    }
+    return position + end_position / (std::uint64_t{buckets->mask} + 1);
+  }
+  static constexpr std::uint64_t end_position = std::uint64_t{1} << 32;
+
   [[nodiscard]] std::uint32_t bucket_count() const noexcept { return current_.load(std::memory_order_acquire)->mask + 1; }
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
@@ -118,6 +135,13 @@ class Table {
     std::memcpy(&last[0], one + bytes - 8, 8);
     std::memcpy(&last[1], other + bytes - 8, 8);
     return ((first[0] ^ first[1]) | (last[0] ^ last[1])) == 0;
+  }
+  /// Reverses the order of the bits.
+  [[nodiscard]] static constexpr std::uint32_t reversed(std::uint32_t bits) noexcept {
+    bits = (bits >> 1 & 0x5555'5555) | (bits & 0x5555'5555) << 1;
+    bits = (bits >> 2 & 0x3333'3333) | (bits & 0x3333'3333) << 2;
+    bits = (bits >> 4 & 0x0F0F'0F0F) | (bits & 0x0F0F'0F0F) << 4;
+    return std::byteswap(bits);
   }
   static constexpr unsigned buckets_a_step = 8;  // copied at each write: the new table is complete long before it is too small
   static constexpr std::uint32_t buckets_max = 1u << 30;

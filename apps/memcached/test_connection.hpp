@@ -30,6 +30,7 @@ struct PlayedConnection : Connection {
   Buffer written;          ///< bytes written to the stack and not yet acknowledged
   bool closed = false, aborted = false;
   unsigned refusals = 0;
+  Endpoint peer{.address = {0xC0000202}, .port = 1};
   std::array<std::byte, send_copy_bytes_max> room{};  ///< of `frame`
   unsigned frames = 0;                                ///< calls of `send_frame`
 
@@ -106,6 +107,7 @@ std::size_t Connection::send_space_bytes() const noexcept {
   return self.space - std::min(self.space, self.unacknowledged());
 }
 std::size_t Connection::unacknowledged_bytes() const noexcept { return static_cast<const PlayedConnection&>(*this).unacknowledged(); }
+Endpoint Connection::remote() const noexcept { return static_cast<const PlayedConnection&>(*this).peer; }
 void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; }
 void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
 void ConnectionHandler::peer_closed() { connection().close(); }

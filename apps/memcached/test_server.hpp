@@ -55,12 +55,18 @@ inline std::string take_all(Reply& reply, std::size_t limit = ~std::size_t{0}) {
   return text;
 }
 
+inline Settings test_settings() {
+  Settings settings;
+  settings.version = "1.6.0-test";
+  settings.address = "192.0.2.1";
+  return settings;
+}
+
 struct Server {
   Store store;
   Service service;
-  explicit Server(const StoreOptions& options = small_store(), unsigned cores = 1)
-      : store(options),
-        service(store, Clock([]() noexcept { return clock_ns; }, start_unix_s), {.version = "1.6.0-test", .address = "192.0.2.1"}, cores) {}
+  explicit Server(const StoreOptions& options = small_store(), unsigned cores = 1, const Settings& settings = test_settings())
+      : store(options), service(store, Clock([]() noexcept { return clock_ns; }, start_unix_s), settings, cores) {}
 };
 
 /// One client, which passes bytes to a conversation and returns the reply's bytes.
@@ -80,7 +86,7 @@ struct Client {
         left.remove_prefix(conversation.consume(left, reply));
         const bool was_full = reply.full();
         answer += take_all(reply, conversation.sendable_bytes(reply));
-        if (left.empty() && !was_full) break;
+        if (left.empty() && !was_full && !conversation.waits()) break;
       }
     }
     return answer;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/memcached/numbers.hpp"
+#include "apps/memcached/observation.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
 #include "kernel/panic.hpp"
@@ -28,13 +29,20 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
     case Reading::failed_rest:
       return step_rest(input, context);
   }
-  if (const std::size_t used = whole_requests(input, context); used != 0) [[likely]]
-    return used;
+  if (!context.service.observed()) [[likely]] {
+    if (const std::size_t used = whole_requests(input, context); used != 0) [[likely]]
+      return used;
+  }
   return step_line(input, context);
 }
 
 std::size_t TextProtocol::whole_requests(std::string_view input, Context& context) noexcept {
-  return handle_whole_requests(input, context.store(), context.service.clock, context.now, context.statistics, context.reply).bytes;
+  const Service& service = context.service;
+  const auto handle = [&](auto pass) {
+    return pass(input, context.store(), service.clock, context.now, context.statistics, context.reply).bytes;
+  };
+  const std::size_t used = handle(handle_whole_requests);
+  return used != 0 || !is_meta(input) ? used : handle(handle_whole_meta_requests);
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {
@@ -64,6 +72,11 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   if (line.size() > 1 && line.back() == '\r') line.remove_suffix(1);
   line = line.substr(0, line.find('\0'));
   context.statistics.add(Count::requests);
+  if (is_meta(line)) {
+    context.statistics.add(Count::cmd_meta);
+    execute_meta(line, context, meta_set_);
+    return line_end + 1;
+  }
   try {
     execute(line, context);
   } catch (...) {  // only `stats` allocates; without memory the connection is closed
@@ -163,6 +176,7 @@ bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept
     context.statistics.add(Count::cmd_touch);
     context.statistics.add(found.item != nullptr ? Count::touch_hits : Count::touch_misses);
   }
+  observation::note_get(context, word, found);
   if (found.item != nullptr) {
     context.statistics.add(Count::get_hits);
     write_value(*found.item, get_with_cas_, "", context.reply);
@@ -219,9 +233,6 @@ void TextProtocol::execute(std::string_view text, Context& context) {
   if (command == "incr" && words(3, 4)) return count(true, line, context);
   if (command == "decr" && words(3, 4)) return count(false, line, context);
   if (command == "touch" && words(3, 4)) return touch(line, context);
-  if (command == "flush_all" && words(1, 3)) return flush_all(line, context);
-  if (command == "verbosity" && words(2, 3)) return verbosity(line, context);
-  if (command == "stats") return statistics(line, context);
   if (command == "version") {
     context.reply.put("VERSION ");
     context.reply.put(context.service.settings.version);
@@ -229,9 +240,10 @@ void TextProtocol::execute(std::string_view text, Context& context) {
     return;
   }
   if (command == "quit") {
-    context.closing = true;
+    context.closing = context.quit = true;
     return;
   }
+  if (operate(line, context)) return;
   context.statistics.add(Count::protocol_errors);
   if (line.count > 1 && line.count <= Line::kept && line.words[line.count - 1].starts_with("HTTP/")) {
     context.closing = true;  // an HTTP request that a web page sends to this port must not execute commands
@@ -248,7 +260,10 @@ void TextProtocol::remove(const Line& line, Context& context) noexcept {
       return refuse(context, quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
   }
   if (!has_key(line.words[1])) return refuse(context, quiet, error_format);
-  const bool done = context.store().remove(context.store().key(line.words[1]), 0, context.now).outcome == Outcome::stored;
+  const Key key = context.store().key(line.words[1]);
+  const observation::DeleteReport report(context, key);
+  const bool done = context.store().remove(key, 0, context.now).outcome == Outcome::stored;
+  report.end(context, "delete", key.text, done);
   context.statistics.add(done ? Count::delete_hits : Count::delete_misses);
   say(context, quiet, done ? "DELETED\r\n" : "NOT_FOUND\r\n");
 }
@@ -287,53 +302,6 @@ void TextProtocol::touch(const Line& line, Context& context) noexcept {
   context.statistics.add(Count::cmd_touch);
   context.statistics.add(found ? Count::touch_hits : Count::touch_misses);
   say(context, quiet, found ? "TOUCHED\r\n" : "NOT_FOUND\r\n");
-}
-
-void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
-  const bool quiet = line.quiet();
-  Seconds when = 0;
-  if (line.count != (quiet ? 2U : 1U)) {
-    const auto delay = read_signed(line.words[1]);
-    if (!delay) return refuse(context, quiet, error_expiry);
-    const auto asked = static_cast<std::int32_t>(*delay);
-    if (asked > 0) when = context.service.clock.expiry(asked, context.now);
-  }
-  context.statistics.add(Count::cmd_flush);
-  context.store().flush(when, context.now);
-  say(context, quiet, "OK\r\n");
-}
-
-/// Checks and accepts the command, which has no effect.
-void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
-  if (!read_unsigned(line.words[1])) return refuse(context, line.quiet(), error_format);
-  say(context, line.quiet(), "OK\r\n");
-}
-
-void TextProtocol::statistics(const Line& line, Context& context) {
-  Reply& reply = context.reply;
-  const std::string_view topic = line.count > 1 ? line.words[1] : std::string_view{};
-  if (topic == "detail" || topic == "cachedump") {  // this store keeps no such data, so the replies are empty
-    const std::string_view how = line.count > 2 ? line.words[2] : std::string_view{};
-    if (topic == "cachedump") return reply.put(line.count < 4 ? "CLIENT_ERROR bad command line\r\n" : "END\r\n");
-    if (how == "on" || how == "off") return reply.put("OK\r\n");
-    return reply.put(how == "dump" ? "END\r\n" : "CLIENT_ERROR usage: stats detail on|off|dump\r\n");
-  }
-  const StatisticSink sink = [&reply](std::string_view name, std::string_view value) {
-    reply.put("STAT ");
-    reply.put(name);
-    reply.put(" ");
-    reply.put(value);
-    reply.put("\r\n");
-  };
-  switch (show_statistics(context.service, topic, sink)) {
-    case StatisticsAnswer::shown:
-      return reply.put("END\r\n");
-    case StatisticsAnswer::reset:
-      return reply.put("RESET\r\n");
-    case StatisticsAnswer::unknown:
-      context.statistics.add(Count::protocol_errors);
-      return reply.put(error_unknown);
-  }
 }
 
 }  // namespace neap::memcached

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// The classic text protocol (memcached's doc/protocol.txt), as memcached 1.6 answers it.
+// The text protocol (memcached's doc/protocol.txt), as memcached 1.6 answers it. The meta commands have files of their own
+// (text_protocol_meta.hpp).
 //
 // A command is a line. A get may name any number of keys. Its line is handled key by key as it arrives, so the line needs no memory, and
 // its length has no bound. Differences from memcached:
 // - A line longer than `line_bytes_max`, except a get's, is answered by "CLIENT_ERROR line too long" and skipped. memcached
 //   closes the connection without a reply, or answers "ERROR" if the whole line arrived at once.
 // - An error in a get replaces only the values of that get. memcached also drops replies to earlier requests that arrived together with it.
-// - The meta commands (mg, ms, …) are not implemented.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "apps/memcached/protocol.hpp"
+#include "apps/memcached/text_protocol_meta.hpp"
 
 namespace neap::memcached {
 
@@ -78,14 +79,26 @@ class TextProtocol {
   void remove(const Line& line, Context& context) noexcept;
   void count(bool up, const Line& line, Context& context) noexcept;
   void touch(const Line& line, Context& context) noexcept;
-  void flush_all(const Line& line, Context& context) noexcept;
-  void verbosity(const Line& line, Context& context) noexcept;
-  void statistics(const Line& line, Context& context);
+  // The commands of an administrator (text_protocol_operations.cpp).
+  /// Returns false if the line is no such command.
+  [[nodiscard]] static bool operate(const Line& line, Context& context);
+  static void flush_all(const Line& line, Context& context) noexcept;
+  static void verbosity(const Line& line, Context& context) noexcept;
+  static void memory_limit(const Line& line, Context& context) noexcept;
+  static void shut_down(const Line& line, Context& context) noexcept;
+  static void slabs(const Line& line, Context& context) noexcept;
+  static void lru(const Line& line, Context& context) noexcept;
+  static void lru_crawler(const Line& line, Context& context);
+  static void dump(const Line& line, bool as_requests, Context& context);
+  static void watch(const Line& line, Context& context);
+  static void statistics(const Line& line, Context& context);
+  static void detail(const Line& line, Context& context);
 
   Reading reading_ = Reading::line;
   bool get_with_cas_ = false, get_with_touch_ = false, get_expiry_known_ = false, get_has_keys_ = false;
   Seconds get_expires_ = 0;
   std::uint64_t get_start_ = 0;  ///< position of the get's values in the reply
+  text::MetaSet meta_set_;
 };
 
 }  // namespace neap::memcached

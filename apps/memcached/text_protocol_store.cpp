@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "apps/memcached/numbers.hpp"
+#include "apps/memcached/observation.hpp"
 #include "apps/memcached/text_protocol.hpp"
 #include "apps/memcached/text_protocol_answers.hpp"
 #include "apps/memcached/text_protocol_whole.hpp"
@@ -11,27 +12,7 @@
 #include "kernel/short_copy.hpp"
 
 namespace neap::memcached {
-namespace {
-
 using namespace text;
-
-/// Reads a blank and a number of at most nine digits from `at`, and moves `at` behind the number. Returns false for anything else. A byte
-/// that is neither a blank nor a digit MUST follow at or behind `at`; no byte behind it is read.
-[[gnu::always_inline]] inline bool read_field(const char*& at, std::uint32_t& number) noexcept {
-  constexpr std::uint32_t number_max = 999'999'999;
-  if (*at != ' ') return false;
-  unsigned digit = static_cast<unsigned char>(at[1]) - unsigned{'0'};
-  if (digit > 9) return false;
-  std::uint64_t value = digit;
-  for (at += 2; (digit = static_cast<unsigned char>(*at) - unsigned{'0'}) <= 9; ++at) {
-    value = value * 10 + digit;
-    if (value > number_max) return false;
-  }
-  number = static_cast<std::uint32_t>(value);
-  return true;
-}
-
-}  // namespace
 
 const char* text::store_whole(const Key& key, const char* at, const char* end, Store& store, const Clock& clock, Seconds now) noexcept {
   if (end[-1] != '\n' || store.is_short_of_memory()) return nullptr;  // the line end ends each search of `read_field`
@@ -48,6 +29,10 @@ const char* text::store_whole(const Key& key, const char* at, const char* end, S
 std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
   const std::size_t line_end = input.substr(0, input_bytes_max).find('\n');
   if (reading_ != Reading::line || line_end == std::string_view::npos) return 0;
+  if (is_meta(input)) {
+    const std::string_view text = input.substr(0, line_end);
+    return meta_item_bytes(text.substr(0, text.find_first_of(std::string_view("\r\0", 2))), store);
+  }
   const Line line(input.substr(0, line_end));
   const std::string_view command = line.words[0], key = line.words[1];
   if (!has_key(key)) return 0;
@@ -73,11 +58,13 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
   context.statistics.add(Count::cmd_set);
   const auto value_bytes = static_cast<std::uint64_t>(*bytes);
   const Key key = context.store().key(key_text);
+  observation::note_set_begins(context, key);
   auto [item, outcome] = context.store().allocate(key, static_cast<std::uint32_t>(*flags), *expires, value_bytes, context.now);
   if (!item) {
     const bool too_large = outcome == Outcome::too_large;
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
+    observation::note_refused_store(context, mode, key_text, outcome, *expires, value_bytes);
     context.transfer.discard(value_bytes + 2);
     if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
     return;
@@ -91,14 +78,17 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
 }
 
 void TextProtocol::transfer_done(Context& context) noexcept {
+  if (context.transfer.meta) return finish_meta_set(meta_set_, context);
   require(context.transfer.item && context.transfer.bytes_left == 0, "memcached: a received value is complete");
   ItemPointer item = std::move(context.transfer.item);
   const Mode mode = context.transfer.mode;
   const bool quiet = context.transfer.quiet;
   if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
+  const observation::StoreReport report(context, mode, *item.get());
   const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
   context.copied_bytes += done.copied_bytes;
   const Outcome outcome = done.outcome;
+  report.end(context, outcome);
   if (mode == Mode::cas) {
     context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval

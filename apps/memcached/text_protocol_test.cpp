@@ -28,7 +28,6 @@ const Talk talks[] = {
     {"UnknownCommand", "foo\r\n", "ERROR\r\n"},
     {"UpperCase", "GET a\r\n", "ERROR\r\n"},
     {"TabIsNoBlank", "get\ta\r\n", "ERROR\r\n"},
-    {"MetaCommandsAreNotThere", "mn\r\nmg a\r\n", "ERROR\r\nERROR\r\n"},
     {"GetMiss", "get a\r\n", "END\r\n"},
     {"GetWithoutKey", "get\r\n", "ERROR\r\n"},
     {"GetBlank", "get \r\n", "ERROR\r\n"},

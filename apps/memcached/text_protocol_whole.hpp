@@ -32,6 +32,28 @@ inline bool is_line_end(const char* at) noexcept {
   return bytes == std::bit_cast<std::uint16_t>(std::array{'\r', '\n'});
 }
 
+/// Reads a number of at most nine digits from `at`, and moves `at` behind the number. Returns false for anything else. A byte that is no
+/// digit MUST follow at or behind `at`; no byte behind it is read.
+[[gnu::always_inline]] inline bool read_digits(const char*& at, std::uint32_t& number) noexcept {
+  constexpr std::uint32_t number_max = 999'999'999;
+  unsigned digit = static_cast<unsigned char>(*at) - unsigned{'0'};
+  if (digit > 9) return false;
+  std::uint64_t value = digit;
+  for (++at; (digit = static_cast<unsigned char>(*at) - unsigned{'0'}) <= 9; ++at) {
+    value = value * 10 + digit;
+    if (value > number_max) return false;
+  }
+  number = static_cast<std::uint32_t>(value);
+  return true;
+}
+
+/// The same, with a blank before the number.
+[[gnu::always_inline]] inline bool read_field(const char*& at, std::uint32_t& number) noexcept {
+  if (*at != ' ') return false;
+  ++at;
+  return read_digits(at, number);
+}
+
 /// Writes "VALUE <key> <flags> <bytes>[ <cas>]", the value, and `behind`, which is the end of the get or empty.
 [[gnu::always_inline]] inline void write_value(Item& item, bool with_cas, std::string_view behind, Reply& reply) noexcept {
   const std::size_t key_bytes = item.key_bytes;
@@ -51,7 +73,7 @@ inline bool is_line_end(const char* at) noexcept {
   at = put_number(at, value_bytes - 2);
   if (with_cas) {
     *at++ = ' ';
-    at = put_number(at, item.cas);
+    at = put_number(at, item.client_cas());
   }
   at = put_text(at, "\r\n");
   const char* const value = item.key_data() + key_bytes;

@@ -229,6 +229,16 @@ def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer
     assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
 
 
+@pytest.mark.image_only
+@pytest.mark.parametrize("protocol", ["text", "meta", "binary"])
+def test_neap_brings_back_every_byte(neap_memcached: NeapServer, protocol: str) -> None:
+    words = ["--protocol", protocol, "--check-bytes", "--update", "0.3", "--value-size", "uniform:1:5000", "--keys", "200"]
+    figures = load(neap_memcached, *words, "--rate", "300", "--seconds", "1", "--warm-up", "0")
+    count = answered(figures)
+    outcomes = figures["loading"]["requests"]["outcomes"]
+    assert outcomes["hit"] > count / 2 and outcomes["done"] > count / 5 and outcomes["miss"] == 0, outcomes
+
+
 def start(*words: str) -> subprocess.Popen:
     return subprocess.Popen([*NEAP, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

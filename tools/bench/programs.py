@@ -25,11 +25,11 @@ def on_core(which: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def memcached() -> Iterator[str]:
+def memcached(mebibytes: int = 256) -> Iterator[str]:
     """Runs stock memcached with one thread, and yields its HOST:PORT."""
     port = free_port()
-    argv = [*on_core(0), *DebianProgram("memcached", "memcached").argv, "-l", LOOPBACK, "-p", str(port), "-U", "0", "-t", "1", "-m", "256"]
-    child = spawn([*argv, "-u", "root"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    argv = [*on_core(0), *DebianProgram("memcached", "memcached").argv, "-l", LOOPBACK, "-p", str(port), "-U", "0", "-t", "1"]
+    child = spawn([*argv, "-m", str(mebibytes), "-u", "root"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def listens() -> bool:
         with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):

@@ -107,6 +107,8 @@ LOADS = [
     Load("etc.16.depth_4", "ETC, 16 connections, 4 requests in a frame", None, mix="etc", depth=4),
     Load("binary_get.16", "binary GET, 16 connections", 1200, protocol="binary"),
     Load("binary_set.16", "binary SET, 16 connections", 1700, protocol="binary", update=1.0),
+    Load("meta_get.16", "mg with v k O, 16 connections", None, protocol="meta"),
+    Load("meta_set.16", "ms with T O, 16 connections", None, protocol="meta", update=1.0),
     Load("get_1_KiB.16", "GET 1 KiB, 16 connections", None, value_bytes=1 << 10),
     Load("get_32_KiB", "GET 32 KiB, 1 connection", 9000, connections=1, value_bytes=32 << 10),
     Load(
