@@ -116,8 +116,9 @@ def message_sizes(runs: Runs) -> np.ndarray:
     for name in MESSAGE_COLUMNS:
         if runs.has(name):
             return runs.numbers(name)
-    matches = (PING_PONG.match(str(load)) for load in runs.values("load"))
-    return np.array([float(match.group(1)) if match else np.nan for match in matches])
+    codes, loads = runs.coded("load")
+    matches = (PING_PONG.match(str(load)) for load in loads)
+    return np.array([float(match.group(1)) if match else np.nan for match in matches])[codes]
 
 
 def _settled(runs: Runs, column: str, excluded: list[Excluded], *, with_zero: bool) -> Runs:

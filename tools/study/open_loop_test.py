@@ -108,7 +108,7 @@ def test_a_wrong_model_is_noticed() -> None:
     rows = twin.rows(EXACT, 1, noise=0.005)
     given = latencies(rows)
     assert fitted(open_loop.fit_latency(given, NO_INTERVALS)).misfit_p > 0.001  # type: ignore[operator]
-    bent = dataclasses.replace(given, value=given.value + given.itr_us**2 / 1000)
+    bent = dataclasses.replace(given, value=given.value + given.itr_us[given.of.setting] ** 2 / 1000)
     assert fitted(open_loop.fit_latency(bent, NO_INTERVALS)).misfit_p < 1e-9  # type: ignore[operator]
 
 
@@ -122,7 +122,7 @@ def test_gamma_and_phi_are_one_factor() -> None:
 def test_energy_that_is_not_proportional_to_itr_is_named() -> None:
     rows = twin.rows(EXACT, 1)
     given = energies(rows)
-    bent = dataclasses.replace(given, value=given.value * given.itr_us**-0.11)
+    bent = dataclasses.replace(given, value=given.value * given.itr_us[given.of.setting] ** -0.11)
     fit = fitted(open_loop.fit_energy(bent, Unfit("6.3", ""), Options(replicates=100)))
     assert fit["power of ITR"] == pytest.approx(0.89, abs=0.01) and any("grows by ITR^0.8" in note for note in fit.notes)
     assert not any("grows" in note for note in fitted(open_loop.fit_energy(given, Unfit("6.3", ""), Options(replicates=100))).notes)

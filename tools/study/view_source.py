@@ -19,7 +19,7 @@ import duckdb
 
 from tools.errors import Failure, UsageError
 from tools.foreign import shown
-from tools.study import view_columns
+from tools.study import published_runs, view_columns
 from tools.study.view_columns import Quantity, quoted
 
 RUNS, HISTOGRAMS = "runs.parquet", "histograms.parquet"
@@ -194,9 +194,9 @@ class Source:
                 reader, path, folder = "read_parquet({})", place, place.parent
                 if place.name == RUNS and (place.parent / HISTOGRAMS).is_file():
                     histograms.append(place.parent / HISTOGRAMS)
-            elif place.is_file() and place.suffix == ".csv":
+            elif place.is_file() and place.suffix == ".csv" and not published_runs.is_published(place):
                 reader, path, folder = "read_csv({}, header = true, sample_size = 100000)", place, place.parent
-            elif place.is_dir():
+            elif place.is_dir() or (place.is_file() and published_runs.is_published(place)):
                 self._load_published(place, number)
                 parts.append(f"SELECT *, {number} AS {PLACE} FROM published{number}")
                 self.folders.append(place)
@@ -222,8 +222,11 @@ class Source:
     def _load_published(self, place: Path, number: int) -> None:
         from tools.study import dataset
 
-        table = dataset.read(place)
-        self.notes += dataset.NOTES
+        if place.is_dir():
+            table = dataset.read(place)
+            self.notes += dataset.NOTES
+        else:
+            table = published_runs.read(place)
         self._connection.register("arriving", table)
         self._connection.execute(f"CREATE TABLE published{number} AS SELECT * FROM arriving")
         self._connection.unregister("arriving")
