@@ -14,15 +14,17 @@ MCD = (
     "sys i itr dvfs rapl read_5th read_10th read_50th read_90th read_95th read_99th measure_QPS target_QPS time joules rx_bytes tx_bytes "
     "instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 num_interrupts\n"
     "linux_core_tuned 0 3 300 0x1d00 95 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n"
-    "linux_tuned 0 300 0x1d00 95 70.0 90.0 214.5 330.8 351.4 379.9 200000.0 200000 20.0 1900.0 7e8 9e8 9e10 1.8e11 2.1e11 0 1 2 3 0 4 1040000\n"
+    "linux_tuned 0 300 0x1d00 95 70 90 214.5 330.8 351.4 379.9 200000 200000 20.0 1900.0 7e8 9e8 9e10 1.8e11 2.1e11 0 1 2 3 0 4 1040000\n"
     "linux_default 1 1 0xffff 135 nan nan 62.5 79.1 86.2 104.1 199867.1 200000 20.0 0 7e8 9e8 9e10 1.8e11 2.1e11 5 0 0 0 0 0 8255473\n"
     "ebbrt_poll 2 666 0xd00 135 1 1 38.2 43.2 45.1 52.4 200025.6 200000 20 1296.02 0 0 5e11 4e11 9.2794e11 1 0 0 0 0 0 319865\n"
 )
 NETPIPE = (
-    "sys i msg_size itr dvfs rapl time tput joules rx_bytes tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 num_interrupts\n"
+    "sys i msg_size itr dvfs rapl time tput joules rx_bytes tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 interrupts\n"
     "ebbrt_tuned 0 64 6 0x1d00 135 0.2 27 1.5 650000 650000 1 0 0 1 0 0 0 0 9 15000\n"
 )
-NODE = "sys i itr dvfs rapl lat50 lat90 lat99 requests time joules ref_cycles\nlinux_tuned 1 8 0x1500 135 101.0 110.0 117.0 100000 10.0 250.0 1e10\n"
+NODE = (
+    "sys i itr dvfs rapl lat50 lat90 lat99 requests time joules ref_cycles\nlinux_tuned 1 8 0x1500 135 101 110 117 100000 10.0 250.0 1e10\n"
+)
 
 
 @pytest.fixture
