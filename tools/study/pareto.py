@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from tools.bench.rows import aligned
 from tools.errors import UsageError
 from tools.study import best_settings, derived, fronts, runs_table
@@ -62,7 +64,9 @@ def pareto(
     runs = runs_table.read(places, where)
     excluded: list[Excluded] = []
     found = fronts.groups(runs, by, column, replicates, seed, excluded, keep_saturated)
-    results = [evaluate(group, limits, default_itr, sure) for group in found]
+    # Threads of a second core need more time for these small matrices than they save.
+    with threadpool_limits(1):
+        results = [evaluate(group, limits, default_itr, sure) for group in found]
     if as_json:
         print(json.dumps(document(results, excluded, column, replicates), indent=1))
     elif as_csv:
