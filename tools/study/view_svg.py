@@ -47,13 +47,15 @@ def draw(made: Made) -> str:
         tall = panel.tall or (_table_height(panel) if is_table else PANEL_HEIGHT if columns > 1 else 1.3 * PANEL_HEIGHT)
         place = (left + column * (wide + GAP_X + (40 if is_table else 0)), top, wide, tall)
         scale = panel.y_scale or made.y_scale
-        own_y = y if panel.y_label is None else _span(_values([panel], False), scale, made.from_zero)
+        own_y = y if panel.y_label is None else _span([*_values([panel], False), *panel.includes], scale, made.from_zero)
+        # Panels side by side have one axis.
+        y_label = panel.y_label or ("" if column else made.y_label)
         _panel(
             canvas,
             panel,
             place,
             (x, made.x_scale, made.x_label if not made.wide or at == len(made.panels) - 1 else ""),
-            (own_y, scale, panel.y_label or made.y_label),
+            (own_y, scale, y_label),
         )
         bottom = max(bottom, top + tall + GAP_Y)
     for note in made.notes:
