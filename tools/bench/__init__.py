@@ -34,7 +34,6 @@ from tools.bench import (
     sleep_states,
     stream,
     sweep_kills,
-    trade_off,
     view,
     wakeup,
 )
@@ -70,7 +69,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "hostile": Benchmark(hostile.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
     "model-judges": Benchmark(model_judges.rows, model_judges.show),
-    "trade-off": Benchmark(trade_off.rows, trade_off.show),
+    "trade-off": Benchmark(_later("trade_off", "rows"), _later("trade_off", "show"), packages="study"),
     "netpipe-model": Benchmark(netpipe_model.rows, netpipe_model.show),
     "sleep-states": Benchmark(sleep_states.rows, sleep_states.show),
     "idle-policies": Benchmark(idle_policies.rows, idle_policies.show),
