@@ -8,8 +8,8 @@ Rates are those of one core. The studies offered 200,000, 400,000 and 600,000 re
 12,500 and 37,500 a core.
 
 Latency is that of one loaded core. Energy is that of a package with all its cores loaded, as in the studies: their energy of an interrupt
-is that of both packages, divided by the interrupts of all cores. Below each grid are fits of the studies' models (tools/study/open_loop.py),
-with plain residuals. At the end they are beside the published ones.
+is that of both packages, divided by the interrupts of all cores. Below each grid are fits of the studies' models, with
+plain residuals (tools/study/open_loop.py). At the end they are beside the published ones.
 """
 
 import dataclasses
