@@ -108,11 +108,9 @@ def _row(path: Path, line: int, words: dict[str, str]) -> dict:
         made["arm"] = f"{SYSTEMS.get(prefix, prefix)} {kind}".strip()
     seconds, joules = figure("time"), figure("joules", "joule")
     load = _load(path, words, figure)
-    requests = load["requests"]
-    reference, cores = figure("ref_cycles"), load["cores"]
-    sleeps = sum(float(words.get(name, 0)) for name in SLEEPS) if load["counts_sleeps"] else 0
+    requests, cores, reference = load["requests"], load["cores"], figure("ref_cycles")
     return {
-        **{name: value for name, value in load.items() if name != "counts_sleeps"},
+        **load,
         **made,
         "study": path.stem,
         "run": f"line{line}",
@@ -125,21 +123,21 @@ def _row(path: Path, line: int, words: dict[str, str]) -> dict:
         "power_w": joules / seconds if joules and seconds else None,
         **{column: figure(name) for column, name in COUNTERS.items()},
         "c0": min(1.0, reference / (CLOCK_HZ * seconds * cores)) if reference and seconds else None,
-        "wake_ups": sleeps or None,
     }
 
 
 def _load(path: Path, words: dict[str, str], figure: Callable[..., float | None]) -> dict:
-    """Returns the load's columns. NetPIPE's and node's servers have one core. In NetPIPE's tables c1 to c7 are no counts."""
+    """Returns the columns that depend on the load. NetPIPE's and node's servers have one core. In NetPIPE's tables c1 to c7 are no counts."""
     if message := words.get("msg_size") or words.get("msg"):
         seconds = figure("time")
         one_way = {"p50_us": 1e6 * seconds / ROUND_TRIPS / 2} if seconds else {}
-        return {"load": f"netpipe {message}", "cores": 1, "requests": ROUND_TRIPS, "counts_sleeps": False, **one_way}
-    latencies = {column: figure(*names) for column, names in LATENCIES.items()}
+        return {"load": f"netpipe {message}", "cores": 1, "requests": ROUND_TRIPS, **one_way}
+    figures = {column: figure(*names) for column, names in LATENCIES.items()}
+    figures["wake_ups"] = sum(figure(name) or 0.0 for name in SLEEPS) or None
     if "measure_QPS" in words:
         requests = (figure("measure_QPS") or 0) * (figure("time") or 0)
         load = "mcdsilo" if path.stem.startswith("mcdsilo") else "mcd"
         more = {"cores": CORES, "rate_wanted": figure("target_QPS")}
     else:
         requests, load, more = figure("requests") or 0, "node", {"cores": 1}
-    return {"load": load, "requests": round(requests) or None, "counts_sleeps": True, **more, **latencies}
+    return {"load": load, "requests": round(requests) or None, **more, **figures}
