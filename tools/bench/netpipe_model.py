@@ -130,7 +130,8 @@ def run_cell(itr_us: int, ratio: int, image: Path) -> Cell:
 
 
 def fit_latency(cells: Sequence[Cell], size: int) -> LatencyFit:
-    """Least squares over a grid of g, d and a; for each the best z, which is not negative."""
+    """Least squares over a grid of g, d and a; for each the best z, which is not negative. 6.5 of `./neap fit` has no such bound. For the
+    modelled machines, whose parts do not add up, its Z is negative."""
     rest = [cell.us[size] - transmission_us(size) for cell in cells]
     works = {a: [cell.ghz ** -(1 + a) for cell in cells] for a in POWERS}
     best = LatencyFit(0, 0, 0, 0, math.inf)

@@ -127,7 +127,7 @@ def _row(path: Path, line: int, words: dict[str, str]) -> dict:
 
 
 def _load(path: Path, words: dict[str, str], figure: Callable[..., float | None]) -> dict:
-    """Returns the columns that depend on the load. NetPIPE's and node's servers have one core. In NetPIPE's tables c1 to c7 are no counts."""
+    """Returns the load's columns. NetPIPE's and node's servers have one core. In NetPIPE's tables, c1 to c7 are no counts."""
     if message := words.get("msg_size") or words.get("msg"):
         seconds = figure("time")
         one_way = {"p50_us": 1e6 * seconds / ROUND_TRIPS / 2} if seconds else {}

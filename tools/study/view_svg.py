@@ -26,6 +26,7 @@ LEFT, RIGHT, GAP_X, TITLE, GAP_Y = 64, 16, 62, 20, 46
 PANEL_HEIGHT = 250
 TABLE_HEIGHT_MIN = 100  # the title beside it needs this
 LETTER = 0.55  # of the font's size: the mean width of a letter
+BOLD = 1.12  # bold letters are so much wider
 
 
 def draw(made: Made) -> str:
@@ -364,6 +365,8 @@ def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: s
     each, high = wide / max(1, len(layer.columns)), tall / max(1, len(layer.rows))
     known = [value for row in layer.values for value in row if math.isfinite(value)]
     low, most = (min(known), max(known)) if known else (0.0, 1.0)
+    longest = max((_width(text, 11.5) for row in layer.texts for lines in row for text in lines), default=0.0)
+    size = min(11.5, 11.5 * (each - 8) / max(1.0, BOLD * longest))
     for number, row in enumerate(layer.values):
         for column, value in enumerate(row):
             x, y = left + column * each, top + number * high
@@ -383,7 +386,6 @@ def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: s
             )
             lines = layer.texts[number][column]
             for at, text in enumerate(lines):
-                size = min(11.5, 11.5 * (each - 8) / max(1.0, _width(text, 11.5)))
                 canvas.text(
                     x + each / 2,
                     y + high / 2 + 4 + 14 * (at - (len(lines) - 1) / 2),
