@@ -137,6 +137,17 @@ class Engine:
             raise Failure(f"{rig.name} has other versions of: {', '.join(changed)}", "check out the same commit there, and build it")
         return worker
 
+    def reach(self, pending: Sequence[Pending]) -> None:
+        """Asks the real machines of these units for an answer, each by a worker that may run it. Raises Failure for one that is down:
+        its runs would fail one after the other."""
+        addresses = {one.unit.arm.machine: one.unit.arm.address for one in pending if one.unit.arm.machine}
+        for machine, address in addresses.items():
+            rig = next(rig for rig in self._rigs if self._may_run(rig, machine))
+            try:
+                self._workers[rig.name].ask({"reach": {"machine": machine, "address": address}})
+            except Ended:
+                raise Failure(f"the worker of {rig.name} ended before its first run", rig.hint) from None
+
     def run(self, pending: Sequence[Pending]) -> None:
         """Runs all units. Raises Failure if no worker is left for some of them, after the others' runs."""
         self._queue.extend(pending)

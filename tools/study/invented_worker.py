@@ -2,7 +2,7 @@
 """A worker of a sweep for tests: it invents the figures of a run in no time, from the run's order alone (worker.py has the protocol).
 
 Arguments: a file to which each run appends a line when it begins, the seconds that a run takes, and optionally a text: a run whose words or
-loads contain it fails. `die=TEXT` ends the worker instead.
+loads contain it fails. `die=TEXT` ends the worker instead, and `down` is a real machine that does not answer.
 """
 
 import hashlib
@@ -34,6 +34,8 @@ def main(journal: str, seconds: str, failing: str = "") -> None:
         if "prepare" in request:
             programs = {"model": {"QEMU": "invented"}, **{system: {f"{system} image": "1"} for system in request["prepare"]["systems"]}}
             answer = {"programs": programs}
+        elif "reach" in request:
+            answer = {"error": {"message": "rack1 does not answer", "hint": None}} if failing == "down" else {}
         else:
             order = request["run"]
             text = json.dumps([order["words"], order["loads"]])

@@ -227,3 +227,18 @@ def test_other_files_are_left_alone(tmp_path: Path):
     with pytest.raises(UsageError, match="has other files"):
         sweep(tmp_path)
     assert not (tmp_path / "journal").exists()
+
+
+def test_a_machine_that_is_down_matters_only_if_runs_of_it_are_missing(tmp_path: Path):
+    (tmp_path / "machines.toml").write_text('[machines.rack1]\nserial = "1"\n')
+    study = STUDY.replace('name = "Neap"', 'name = "rack"\nmachine = "rack1"\naddress = "10.0.0.5"').replace("repeats = 2", "repeats = 1")
+    options = {"machines": str(tmp_path / "machines.toml")}
+    write_files(tmp_path, jobs=2, failing="down", study=study)
+    with pytest.raises(Failure, match="rack1 does not answer"):
+        sweep(tmp_path, **options)
+    assert not (tmp_path / "journal").exists(), "a run began"
+    write_files(tmp_path, jobs=2, study=study)
+    assert sweep(tmp_path, **options) == 0
+    write_files(tmp_path, jobs=2, failing="down", study=study)
+    assert sweep(tmp_path, **options) == 0, "all runs were there"
+    assert len(table(tmp_path)) == len(journal(tmp_path)) == RUNS_OF_STUDY // 2
