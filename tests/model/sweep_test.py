@@ -36,6 +36,7 @@ log_is_load = true
 """
 ALL = 2 * 2 * 2 + 2 * 2
 KILLS = 4
+BURST = 16  # connections
 # Both loads of a Linux are measured in one boot, in this order.
 LINUX = """
 title = "Linux"
@@ -130,7 +131,7 @@ def test_linux_is_an_arm(tmp_path: Path):
     for row, load, rate in ((usr, "usr", 10_000), (etc, "etc", 5_000)):
         assert (row["system"], row["load"], row["status"], row["idle"]) == ("linux", load, "ok", "c6")
         assert row["itr_us"] is None and row["frequency_ghz"] is None, "the driver and the governor choose them"
-        assert row["requests"] == round(rate * row["window_s"]), "bursts have equal gaps"
+        assert abs(row["requests"] - rate * row["window_s"]) <= BURST, "a burst at one end of the window"
         assert row["instructions"] / row["requests"] > 10_000 and 1200 <= row["mhz"] <= 3800
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -44,11 +43,7 @@ def sweep(
         raise UsageError("sweep needs the file of a study", "./neap sweep tools/study/studies/itr-dvfs.toml")
     study = study_file.read(Path(file))
     units = plan.units(study)
-    chosen = rigs.read(Path(rigs_file)) if rigs_file else engine.default_rigs(jobs or len(os.sched_getaffinity(0)))
-    if jobs is not None and not 1 <= jobs <= rigs.JOBS_MAX:
-        raise UsageError(f"--jobs takes 1 to {rigs.JOBS_MAX}, not {jobs}")
-    engine.require_rigs(units, chosen)
-    require_machines(study, Path(machines))
+    chosen = rigs_for(study, units, jobs, rigs_file, machines)
     if plan_only:
         print(_listed(units, study))
         return 0
@@ -68,7 +63,15 @@ def sweep(
     return EXIT_FAILURE if failed else 0
 
 
-def require_machines(study: Study, machines: Path) -> None:
+def rigs_for(study: Study, units: Sequence[Unit], jobs: int | None, rigs_file: str | None, machines: str) -> list[rigs.Rig]:
+    """Returns the rigs of the command line. Raises UsageError if they cannot run all units."""
+    chosen = rigs.chosen(jobs, rigs_file)
+    engine.require_rigs(units, chosen)
+    _require_machines(study, Path(machines))
+    return chosen
+
+
+def _require_machines(study: Study, machines: Path) -> None:
     """Raises UsageError for a real machine that the machines' file does not have."""
     from tools import boot_machines
 

@@ -107,7 +107,7 @@ class Engine:
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Engine]:
-        """Starts and prepares all workers: the first one alone, because it builds, then the others."""
+        """Starts and prepares all workers, one after the other, because the first one builds."""
         try:
             for rig in self._rigs:
                 self._workers[rig.name] = self._start(rig)
@@ -259,7 +259,3 @@ def require_rigs(units: Sequence[Unit], rigs: Sequence[Rig]) -> None:
         if not free and machine not in claimed:
             what = f"the machine {machine}" if machine else "the model machine"
             raise UsageError(f"no rig runs {what} of the arm {unit.arm.name}", "add [[rigs]] without machines, or with that one")
-
-
-def default_rigs(jobs: int) -> list[Rig]:
-    return [Rig("here", jobs=jobs)]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -165,12 +164,8 @@ def search(kind: str, file: str, sla: str, out: str | None, jobs: int | None, ri
     study = study_file.read(Path(file))
     if axis != "rate" and axis not in study.axes:
         raise study.mistake(f"{kind} searches over {axis}; add it, such as {axis} = {{ from = 2, to = 500, step = 2 }}", "settings")
-    if jobs is not None and not 1 <= jobs <= rigs.JOBS_MAX:
-        raise UsageError(f"--jobs takes 1 to {rigs.JOBS_MAX}, not {jobs}")
     units = plan.units(study, alone=True)
-    chosen = rigs.read(Path(rigs_file)) if rigs_file else engine.default_rigs(jobs or len(os.sched_getaffinity(0)))
-    engine.require_rigs(units, chosen)
-    command.require_machines(study, Path(machines))
+    chosen = command.rigs_for(study, units, jobs, rigs_file, machines)
     path = Path(out or f"{Path(file).stem}.study")
     folder = StudyFolder(path)
     with command.only_one(path):
@@ -206,12 +201,13 @@ def _combination(run: Run, axis: str) -> str:
 
 
 def grouped(study: Study, runs: Mapping[str, Run], axis: str) -> dict[str, dict[float, list[str]]]:
-    """Returns the names of the runs by combination and value."""
-    found: dict[str, dict[float, list[str]]] = {}
+    """Returns the names of the runs by combination and value. Combinations are in the file's order, whatever the order of the runs is."""
+    in_order = plan.runs(dataclasses.replace(study, order="given", repeats=1))
+    found: dict[str, dict[float, list[str]]] = {_combination(run, axis): {} for run in in_order if _value(run, axis) is not None}
     for name, run in runs.items():
         value = _value(run, axis)
         if value is not None:
-            found.setdefault(_combination(run, axis), {}).setdefault(value, []).append(name)
+            found[_combination(run, axis)].setdefault(value, []).append(name)
     if not found:
         raise study.mistake(f"no run has a number for {axis}; add values", "settings")
     return found

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from tools.errors import Failure, UsageError
 from tools.process import wait_until
-from tools.study import command, schema
+from tools.study import command, modelled, schema
 from tools.study.folder import RUNS
 
 KILLS = 50
@@ -206,6 +206,20 @@ def test_runs_of_other_programs_are_not_mixed(tmp_path: Path):
     (tmp_path / "out" / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(UsageError, match="has runs of other versions of: neap image"):
         sweep(tmp_path)
+
+
+def test_a_build_during_a_sweep_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tools.study.engine.RESTART_SECONDS", 0.0)
+    write_files(tmp_path, failing="rebuilt")
+    with pytest.raises(Failure, match=f"no worker is left for {RUNS_OF_STUDY} units .*here has other versions of: neap image"):
+        sweep(tmp_path)
+    assert not table(tmp_path), "a run of the other image was kept"
+    image = tmp_path / "image"
+    image.write_bytes(b"1")
+    monkeypatch.setattr(modelled, "_prepared", {image: modelled._signature(image)})
+    assert modelled.rebuilt() is None
+    image.write_bytes(b"22")
+    assert modelled.rebuilt() == image
 
 
 def test_baselines_stand_beside_the_runs_with_their_settings(tmp_path: Path):
