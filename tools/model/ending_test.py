@@ -11,7 +11,7 @@ REFUSED = 'load 0 (etc): control at 10.0.0.2:5002 answered itr,5000000us with "e
 
 
 @pytest.mark.parametrize(
-    ("status", "console", "world", "reason"),
+    ("status", "console", "written", "reason"),
     [
         (1, ["memcached: listening on 10.0.0.2:11211"], [f"neap-world: {REFUSED}"], REFUSED),
         (
@@ -38,8 +38,9 @@ REFUSED = 'load 0 (etc): control at 10.0.0.2:5002 answered itr,5000000us with "e
             [ENDED],
             "linux: core 0 refused the ratio 99",
         ),
-        (1, [], [], ""),
+        (3, ["net: link up"], ["neap-machine: the world cannot go on", f"neap-world: {REFUSED}"], REFUSED),
+        (1, [], ["neap-machine: the world cannot go on"], ""),
     ],
 )
-def test_the_part_that_gave_up_first_is_named(status: int, console: list[str], world: list[str], reason: str):
-    assert ending.reason(status, console, world) == reason
+def test_the_part_that_gave_up_first_is_named(status: int, console: list[str], written: list[str], reason: str):
+    assert ending.reason(status, console, written) == reason

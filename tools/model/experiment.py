@@ -296,6 +296,11 @@ class ModelMachine(machine.Machine):
         """An error with the last lines of console, QEMU and world."""
         return self._error(message)
 
+    def written(self) -> list[str]:
+        """The last lines of QEMU and the world."""
+        assert self.directory
+        return [line for name in ("qemu", "card") for line in tail(self.directory / f"{name}.log")]
+
     def has_result(self) -> bool:
         """True if the world wrote its result, which it does at the end of a whole run. The machine MUST have ended."""
         if self._card_process:
@@ -304,8 +309,8 @@ class ModelMachine(machine.Machine):
 
     def ended_early(self, status: int, where: str) -> machine.MachineError:
         """Returns the error for a run without a whole result, with the reason. `where`: the load that was under way."""
-        assert self.directory
-        said = ending.reason(status, self.lines, tail(self.directory / "card.log"))
+        # The world's message may begin with the load.
+        said = ending.reason(status, self.lines, self.written()).removeprefix(f"{where.removeprefix(', in ')}: ")
         return self.failed(f"the modelled machine ended early{where}: {said or f'status {status}, without a word'}")
 
     def network_words(self) -> list[str]:
@@ -367,7 +372,8 @@ def _wait(vm: ModelMachine, out: Path, loads: Sequence[Load] | None, time_out_se
     except machine.MachineError as error:
         if loads is None:
             raise
-        raise machine.MachineError(f"{error.message}{_under_way(out, loads)}", error.hint, error.details) from None
+        why = "".join(f": {line}" for line in ending.messages(vm.written())[-1:])
+        raise machine.MachineError(f"{error.message}{_under_way(out, loads)}{why}", error.hint, error.details) from None
     # Linux powers off after a failure, too.
     if status != machine.POWER_OFF or not vm.has_result():
         raise vm.ended_early(status, _under_way(out, loads))

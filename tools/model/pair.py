@@ -312,8 +312,8 @@ def _wait(one: PairedMachine, role: str, system: System, world: PairedMachine) -
     else:
         good = status == machine.POWER_OFF and LINUX_FINISHED in one.lines if system.is_linux else status == machine.SUCCESS
     if not good:
-        assert world.directory
-        said = ending.reason(status, one.lines, tail(world.directory / "card.log"))
+        logs = [each.directory / name for each, name in ((one, "qemu.log"), (world, "card.log")) if each.directory]
+        said = ending.reason(status, one.lines, [line for log in logs for line in tail(log)])
         raise one.failed(f"NetPIPE's {role} ended early: {said or f'status {status}, without a word'}")
 
 
