@@ -28,6 +28,7 @@ from scipy import optimize
 from tools.study import least_squares
 from tools.study.least_squares import Model, Solution
 from tools.study.open_loop import Fit, Options, Parameter, Points, Unfit, points, undetermined
+from tools.study.repeats import joined
 
 ITRS_MIN = 3
 SIZES_MIN = 2
@@ -102,11 +103,11 @@ def fit_times(of: Size, link: Link, options: Options) -> Fit | Unfit:
         shape = np.exp(np.clip(-(1 + a) * x, -50, 50))
         return np.stack([wait * away * log_itr, wait * log_itr, shape, -work * x * shape], axis=1)
 
-    start = _start(x, log_itr, away, sent, given.value)
+    start = _start(x, log_itr, away, sent, given)
     solution = least_squares.solve(
         Model(predict, jacobian, start),
         given.value,
-        given.clusters,
+        given.of,
         relative=options.relative,
         replicates=options.replicates,
         seed=options.seed,
@@ -126,9 +127,9 @@ def fit_times(of: Size, link: Link, options: Options) -> Fit | Unfit:
             Parameter("a", "", float(a), *least_squares.interval(each[:, 3])),
             works,
         )
-    misfit = least_squares.lack_of_fit(solution, given.clusters)
+    misfit = least_squares.lack_of_fit(solution, given.of)
     formula = f"one way = ITR^(g f + d) + {sent:.4g} us + Z / f^(1 + a)"
-    return Fit(name, formula, parameters, solution, len(np.unique(given.clusters)), misfit, options.relative)
+    return Fit(name, formula, parameters, solution, len(given.of), misfit, options.relative)
 
 
 def fit_longer(of: Size, link: Link, options: Options) -> Fit | Unfit:
@@ -146,15 +147,15 @@ def fit_longer(of: Size, link: Link, options: Options) -> Fit | Unfit:
 
     def jacobian(values: np.ndarray) -> np.ndarray:
         interval, message = sides(values)
-        waits, shape = interval > message, (message - sent) / values[1] if values[1] else np.zeros(len(itr))
+        waits, shape = interval > message, np.exp(np.clip(-(1 + values[2]) * x, -50, 50))
         return np.stack([np.where(waits, itr, 0), np.where(waits, 0, shape), np.where(waits, 0, -values[1] * x * shape)], axis=1)
 
     longest, shortest = itr == itr.max(), itr == itr.min()
-    start = np.array([np.median(given.value[longest] / itr[longest]), max(0.1, np.median(given.value[shortest]) - sent), 0.0])
+    start = np.array([np.median(given.means[longest] / itr[longest]), max(0.1, np.median(given.means[shortest]) - sent), 0.0])
     solution = least_squares.solve(
         Model(lambda values: np.maximum(*sides(values)), jacobian, start),
         given.value,
-        given.clusters,
+        given.of,
         relative=options.relative,
         replicates=options.replicates,
         seed=options.seed,
@@ -170,16 +171,17 @@ def fit_longer(of: Size, link: Link, options: Options) -> Fit | Unfit:
             Parameter("a", "", float(a), *least_squares.interval(each[:, 2])),
             Parameter("work", f"us at {centre:.3g} GHz", float(work), *least_squares.interval(each[:, 1])),
         )
-    misfit = least_squares.lack_of_fit(solution, given.clusters)
+    misfit = least_squares.lack_of_fit(solution, given.of)
     formula = f"one way = max(phi ITR, {sent:.4g} us + Z / f^(1 + a))"
-    return Fit(name, formula, parameters, solution, len(np.unique(given.clusters)), misfit, options.relative)
+    return Fit(name, formula, parameters, solution, len(given.of), misfit, options.relative)
 
 
-def _start(x: np.ndarray, log_itr: np.ndarray, away: np.ndarray, sent: float, value: np.ndarray) -> np.ndarray:
+def _start(x: np.ndarray, log_itr: np.ndarray, away: np.ndarray, sent: float, given: Points) -> np.ndarray:
     best, least = np.array([0.0, 1.0, 1.0, 0.0]), math.inf
+    value, divisor = given.means, given.means / np.sqrt(given.of.counts)
     for g, d, a in itertools.product(G_TRIED, D_TRIED, A_TRIED):
-        wait, shape = np.exp((g * away + d) * log_itr), np.exp(-(1 + a) * x) / value
-        rest = (value - wait - sent) / value
+        wait, shape = np.exp((g * away + d) * log_itr), np.exp(-(1 + a) * x) / divisor
+        rest = (value - wait - sent) / divisor
         work = max(0.1, float(rest @ shape) / float(shape @ shape))
         error = float(np.sum((rest - work * shape) ** 2))
         if error < least:
@@ -188,7 +190,7 @@ def _start(x: np.ndarray, log_itr: np.ndarray, away: np.ndarray, sent: float, va
 
 
 def _parts(of: Size, model: str, values: np.ndarray, link: Link) -> np.ndarray:
-    """t_wait, t_tx and t_work of each row, by parameters as fit_times() or fit_longer() has them."""
+    """t_wait, t_tx and t_work of each setting, by parameters as fit_times() or fit_longer() has them."""
     itr, ghz, centre = of.times.itr_us, of.times.ghz, of.times.centre_ghz
     sent = link.transmission_us(of.message_bytes)
     work = values[-2] * (ghz / centre) ** -(1 + values[-1])
@@ -204,38 +206,39 @@ def fit_energies(sizes: Mapping[float, Size], times: Mapping[float, Fit | Unfit]
     model = "6.6, longer" if first.model.startswith(LONGER) else "6.6"
     used = {number: fit for number, fit in times.items() if isinstance(fit, Fit) and sizes[number].energy_uj is not None}
     if len(used) < SIZES_MIN:
-        needed = LONGER if first.model.startswith(LONGER) else "6.5"
-        found = f"{len(used)} message size{'s' * (len(used) != 1)} with a fit of {needed} and energy"
+        found = (
+            f"{len(used)} message size{'s' * (len(used) != 1)} with a fit of {LONGER if first.model.startswith(LONGER) else 6.5} and energy"
+        )
         return Unfit(model, f"{found}; within one size CFb * t_tx is a constant, so CFb needs {SIZES_MIN} sizes")
     energy = np.concatenate([np.asarray(sizes[number].energy_uj) for number in used])
     if np.ptp(energy) <= 1e-9 * np.max(np.abs(energy)):
         return Unfit(model, f"the energy of a round trip is the same in all {len(energy)} rows")
-    clusters, parts, at = [], [], 0
-    for number, fit in used.items():
-        clusters.append(sizes[number].times.clusters + at)
-        at += int(sizes[number].times.clusters.max()) + 1
-        parts.append(2 * _parts(sizes[number], fit.model, fit.solution.values, link))
-    columns, cluster = np.concatenate(parts), np.concatenate(clusters)
-    lengths = np.sqrt(np.sum((columns / energy[:, None]) ** 2, axis=0))
-    condition = float(np.linalg.cond(columns / energy[:, None] / lengths))
+    of = joined([sizes[number].times.of for number in used])
+    columns = np.concatenate([2 * _parts(sizes[number], fit.model, fit.solution.values, link) for number, fit in used.items()])
+    means, weights = of.means(energy), np.sqrt(of.counts)
+    relative = columns / (means / weights)[:, None]
+    condition = float(np.linalg.cond(relative / np.sqrt(np.sum(relative**2, axis=0))))
     if condition > PARTS_CONDITION_MAX:
         return Unfit(model, f"t_wait, t_tx and t_work of these sizes and settings are nearly proportional (condition {condition:.0f})")
-    scale, watts = np.abs(energy), np.zeros(3)
+    scale = np.abs(means)
     for _ in range(least_squares.REWEIGHTINGS + 1 if options.relative else 1):
-        weights = scale if options.relative else np.ones(len(energy))
-        watts = optimize.nnls(columns / weights[:, None], energy / weights)[0]
-        scale = np.maximum(columns @ watts, 0.01 * np.abs(energy))
+        used_scale = scale if options.relative else np.ones(len(means))
+        divisor = used_scale / weights
+        watts = optimize.nnls(columns / divisor[:, None], means / divisor)[0]
+        scale = np.maximum(columns @ watts, 0.01 * np.abs(means))
     predicted = columns @ watts
-    residuals = least_squares.enlarged((energy - predicted) / weights, columns / weights[:, None], cluster)
+    residuals = least_squares.enlarged((means - predicted) / divisor, columns / divisor[:, None])
     replicates = np.empty((options.replicates, 3))
-    for trial, sign in enumerate(least_squares.multipliers(cluster, options.replicates, options.seed)):
-        shaken = [2 * _parts(sizes[number], fit.model, fit.solution.replicates[trial], link) for number, fit in used.items()]
-        replicates[trial] = optimize.nnls(np.concatenate(shaken) / weights[:, None], predicted / weights + residuals * sign)[0]
-    solution = Solution(watts, predicted, energy, weights, condition, replicates)
+    for trial, factors in enumerate(least_squares.multipliers(len(of), options.replicates, options.seed)):
+        shaken = np.concatenate(
+            [2 * _parts(sizes[number], fit.model, fit.solution.replicates[trial], link) for number, fit in used.items()]
+        )
+        replicates[trial] = optimize.nnls(shaken / divisor[:, None], predicted / divisor + residuals * factors)[0]
+    solution = Solution(watts, predicted[of.setting], energy, used_scale[of.setting], condition, replicates)
     parameters = tuple(
         Parameter(name, "W", float(watts[at]), *least_squares.interval(replicates[:, at])) for at, name in enumerate(CF_NAMES)
     )
     notes = [f"{one.name} is at its bound, 0" for one in parameters if one.value == 0]
     formula = "round trip = 2 (CFa t_wait + CFb t_tx + CFc t_work)"
-    misfit = least_squares.lack_of_fit(solution, cluster)
-    return Fit(model, formula, parameters, solution, len(np.unique(cluster)), misfit, options.relative, tuple(notes))
+    misfit = least_squares.lack_of_fit(solution, of)
+    return Fit(model, formula, parameters, solution, len(of), misfit, options.relative, tuple(notes))

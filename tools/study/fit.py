@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tools.bench.rows import aligned
 from tools.errors import UsageError
@@ -83,7 +84,9 @@ def fit(
         raise UsageError("--json and --csv: one of them")
     runs = runs_table.read(places, where)
     wanted = Wanted(latency, keep_saturated, Link(link_gbps, link_delay_us), Options(not plain_residuals, replicates, seed))
-    found, excluded = fit_groups(runs, by, wanted)
+    # Threads of a second core need more time for these small matrices than they save.
+    with threadpool_limits(1):
+        found, excluded = fit_groups(runs, by, wanted)
     if residuals:
         with Making(Path(residuals)) as making:
             making.write_text(residuals_text(found, wanted))
@@ -116,8 +119,9 @@ def message_sizes(runs: Runs) -> np.ndarray:
     for name in MESSAGE_COLUMNS:
         if runs.has(name):
             return runs.numbers(name)
-    matches = (PING_PONG.match(str(load)) for load in runs.values("load"))
-    return np.array([float(match.group(1)) if match else np.nan for match in matches])
+    codes, loads = runs.coded("load")
+    matches = (PING_PONG.match(str(load)) for load in loads)
+    return np.array([float(match.group(1)) if match else np.nan for match in matches])[codes]
 
 
 def _settled(runs: Runs, column: str, excluded: list[Excluded], *, with_zero: bool) -> Runs:
