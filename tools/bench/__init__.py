@@ -33,6 +33,7 @@ from tools.bench import (
     sleep_states,
     stream,
     sweep_kills,
+    sweep_ssh,
     view,
     wakeup,
 )
@@ -78,6 +79,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cleaners": Benchmark(cleaners.rows, cleaners.show),
     "counts": Benchmark(counts.rows),
     "sweep-kills": Benchmark(sweep_kills.rows, packages="study"),
+    "sweep-ssh": Benchmark(sweep_ssh.rows, packages="study"),
     "report-page": Benchmark(report_page.rows),
     "fit": Benchmark(_later("fit", "rows"), _later("fit", "show"), packages="study"),
     "tune": Benchmark(_later("tune", "rows"), _later("tune", "show"), packages="study"),

@@ -8,9 +8,9 @@ GHz, times in us and w = Z / f^(1 + a), the work of a message:
   energy, one way    A * wait + B * t_tx + C * w                 (6.6), with A, B, C in watts, of both machines
 
 t_tx is known here, from the modelled cables. On the modelled machines the interval between two interrupts runs while a message is on its
-way. So the parts do not add up: a message takes the interval or its own time, whichever is longer. Both forms are fitted:
+way. So the parts do not add up: a round trip takes the interval or its own time, whichever is longer. Both forms are fitted:
 
-  latency, one way   max(ITR, t_tx + w), wait = what is left of ITR
+  latency, one way   max(ITR / 2, t_tx + w), wait = what is left of ITR / 2
 
 Energy is fitted with the parts of the second form. Virtual time has no noise, so fewer round trips are enough. The first one of a trial
 does not wait, which makes the latency of 50 round trips up to 2 % shorter.
@@ -67,6 +67,11 @@ class Cell:
     def ghz(self) -> float:
         return self.ratio / 10
 
+    @property
+    def interval_us(self) -> float:
+        """The interval's part of a message one way: each end has one interrupt in a round trip."""
+        return self.itr_us / 2
+
 
 @dataclasses.dataclass(frozen=True)
 class LatencyFit:
@@ -85,7 +90,7 @@ class LatencyFit:
 
 @dataclasses.dataclass(frozen=True)
 class LongerFit:
-    """us = max(ITR, t_tx + z / f^(1 + a))."""
+    """us = max(ITR / 2, t_tx + z / f^(1 + a))."""
 
     size: int
     z: float
@@ -96,10 +101,10 @@ class LongerFit:
         return self.z / cell.ghz ** (1 + self.a)
 
     def wait_us(self, cell: Cell) -> float:
-        return max(0.0, cell.itr_us - transmission_us(self.size) - self.work_us(cell))
+        return max(0.0, cell.interval_us - transmission_us(self.size) - self.work_us(cell))
 
     def us(self, cell: Cell) -> float:
-        return max(float(cell.itr_us), transmission_us(self.size) + self.work_us(cell))
+        return max(cell.interval_us, transmission_us(self.size) + self.work_us(cell))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +153,7 @@ def fit_latency(cells: Sequence[Cell], size: int) -> LatencyFit:
 def fit_longer(cells: Sequence[Cell], size: int) -> LongerFit:
     """z and a by least squares over the cells whose messages took longer than the interval; the error is that of all cells."""
     best = LongerFit(size, 0, 0, math.inf)
-    bound = [cell for cell in cells if cell.us[size] > 1.02 * cell.itr_us]
+    bound = [cell for cell in cells if cell.us[size] > 1.02 * cell.interval_us]
     left = [cell.us[size] - transmission_us(size) for cell in bound]
     least = math.inf
     for a in POWERS:
@@ -208,7 +213,7 @@ def show(found: Sequence[Row]) -> str:
         fitted = f"us = ITR^({g:.2f} * f + {d:.2f}) + {tx:.2f} + {z:.1f} / f^(1 + {a:.2f}), +- {error:.2f} us"
         parts += ["", f"{size} bytes; us and uJ of a message one way, W and uJ of both machines", aligned(cells), fitted]
         z, a, error = (values[f"{size}_bytes.longer.{name}"] for name in ("z", "a", "error_us"))
-        parts.append(f"us = max(ITR, {tx:.2f} + {z:.1f} / f^(1 + {a:.2f})), +- {error:.2f} us")
+        parts.append(f"us = max(ITR / 2, {tx:.2f} + {z:.1f} / f^(1 + {a:.2f})), +- {error:.2f} us")
     a_watts, b_watts, c_watts = (values[f"fit.{name}"] for name in "ABC")
     parts.append(
         f"uJ = {a_watts:.1f} W * wait + {b_watts:.1f} W * t_tx + {c_watts:.1f} W * work, +- {values['fit.error_uj']:.1f} uJ (all sizes)"
