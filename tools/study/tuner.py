@@ -2,7 +2,8 @@
 """Constrained Bayesian optimisation over a grid: the setting of least power whose latency meets an SLA.
 
 A trial violates the SLA at the cost of real requests, so a setting is tried only if the model is sure that it meets the SLA: its predicted
-latency is below the SLA by the guard band, and by three standard deviations of the prediction. Only of the first trials, which look at each
+latency is below the SLA by the guard band, and by three standard deviations of the prediction. While trials are few these are more: the
+quantile of Student's distribution with the same probability. Only of the first trials, which look at each
 axis, it is enough that they are more likely to meet the SLA than to violate it.
 
 Among the sure settings the tuner takes the one of largest expected improvement. If another setting promises far more, but is not sure yet,
@@ -18,18 +19,22 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from tools.study.tune_grid import ITR, Grid, Value
 from tools.study.tune_model import NOISE_MIN, NOISE_MIN_LATENCY, cost_surface, latency_surface
 
 POWER, ENERGY = "power_w", "energy_uj"
 DEVIATIONS = 3.0
+# The prior counts as so many trials, for the degrees of freedom of Student's distribution.
+PRIOR_TRIALS = 2
 # A sure trial of at least this share of the largest promise is preferred to one that only informs.
 WORTHWHILE_SHARE = 0.5
 # The result's predicted latency is below the SLA by this many standard deviations.
 RESULT_DEVIATIONS = 2.0
 # The largest latency that the model learns, as a multiple of the SLA; also that of a trial without a valid latency.
 LATENCY_MAX = 2.0
+FEW_VALUES = 5
 START, GAIN, KNOWLEDGE = "start", "gain", "knowledge"
 MEETS, IN_GUARD_BAND, VIOLATES = "meets", "in the guard band", "violates"
 
@@ -155,7 +160,7 @@ class Tuner:
         deviation = latency.deviation if goal.repeatable else np.hypot(latency.deviation, latency.noise(places))
         room = 1 - latency.mean
         tried = np.isin(places, [trial.place for trial in self.trials])
-        sure = room >= np.maximum(goal.guard, DEVIATIONS * deviation)
+        sure = room >= np.maximum(goal.guard, self._deviations() * deviation)
         hoped = np.where(tried, 0.0, self._expected_saving() * norm.cdf((room - goal.guard) / deviation))
         if hoped.max() <= goal.gain:
             return self._end(f"no setting promises to save {100 * goal.gain:g} %")
@@ -176,12 +181,15 @@ class Tuner:
             known = float(latency.reduction(wanted, candidates, repeats).max())
             left = math.sqrt(max(0.0, latency.deviation[wanted] ** 2 - known))
             # The prediction will move by the variance that becomes known.
-            becomes_sure = norm.cdf((room[wanted] - max(self.goal.guard, DEVIATIONS * left)) / math.sqrt(max(known, 1e-12)))
+            becomes_sure = norm.cdf((room[wanted] - max(self.goal.guard, self._deviations() * left)) / math.sqrt(max(known, 1e-12)))
             if hoped[wanted] * becomes_sure > self.goal.gain:
                 return wanted
             # Settings of no less latency and no less doubt cannot become sure either.
             open_places &= (room > room[wanted]) | (latency.deviation < latency.deviation[wanted])
         return None
+
+    def _deviations(self) -> float:
+        return float(student.ppf(norm.cdf(DEVIATIONS), len(self.trials) + PRIOR_TRIALS))
 
     def _expected_saving(self) -> np.ndarray:
         """For each setting, by which share it is expected to be cheaper than the present result; a dearer one saves nothing."""
@@ -192,10 +200,11 @@ class Tuner:
 
 
 def _start_ranks(grid: Grid, sla_us: float) -> list[list[int]]:
-    """The first trials: the safest setting; each axis alone at a moderate value; each axis but ITR alone at its riskiest value."""
+    """The first trials: the safest setting; each axis alone at a moderate value; each axis of few values but ITR alone at its riskiest one.
+    Between many values the model steps by itself."""
     zero = [0] * len(grid.axes)
     moderate = [(at, _moderate(one.name, one.values, sla_us)) for at, one in enumerate(grid.axes)]
-    riskiest = [(at, len(one.values) - 1) for at, one in enumerate(grid.axes) if one.name != ITR]
+    riskiest = [(at, len(one.values) - 1) for at, one in enumerate(grid.axes) if one.name != ITR and len(one.values) <= FEW_VALUES]
     return [zero, *([*zero[:at], rank, *zero[at + 1 :]] for at, rank in moderate + riskiest)]
 
 
