@@ -61,7 +61,7 @@ def tune(
     objective: str = "power",
     latency: str = "p99_us",
     where: str | None = None,
-    guard: float = 5.0,
+    guard: float = 1.0,
     trials: int = 30,
     gain: float = 0.05,
     seconds_max: float | None = None,
