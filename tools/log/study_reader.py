@@ -36,16 +36,12 @@ _QPS = r"(?P<qps>\d{1,9})"
 _MESSAGE = r"(?P<message>\d{1,9}_\d{1,9})"
 # Names of files with the rows of a core.
 _NAMES = [
-    re.compile(
-        rf"(?P<stem>linux\.(?P<application>mcd|mcdsilo|flink))\.dmesg\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}(?:_(?P<qps>\d{{1,9}}))?"
-    ),
-    re.compile(
-        rf"(?P<stem>ebbrt)_dmesg\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}(?:_(?P<qps>\d{{1,9}}))?_(?P<sleep>c\d[a-z]?)\.csv"
-    ),
-    re.compile(rf"(?P<stem>linux\.node\.server)\.log\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}"),
-    re.compile(rf"(?P<stem>linux\.np)\.log\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_(?P<message>\d{{1,9}}_\d{{1,9}})_{_SETTING}"),
-    re.compile(rf"(?P<stem>ebbrt)\.dmesg\.(?P<i>\d{{1,4}})_(?P<message>\d{{1,9}}_\d{{1,9}})_{_SETTING}(?:\.csv)?"),
-    re.compile(rf"(?P<stem>(?P<application>[A-Za-z0-9_.-]{{1,100}}?)\.log)\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}"),
+    re.compile(rf"(?P<stem>linux\.(?P<application>mcd|mcdsilo|flink))\.dmesg\.{_CORE}_{_SETTING}(?:_{_QPS})?"),
+    re.compile(rf"(?P<stem>ebbrt)_dmesg\.{_CORE}_{_SETTING}(?:_{_QPS})?_(?P<sleep>c\d[a-z]?)\.csv"),
+    re.compile(rf"(?P<stem>linux\.node\.server)\.log\.{_CORE}_{_SETTING}"),
+    re.compile(rf"(?P<stem>linux\.np)\.log\.{_CORE}_{_MESSAGE}_{_SETTING}"),
+    re.compile(rf"(?P<stem>ebbrt)\.dmesg\.(?P<i>\d{{1,4}})_{_MESSAGE}_{_SETTING}(?:\.csv)?"),
+    re.compile(rf"(?P<stem>(?P<application>[A-Za-z0-9_.-]{{1,100}}?)\.log)\.{_CORE}_{_SETTING}"),
 ]
 # Figures that the files do not have.
 NOTES = (

@@ -80,7 +80,8 @@ async function showRun({ row, columns, has_log }) {
     && columns[name] !== undefined);
   byId("run").hidden = false;
   byId("run").dataset.row = String(row);
-  const facts = names.map((name) => `${quantities.has(name) ? quantities.get(name).title : name} ${valueText(columns[name])}${unitOf(name)}`);
+  const titleOf = (name) => (quantities.has(name) ? quantities.get(name).title : name);
+  const facts = names.map((name) => `${titleOf(name)} ${valueText(columns[name])}${unitOf(name)}`);
   byId("run-title").textContent = `Run ${columns.run || row}: ${facts.join(", ")}`;
   byId("run-table").replaceChildren(...Object.entries(columns).filter(([, value]) => value !== null).map(([name, value]) => {
     return element("tr", "", element("td", "", name), element("td", "", typeof value === "number" ? String(value) : value));
